@@ -1,0 +1,409 @@
+//! A home's state of one lock.
+//!
+//! The home keeps the *queue*: the nodes that have the lock or wait for it, in the order of their
+//! requests. While the lock is away, the first of the queue that has not passed it on is its owner;
+//! the home learns of a hand-over from node to node only later, when the lock comes back or an
+//! earlier node asks again. Entries that it has named to the entry before them are *linked*:
+//! these get the lock from that node. A node that gives the lock back while such an order is on its
+//! way ignores the order, and the home grants the lock itself.
+//!
+//! Readers are granted by the home only. While a reader waits, the entry before it is told to give
+//! the lock back, and the entries behind it are not linked.
+//!
+//! **Deaths.** The lock of a dead node that is in the queue is looked for ([`HomeLock::on_death`]):
+//! all nodes of the queue are asked, and from their answer on ignore what was ordered and granted
+//! before. So at most one of them holds it, and what was on its way between two of them is void.
+//! Of the grants that the home made and the nodes passed on, the one with the largest token names
+//! the last receiver: if that one is dead, the owner may have died while it held the lock. A second
+//! death during this begins it again.
+//!
+//! **A home that dies**: its successor asks all survivors ([`HomeLock::recover`]).
+
+use std::collections::VecDeque;
+
+use crate::Outbox;
+use crate::message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
+use crate::protocol::{Protocol, Usage};
+use crate::token::Token;
+
+/// Request in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    node: Node,
+    ticket: Ticket,
+    mode: Mode,
+    /// True if the entry before it was told to pass the lock on to it.
+    linked: bool,
+}
+
+/// Inquiry that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Inquiry {
+    /// Nodes that have not answered yet.
+    awaited: Vec<Node>,
+    /// Nodes that died.
+    dead: Vec<Node>,
+    /// Owner that was found.
+    owner: Option<Entry>,
+    /// Last receiver of the lock, as far as known, by its token.
+    receiver: Option<(Node, Token)>,
+    /// Largest token that a node has given back with the lock.
+    returned: Token,
+    /// True if nothing is known of grants before the inquiry.
+    home_died: bool,
+}
+
+impl Inquiry {
+    fn is_owner(&self, node: Node, ticket: Ticket) -> bool {
+        self.owner.is_some_and(|owner| (owner.node, owner.ticket) == (node, ticket))
+    }
+
+    /// Notes that the lock came back, with its last token.
+    fn note_return(&mut self, token: Token) {
+        self.returned = self.returned.max(token);
+        self.home_died = false;
+    }
+}
+
+/// A home's state of one lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HomeLock {
+    protocol: Protocol,
+    epoch: Epoch,
+    /// Largest token that the home knows of.
+    token: Token,
+    /// True while the lock is at a node that has it exclusively.
+    away: bool,
+    /// Nodes that have the lock and that wait for it.
+    queue: VecDeque<Entry>,
+    /// Readers that hold the lock.
+    readers: Vec<(Node, Ticket)>,
+    /// Last grant of the home to one node.
+    granted: Option<(Node, Token)>,
+    /// True if an owner died and its work was not repaired since.
+    inconsistent: bool,
+    usage: Usage,
+    inquiry: Option<Inquiry>,
+}
+
+impl HomeLock {
+    /// Makes the state of a lock that no node has. `floor`: a token that is not smaller
+    /// than any that the lock has had.
+    #[must_use]
+    pub fn new(protocol: Protocol, epoch: Epoch, floor: Token) -> HomeLock {
+        HomeLock {
+            protocol,
+            epoch,
+            token: floor.max(Token::of_epoch(epoch)),
+            away: false,
+            queue: VecDeque::new(),
+            readers: Vec::new(),
+            granted: None,
+            inconsistent: false,
+            usage: Usage::default(),
+            inquiry: None,
+        }
+    }
+
+    /// Makes the state of a lock whose home has died, and asks the survivors. `epoch`: one
+    /// that is larger than any before.
+    pub fn recover(protocol: Protocol, epoch: Epoch, survivors: &[Node], out: &mut impl Outbox) -> HomeLock {
+        let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
+        lock.inquire(survivors.to_vec(), Vec::new(), true, out);
+        lock
+    }
+
+    /// Returns the largest token that the home knows of.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns whether no node has the lock or waits for it, and nothing has to be
+    /// remembered of it but its token.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        !self.away
+            && self.queue.is_empty()
+            && self.readers.is_empty()
+            && self.inquiry.is_none()
+            && !self.inconsistent
+    }
+
+    /// Returns whether it waits for nodes' answers after a death.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        self.inquiry.is_some()
+    }
+
+    /// Returns the nodes that have the lock or had it when the home last heard of it, and
+    /// those that wait, in the order of their requests.
+    pub fn queue(&self) -> impl Iterator<Item = (Node, Mode)> + '_ {
+        let readers = self.readers.iter().map(|&(node, _)| (node, Mode::Shared));
+        readers.chain(self.queue.iter().map(|entry| (entry.node, entry.mode)))
+    }
+
+    /// Returns whether the lock is away from its home.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.away || !self.readers.is_empty()
+    }
+
+    /// Handles a node's message.
+    pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
+        match message.body {
+            Body::Request { ticket, mode, seen } => self.on_request(from, ticket, mode, seen, out),
+            Body::Return { ticket, token, inconsistent } => {
+                self.on_return(from, ticket, token, inconsistent, out);
+            }
+            Body::Report(report) if message.epoch == self.epoch => self.on_report(from, &report, out),
+            _ => {}
+        }
+    }
+
+    fn on_request(&mut self, from: Node, ticket: Ticket, mode: Mode, seen: Token, out: &mut impl Outbox) {
+        if self.readers.contains(&(from, ticket)) {
+            return;
+        }
+        if let Some(at) = self.place_of(from) {
+            if self.queue[at].ticket == ticket {
+                return;
+            }
+            if self.inquiry.is_some() {
+                // It has withdrawn that request with its answer.
+                self.queue.remove(at);
+            } else {
+                // It has passed the lock on since, and so have those before it.
+                self.drop_first(at + 1);
+                self.away &= !self.queue.is_empty();
+            }
+        }
+        self.token = self.token.max(seen);
+        self.readers.retain(|&(node, _)| node != from);
+        self.usage.note(from);
+        self.queue.push_back(Entry { node: from, ticket, mode, linked: false });
+        self.advance(out);
+    }
+
+    fn on_return(
+        &mut self,
+        from: Node,
+        ticket: Ticket,
+        token: Token,
+        inconsistent: bool,
+        out: &mut impl Outbox,
+    ) {
+        self.token = self.token.max(token);
+        if let Some(at) = self.readers.iter().position(|&reader| reader == (from, ticket)) {
+            self.readers.swap_remove(at);
+        } else if let Some(at) = self.place_of(from).filter(|&at| self.queue[at].ticket == ticket) {
+            self.drop_first(at + 1);
+            self.comes_back(token, inconsistent);
+        } else if self.inquiry.as_ref().is_some_and(|inquiry| inquiry.is_owner(from, ticket)) {
+            self.comes_back(token, inconsistent);
+        }
+        self.advance(out);
+    }
+
+    /// Notes that the lock is at its home again.
+    fn comes_back(&mut self, token: Token, inconsistent: bool) {
+        self.away = false;
+        self.inconsistent = inconsistent;
+        self.granted = None;
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.owner = None;
+            inquiry.note_return(token);
+        }
+    }
+
+    /// Handles a node's death. `epoch`: one that is larger than any before. No message of
+    /// that node may follow.
+    pub fn on_death(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
+        self.readers.retain(|&(reader, _)| reader != node);
+        let waits = self.place_of(node).is_some();
+        if self.inquiry.is_none() && !waits {
+            return self.advance(out);
+        }
+        if self.inquiry.is_none() && !self.away {
+            // It waits behind readers.
+            self.queue.retain(|entry| entry.node != node);
+            return self.advance(out);
+        }
+        self.epoch = epoch;
+        let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
+        let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
+        let mut returned = Token::NONE;
+        if let Some(before) = self.inquiry.take() {
+            asked.extend(before.awaited);
+            asked.extend(before.owner.map(|entry| entry.node));
+            (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
+            known = later(known, before.receiver);
+        }
+        dead.push(node);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|other| !dead.contains(other));
+        self.queue.retain(|entry| !dead.contains(&entry.node));
+        self.inquire(asked, dead, home_died, out);
+        if let Some(inquiry) = &mut self.inquiry {
+            (inquiry.receiver, inquiry.returned) = (known, returned);
+        }
+        self.end_inquiry(out);
+    }
+
+    /// Asks nodes for the state of the lock.
+    fn inquire(&mut self, awaited: Vec<Node>, dead: Vec<Node>, home_died: bool, out: &mut impl Outbox) {
+        for entry in &mut self.queue {
+            entry.linked = false;
+        }
+        for &node in &awaited {
+            out.to_node(node, Message { epoch: self.epoch, body: Body::Inquire });
+        }
+        let (owner, receiver, returned) = (None, None, Token::NONE);
+        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died });
+    }
+
+    fn on_report(&mut self, from: Node, report: &Report, out: &mut impl Outbox) {
+        let Some(inquiry) = &mut self.inquiry else { return };
+        let Some(at) = inquiry.awaited.iter().position(|&node| node == from) else { return };
+        inquiry.awaited.swap_remove(at);
+        inquiry.receiver = later(inquiry.receiver, report.passed);
+        let place = self.queue.iter().position(|entry| entry.node == from);
+        let entry = |mode| Entry { node: from, ticket: report.ticket, mode, linked: false };
+        match report.holding {
+            Holding::Waits(mode) => match place {
+                Some(at) => self.queue[at] = entry(mode),
+                None => self.queue.push_back(entry(mode)),
+            },
+            other => {
+                if let Some(at) = place {
+                    self.queue.remove(at);
+                }
+                match other {
+                    Holding::Held { token, mode: Mode::Exclusive } => {
+                        inquiry.owner = Some(entry(Mode::Exclusive));
+                        self.token = self.token.max(token);
+                    }
+                    Holding::Held { token, mode: Mode::Shared } => {
+                        if !self.readers.contains(&(from, report.ticket)) {
+                            self.readers.push((from, report.ticket));
+                        }
+                        self.token = self.token.max(token);
+                        inquiry.note_return(token);
+                    }
+                    Holding::GivenUp { token, inconsistent } => {
+                        self.token = self.token.max(token);
+                        self.inconsistent = inconsistent;
+                        self.granted = None;
+                        inquiry.note_return(token);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.end_inquiry(out);
+    }
+
+    /// Ends the inquiry when all have answered.
+    fn end_inquiry(&mut self, out: &mut impl Outbox) {
+        let Some(inquiry) = self.inquiry.take_if(|inquiry| inquiry.awaited.is_empty()) else { return };
+        if let Some((_, token)) = inquiry.receiver {
+            self.token = self.token.max(token);
+        }
+        self.token = self.token.max(Token::of_epoch(self.epoch));
+        self.granted = None;
+        self.away = inquiry.owner.is_some();
+        match inquiry.owner {
+            Some(owner) => self.queue.push_front(owner),
+            None => {
+                let receiver = inquiry.receiver.filter(|&(_, token)| token > inquiry.returned);
+                let died = receiver.map(|(node, _)| inquiry.dead.contains(&node));
+                self.inconsistent |= died.unwrap_or(inquiry.home_died);
+            }
+        }
+        self.advance(out);
+    }
+
+    /// Grants the lock to the nodes that may have it now, and names waiters to the entries
+    /// before them.
+    fn advance(&mut self, out: &mut impl Outbox) {
+        if self.inquiry.is_some() {
+            return;
+        }
+        while !self.away {
+            let Some(&Entry { node, ticket, mode, .. }) = self.queue.front() else { return };
+            if mode == Mode::Exclusive && !self.readers.is_empty() {
+                return;
+            }
+            // Without a token: the epoch's are used up, and the next epoch brings more.
+            let Some(token) = self.token.next() else { return };
+            self.token = token;
+            let grant = Grant {
+                ticket,
+                token,
+                mode,
+                cachable: mode == Mode::Exclusive && self.protocol.may_cache(self.usage),
+                previous_owner_died: self.inconsistent,
+            };
+            out.to_node(node, Message { epoch: self.epoch, body: Body::Grant(grant) });
+            match mode {
+                Mode::Shared => {
+                    self.queue.pop_front();
+                    self.readers.push((node, ticket));
+                }
+                Mode::Exclusive => {
+                    self.queue[0].linked = false;
+                    self.inconsistent = false;
+                    self.granted = Some((node, token));
+                    self.away = true;
+                }
+            }
+        }
+        self.link(out);
+    }
+
+    /// Names waiters to the entries before them, which pass the lock on.
+    fn link(&mut self, out: &mut impl Outbox) {
+        let first = self.queue.iter().rposition(|entry| entry.linked).map_or(1, |last| last + 1);
+        for at in first..self.queue.len() {
+            let (before, entry) = (self.queue[at - 1], self.queue[at]);
+            // After a reader, the home grants.
+            if before.mode == Mode::Shared {
+                return;
+            }
+            let next = match entry.mode {
+                Mode::Exclusive if self.protocol.forwards() => Successor::Node {
+                    node: entry.node,
+                    ticket: entry.ticket,
+                    cachable: self.protocol.may_cache(self.usage),
+                },
+                // A node that keeps no lock gives it back without being told.
+                _ if !self.protocol.forwards() => return,
+                _ => Successor::Home,
+            };
+            let body = Body::Forward { behind: before.ticket, next };
+            out.to_node(before.node, Message { epoch: self.epoch, body });
+            self.queue[at].linked = true;
+        }
+    }
+
+    fn place_of(&self, node: Node) -> Option<usize> {
+        self.queue.iter().position(|entry| entry.node == node)
+    }
+
+    /// Forgets the first entries: they have had the lock.
+    fn drop_first(&mut self, count: usize) {
+        self.queue.drain(..count);
+        if let Some(first) = self.queue.front_mut() {
+            first.linked = false;
+        }
+    }
+}
+
+/// The later one of two grants, by its token.
+fn later(a: Option<(Node, Token)>, b: Option<(Node, Token)>) -> Option<(Node, Token)> {
+    match (a, b) {
+        (Some(x), Some(y)) => Some(if x.1 >= y.1 { x } else { y }),
+        (x, y) => x.or(y),
+    }
+}

@@ -1,0 +1,51 @@
+//! Locks by message (Kuo, Carter & Kuramkote 1998, *MP-LOCKS*): state machines without
+//! input or output.
+//!
+//! A *node* takes part: natively an endpoint of a process, in the simulator the kernel of a
+//! processor. Each lock has a *home*, the node that queues its requests. [`NodeLock`] is a node's
+//! state of one lock, [`HomeLock`] the home's. Both are functions of a state and a message, whose
+//! actions are messages to be sent; the caller carries them. One text serves native locks,
+//! simulated ones and the checker.
+//!
+//! | protocol | an idle lock is | a waiter gets the lock from | hops and interrupts: idle here, idle elsewhere, busy |
+//! | --- | --- | --- | --- |
+//! | [`Protocol::Central`] | at its home | the home | –, 2h + 1i, 2h + 1i |
+//! | [`Protocol::Distributed`] | at its last holder | the holder before | 0h, 3h + 2i, 1h |
+//! | [`Protocol::Reactive`] | at its home, or at a node that alone uses it | the holder before | 0h, 2h + 1i, 1h |
+//!
+//! **What the carrier promises.** Messages of one node to another arrive in order and once. Where
+//! that fails with a living receiver, it counts as the receiver's departure, as a death does.
+//!
+//! **Tokens.** Each grant has a [`Token`], larger than those of all grants of the lock before it. A
+//! resource that remembers the largest token that it has seen can refuse what a former holder still
+//! sends.
+//!
+//! **Deaths.** An *epoch* is a number that grows with each death; all survivors learn it. The home of
+//! a lock that a dead node may have had asks the nodes that it knows of
+//! ([`Body::Inquire`]); an answer says that older grants and orders count no more. Then the home
+//! grants the lock anew, with a token of the new epoch, and says whether the dead node may have
+//! held it. A new home asks all survivors.
+//!
+//! **Descheduled is not dead**: nothing here goes by a clock.
+
+mod home;
+mod message;
+mod node;
+mod protocol;
+mod token;
+
+pub use home::HomeLock;
+pub use message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
+pub use node::{NodeLock, NodeState};
+pub use protocol::Protocol;
+pub use token::Token;
+
+/// Receiver of the actions of a state machine: messages to be sent, by their receivers.
+///
+/// A message to the node itself is delivered like any other.
+pub trait Outbox {
+    /// Sends a message from the state machine's own node to the home of the lock.
+    fn to_home(&mut self, message: Message);
+    /// Sends a message from the state machine's own node to another node.
+    fn to_node(&mut self, node: Node, message: Message);
+}

@@ -1,0 +1,134 @@
+//! Messages between a lock's home and the nodes that use it.
+
+use crate::token::Token;
+
+/// Number of a node.
+pub type Node = u16;
+
+/// Number of deaths that the survivors have agreed on.
+pub type Epoch = u32;
+
+/// Number of a node's request for a lock: 1 for the first; 0 for none.
+pub type Ticket = u32;
+
+/// Kind of access that a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// One holder.
+    #[default]
+    Exclusive,
+    /// Any number of holders that only read.
+    Shared,
+}
+
+/// Grant of a lock to a node that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The request that it answers.
+    pub ticket: Ticket,
+    /// Its token.
+    pub token: Token,
+    /// Kind of access.
+    pub mode: Mode,
+    /// True if the node keeps the lock when it releases it and no other node waits.
+    pub cachable: bool,
+    /// True if an earlier holder may have died while it held the lock, and no holder has said
+    /// since that the state is consistent again.
+    pub previous_owner_died: bool,
+}
+
+/// Receiver of the lock after its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Successor {
+    /// Another node's request.
+    Node {
+        /// The node.
+        node: Node,
+        /// Its request.
+        ticket: Ticket,
+        /// True if that node may keep the lock.
+        cachable: bool,
+    },
+    /// The home.
+    Home,
+}
+
+/// State of a lock at a node that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holding {
+    /// It neither has the lock nor waits.
+    Absent,
+    /// It waits.
+    Waits(Mode),
+    /// It holds the lock.
+    Held {
+        /// Its token.
+        token: Token,
+        /// Kind of access.
+        mode: Mode,
+    },
+    /// It had the lock without using it, and has given it up with this answer.
+    GivenUp {
+        /// Its last token.
+        token: Token,
+        /// True if an owner died and its work was not repaired since.
+        inconsistent: bool,
+    },
+}
+
+/// Answer of a node to its home's inquiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// Number of its last request.
+    pub ticket: Ticket,
+    /// State of the lock there.
+    pub holding: Holding,
+    /// The node that it has passed the lock to last, with its token.
+    pub passed: Option<(Node, Token)>,
+}
+
+/// Body of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// Node to home: asks for the lock.
+    Request {
+        /// Number of the request.
+        ticket: Ticket,
+        /// Kind of access.
+        mode: Mode,
+        /// Largest token that the node has seen.
+        seen: Token,
+    },
+    /// Home or holder to waiter: gives it the lock.
+    Grant(Grant),
+    /// Home to the last node of the queue: names the receiver of the lock after it.
+    Forward {
+        /// The node's request that it concerns.
+        behind: Ticket,
+        /// The next one.
+        next: Successor,
+    },
+    /// Holder to home: gives the lock back.
+    Return {
+        /// The request that is over.
+        ticket: Ticket,
+        /// Its last token.
+        token: Token,
+        /// True if an owner died and its work was not repaired since.
+        inconsistent: bool,
+    },
+    /// Home to node: asks for the state of the lock there, after a death. Orders and grants
+    /// of older epochs count no more.
+    Inquire,
+    /// Node to home: answers.
+    Report(Report),
+}
+
+/// Message about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// Epoch of the lock, as its sender knows it.
+    pub epoch: Epoch,
+    /// Body.
+    pub body: Body,
+}

@@ -1,0 +1,262 @@
+//! A node's state of one lock.
+//!
+//! ```text
+//!            acquire: Request          Grant
+//!   Absent ───────────────────▶ Waits ───────▶ Held ◀──┐ acquire
+//!     ▲  ▲                        │ ▲            │     │
+//!     │  │                 cancel ▼ │ acquire    │ release, cachable, no successor
+//!     │  │  Grant: passed on    Abandoned        ▼     │
+//!     │  └───────────────────────┘             Cached ─┘
+//!     │  release: Grant to the successor, or Return     │
+//!     └─────────────────────────────────────────────────┘ Forward, Inquire
+//! ```
+//!
+//! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). A waiter's
+//! place passes to the one behind it; a holder's lock is granted anew.
+
+use crate::Outbox;
+use crate::message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
+use crate::token::Token;
+
+/// State of a lock at a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NodeState {
+    /// The node has nothing to do with the lock.
+    #[default]
+    Absent,
+    /// It has asked for the lock.
+    Waits(Mode),
+    /// It has asked for the lock, and does not want it any more.
+    Abandoned {
+        /// Kind of access that it asked for.
+        mode: Mode,
+        /// Request that follows when this one is over.
+        then: Option<(Ticket, Mode)>,
+    },
+    /// It holds the lock; `Shared`: beside other nodes.
+    Held(Mode),
+    /// It has the lock and does not use it.
+    Cached,
+}
+
+/// A node's state of one lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeLock {
+    state: NodeState,
+    epoch: Epoch,
+    /// Its last request.
+    ticket: Ticket,
+    /// Largest token that it knows of.
+    token: Token,
+    /// Receiver of the lock after this node.
+    next: Option<Successor>,
+    /// True if it may keep the lock.
+    cachable: bool,
+    /// True if an owner died and its work was not repaired since.
+    inconsistent: bool,
+    /// Node that it has passed the lock to last.
+    passed: Option<(Node, Token)>,
+}
+
+impl NodeLock {
+    /// Returns its state.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        self.state
+    }
+
+    /// Returns the largest token that it knows of: while the lock is held, the holder's.
+    #[inline]
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns whether another node waits behind this one, as far as it knows.
+    #[inline]
+    #[must_use]
+    pub fn has_successor(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Returns whether its state can be forgotten.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.state == NodeState::Absent
+    }
+
+    /// Asks for the lock. Returns the grant, if the lock is here; otherwise
+    /// [`NodeLock::on_message`] returns it later.
+    ///
+    /// `ticket`: a number that the node has not used for a request for this lock before.
+    ///
+    /// # Panics
+    ///
+    /// If the node holds the lock or waits for it: it has one request at a time.
+    pub fn acquire(&mut self, ticket: Ticket, mode: Mode, out: &mut impl Outbox) -> Option<Grant> {
+        match self.state {
+            NodeState::Cached => {
+                if let Some(token) = self.token.next() {
+                    self.token = token;
+                    // To the home and the other nodes it is the owner, also while it only reads.
+                    self.state = NodeState::Held(Mode::Exclusive);
+                    return Some(self.grant(mode));
+                }
+                // The epoch's tokens are used up: only a new epoch has more.
+                self.give_back(out);
+                self.request(ticket, mode, out);
+            }
+            NodeState::Absent => self.request(ticket, mode, out),
+            NodeState::Abandoned { mode: asked, .. } => {
+                self.state = if asked == mode {
+                    NodeState::Waits(mode)
+                } else {
+                    NodeState::Abandoned { mode: asked, then: Some((ticket, mode)) }
+                };
+            }
+            NodeState::Waits(_) | NodeState::Held(_) => panic!("a node has one request for a lock at a time"),
+        }
+        None
+    }
+
+    /// Withdraws the request that waits: the lock passes by when its turn comes. Nothing
+    /// happens if none waits.
+    pub fn cancel(&mut self) {
+        match &mut self.state {
+            NodeState::Waits(mode) => self.state = NodeState::Abandoned { mode: *mode, then: None },
+            NodeState::Abandoned { then, .. } => *then = None,
+            _ => {}
+        }
+    }
+
+    /// Releases the lock. `consistent`: false if the holder was told that the previous
+    /// owner died, and has not repaired what it left (a reader never has).
+    ///
+    /// # Panics
+    ///
+    /// If the node does not hold the lock.
+    pub fn release(&mut self, consistent: bool, out: &mut impl Outbox) {
+        let NodeState::Held(mode) = self.state else { panic!("a lock that is not held was released") };
+        if mode == Mode::Exclusive {
+            self.inconsistent = !consistent;
+        }
+        match self.next.take() {
+            Some(next) => self.pass_on(next, out),
+            None if self.cachable => self.state = NodeState::Cached,
+            None => self.give_back(out),
+        }
+    }
+
+    /// Gives the lock back to its home, if this node has it and does not use it.
+    pub fn give_up(&mut self, out: &mut impl Outbox) {
+        if self.state == NodeState::Cached {
+            self.give_back(out);
+        }
+    }
+
+    /// Handles a message from the home or another node. Returns the grant that the node
+    /// has waited for.
+    pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) -> Option<Grant> {
+        let _ = from;
+        if message.epoch < self.epoch {
+            return None;
+        }
+        match message.body {
+            Body::Grant(grant) => return self.on_grant(message.epoch, &grant, out),
+            Body::Forward { behind, next } if behind == self.ticket => {
+                self.epoch = message.epoch;
+                match self.state {
+                    NodeState::Cached => self.pass_on(next, out),
+                    // The lock is on its way home: the home passes it on.
+                    NodeState::Absent => {}
+                    _ => self.next = Some(next),
+                }
+            }
+            Body::Inquire => self.on_inquiry(message.epoch, out),
+            _ => {}
+        }
+        None
+    }
+
+    fn on_grant(&mut self, epoch: Epoch, grant: &Grant, out: &mut impl Outbox) -> Option<Grant> {
+        if grant.ticket != self.ticket {
+            return None;
+        }
+        let (NodeState::Waits(_) | NodeState::Abandoned { .. }) = self.state else { return None };
+        let before = self.state;
+        self.epoch = epoch;
+        self.token = self.token.max(grant.token);
+        self.state = NodeState::Held(grant.mode);
+        self.cachable = grant.cachable && grant.mode == Mode::Exclusive;
+        self.inconsistent = grant.previous_owner_died;
+        let NodeState::Abandoned { then, .. } = before else { return Some(*grant) };
+        self.release(!self.inconsistent, out);
+        let (ticket, mode) = then?;
+        self.acquire(ticket, mode, out)
+    }
+
+    /// Answers the home's inquiry. What earlier epochs ordered counts no more.
+    fn on_inquiry(&mut self, epoch: Epoch, out: &mut impl Outbox) {
+        self.epoch = epoch;
+        self.next = None;
+        let mut then = None;
+        let holding = match self.state {
+            NodeState::Absent => Holding::Absent,
+            NodeState::Waits(mode) => Holding::Waits(mode),
+            NodeState::Abandoned { then: next, .. } => {
+                then = next;
+                Holding::Absent
+            }
+            NodeState::Held(mode) => Holding::Held { token: self.token, mode },
+            NodeState::Cached => Holding::GivenUp { token: self.token, inconsistent: self.inconsistent },
+        };
+        if matches!(self.state, NodeState::Abandoned { .. } | NodeState::Cached) {
+            self.state = NodeState::Absent;
+        }
+        let report = Report { ticket: self.ticket, holding, passed: self.passed };
+        out.to_home(self.message(Body::Report(report)));
+        if let Some((ticket, mode)) = then {
+            self.request(ticket, mode, out);
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, mode: Mode, out: &mut impl Outbox) {
+        self.ticket = ticket;
+        self.next = None;
+        self.state = NodeState::Waits(mode);
+        out.to_home(self.message(Body::Request { ticket, mode, seen: self.token }));
+    }
+
+    fn pass_on(&mut self, next: Successor, out: &mut impl Outbox) {
+        let (Successor::Node { node, ticket, cachable }, Some(token)) = (next, self.token.next()) else {
+            return self.give_back(out);
+        };
+        self.token = token;
+        self.state = NodeState::Absent;
+        self.passed = Some((node, token));
+        let grant =
+            Grant { ticket, token, mode: Mode::Exclusive, cachable, previous_owner_died: self.inconsistent };
+        out.to_node(node, self.message(Body::Grant(grant)));
+    }
+
+    fn give_back(&mut self, out: &mut impl Outbox) {
+        self.state = NodeState::Absent;
+        let (ticket, token, inconsistent) = (self.ticket, self.token, self.inconsistent);
+        out.to_home(self.message(Body::Return { ticket, token, inconsistent }));
+    }
+
+    fn grant(&self, mode: Mode) -> Grant {
+        Grant {
+            ticket: self.ticket,
+            token: self.token,
+            mode,
+            cachable: self.cachable,
+            previous_owner_died: self.inconsistent,
+        }
+    }
+
+    fn message(&self, body: Body) -> Message {
+        Message { epoch: self.epoch, body }
+    }
+}

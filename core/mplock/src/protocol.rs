@@ -1,0 +1,81 @@
+//! Protocols: they differ in where an idle lock rests, and in who passes it on.
+
+use crate::message::Node;
+
+/// Number of requests of one node in a row, without another node's, after which
+/// [`Protocol::Reactive`] lets it keep the lock.
+const REPEATED: u32 = 2;
+
+/// Protocol of a lock (Kuo, Carter & Kuramkote 1998, Section 2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// MP-cent: each grant comes from the home, each release goes there.
+    ///
+    /// For locks that different nodes use in turn, seldom at once.
+    Central,
+    /// MP-dist: the last holder keeps an idle lock; requests are forwarded to the end of the
+    /// queue, and a holder passes the lock on in one hop.
+    ///
+    /// For locks that are contended, or used by one node many times in a row.
+    Distributed,
+    /// MP-react: as `Distributed` while the lock is contended or used by one node alone, as
+    /// `Central` otherwise. The home sees all requests, and decides.
+    #[default]
+    Reactive,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 3] = [Protocol::Central, Protocol::Distributed, Protocol::Reactive];
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Central => "central",
+            Protocol::Distributed => "distributed",
+            Protocol::Reactive => "reactive",
+        }
+    }
+
+    /// Returns the protocol of that name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
+    /// Returns whether the home names a waiter to the holder before it, which passes the
+    /// lock on.
+    pub(crate) fn forwards(self) -> bool {
+        self != Protocol::Central
+    }
+
+    /// Returns whether a node may keep the lock, by what the home has seen.
+    pub(crate) fn may_cache(self, usage: Usage) -> bool {
+        match self {
+            Protocol::Central => false,
+            Protocol::Distributed => true,
+            Protocol::Reactive => usage.in_a_row >= REPEATED,
+        }
+    }
+}
+
+/// Requests for a lock, as its home sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Usage {
+    /// Node that has asked last.
+    last: Node,
+    /// Number of its requests in a row.
+    in_a_row: u32,
+}
+
+impl Usage {
+    /// Notes a request.
+    pub(crate) fn note(&mut self, node: Node) {
+        if self.in_a_row > 0 && self.last == node {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+        } else {
+            *self = Usage { last: node, in_a_row: 1 };
+        }
+    }
+}

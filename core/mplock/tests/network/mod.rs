@@ -1,0 +1,209 @@
+//! Network of nodes for tests: messages of one node to another arrive in order, those of
+//! different pairs in any order. Node 0 is the home, and takes part, too.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use towpath_mplock::{
+    Epoch, Grant, HomeLock, Message, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
+};
+
+/// Side of a node that a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    Home,
+    User,
+}
+
+type Channel = (Node, Node);
+
+/// Messages on their way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Wires(pub BTreeMap<Channel, VecDeque<(Side, Message)>>);
+
+/// Outbox of one node.
+struct Out<'a> {
+    from: Node,
+    home: Node,
+    wires: &'a mut Wires,
+}
+
+impl Outbox for Out<'_> {
+    fn to_home(&mut self, message: Message) {
+        self.wires.0.entry((self.from, self.home)).or_default().push_back((Side::Home, message));
+    }
+    fn to_node(&mut self, node: Node, message: Message) {
+        self.wires.0.entry((self.from, node)).or_default().push_back((Side::User, message));
+    }
+}
+
+/// One lock, its home and its nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    pub protocol: Protocol,
+    pub home_node: Node,
+    pub home: HomeLock,
+    pub nodes: Vec<NodeLock>,
+    pub alive: Vec<bool>,
+    pub wires: Wires,
+    pub epoch: Epoch,
+    tickets: Vec<u32>,
+    /// Largest token of a grant.
+    pub last: Token,
+    /// Token of the last exclusive grant.
+    exclusive: Token,
+    /// Holders that were told of an owner's death.
+    pub warned: u32,
+    /// What each holder was told.
+    grants: Vec<Option<Grant>>,
+}
+
+impl Network {
+    pub fn new(protocol: Protocol, nodes: usize) -> Network {
+        Network {
+            protocol,
+            home_node: 0,
+            home: HomeLock::new(protocol, 1, Token::NONE),
+            nodes: vec![NodeLock::default(); nodes],
+            alive: vec![true; nodes],
+            wires: Wires::default(),
+            epoch: 1,
+            tickets: vec![0; nodes],
+            last: Token::NONE,
+            exclusive: Token::NONE,
+            warned: 0,
+            grants: vec![None; nodes],
+        }
+    }
+
+    pub fn state(&self, node: usize) -> NodeState {
+        self.nodes[node].state()
+    }
+
+    pub fn holds(&self, node: usize) -> bool {
+        matches!(self.state(node), NodeState::Held(_))
+    }
+
+    fn with_node<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &mut Out<'_>) -> R) -> R {
+        let mut out = Out { from: node as Node, home: self.home_node, wires: &mut self.wires };
+        act(&mut self.nodes[node], &mut out)
+    }
+
+    /// Checks a grant: only one holder, and a larger token than before.
+    fn granted(&mut self, node: usize, grant: Grant) {
+        // Tokens of readers that hold the lock at one time are in the order of their grants, not of
+        // their arrival.
+        let least = if grant.mode == Mode::Shared { self.exclusive } else { self.last };
+        assert!(grant.token > least, "token {:?} after {:?}", grant.token, least);
+        self.last = self.last.max(grant.token);
+        if grant.mode == Mode::Exclusive {
+            self.exclusive = grant.token;
+        }
+        self.warned += u32::from(grant.previous_owner_died);
+        self.grants[node] = Some(grant);
+        self.check_exclusion();
+    }
+
+    pub fn check_exclusion(&self) {
+        let holders: Vec<usize> = (0..self.nodes.len()).filter(|&n| self.alive[n] && self.holds(n)).collect();
+        let exclusive = holders.iter().any(|&n| self.state(n) == NodeState::Held(Mode::Exclusive));
+        assert!(!exclusive || holders.len() == 1, "several holders: {holders:?}: {self:#?}");
+    }
+
+    pub fn acquire(&mut self, node: usize, mode: Mode) {
+        self.tickets[node] += 1;
+        let ticket = self.tickets[node];
+        let grant = self.with_node(node, |lock, out| lock.acquire(ticket, mode, out));
+        if let Some(grant) = grant {
+            self.granted(node, grant);
+        }
+    }
+
+    pub fn release(&mut self, node: usize, repaired: bool) {
+        let warned = self.grants[node].take().is_some_and(|grant| grant.previous_owner_died);
+        self.with_node(node, |lock, out| lock.release(!warned || repaired, out));
+    }
+
+    pub fn cancel(&mut self, node: usize) {
+        self.nodes[node].cancel();
+    }
+
+    /// Channels on which a message is under way.
+    pub fn busy(&self) -> Vec<Channel> {
+        self.wires.0.iter().filter(|(_, queue)| !queue.is_empty()).map(|(&channel, _)| channel).collect()
+    }
+
+    /// Delivers the first message of a channel. Returns its side.
+    pub fn deliver(&mut self, channel: Channel) -> Side {
+        let (side, message) =
+            self.wires.0.get_mut(&channel).and_then(VecDeque::pop_front).expect("a message");
+        let (from, to) = channel;
+        if !self.alive[usize::from(to)] {
+            return side;
+        }
+        match side {
+            // The home was told of its death.
+            Side::Home if !self.alive[usize::from(from)] => {}
+            Side::Home if to == self.home_node => {
+                let mut out = Out { from: to, home: to, wires: &mut self.wires };
+                self.home.on_message(from, &message, &mut out);
+            }
+            // For a home that has died.
+            Side::Home => {}
+            Side::User => {
+                let to = usize::from(to);
+                let grant = self.with_node(to, |lock, out| lock.on_message(from, &message, out));
+                if let Some(grant) = grant {
+                    self.granted(to, grant);
+                }
+            }
+        }
+        side
+    }
+
+    /// Kills a node other than the home.
+    pub fn kill(&mut self, node: usize) {
+        assert_ne!(node, usize::from(self.home_node));
+        self.alive[node] = false;
+        self.epoch += 1;
+        // Messages to it are lost; those that it has sent arrive.
+        self.wires.0.retain(|&(_, to), _| usize::from(to) != node);
+        let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };
+        self.home.on_death(node as Node, self.epoch, &mut out);
+    }
+
+    /// Kills the home; `successor` takes its place.
+    pub fn kill_home(&mut self, successor: usize) {
+        let old = usize::from(self.home_node);
+        self.alive[old] = false;
+        self.epoch += 1;
+        self.wires.0.retain(|&(_, to), _| usize::from(to) != old);
+        self.home_node = successor as Node;
+        let survivors: Vec<Node> =
+            (0..self.nodes.len()).filter(|&n| self.alive[n]).map(|n| n as Node).collect();
+        let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };
+        self.home = HomeLock::recover(self.protocol, self.epoch, &survivors, &mut out);
+    }
+
+    /// Delivers everything that is under way.
+    pub fn settle_deliveries(&mut self) {
+        while let Some(&channel) = self.busy().first() {
+            self.deliver(channel);
+        }
+    }
+
+    /// Delivers everything, and has holders release, until nothing is under way.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if let Some(&channel) = self.busy().first() {
+                self.deliver(channel);
+            } else if let Some(holder) = (0..self.nodes.len()).find(|&n| self.alive[n] && self.holds(n)) {
+                self.release(holder, true);
+            } else {
+                return;
+            }
+        }
+        panic!("messages without end: {self:#?}");
+    }
+}
