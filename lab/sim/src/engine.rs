@@ -11,6 +11,7 @@
 //! * `access.rs`, `dcas.rs`: how a thread's task goes on; `cache.rs`: finite caches and spinners;
 //!   `os.rs`: threads on processors.
 //! * `interconnect/`: what becomes of a miss, a file for each interconnect.
+//! * `messages.rs`: messages between processors, and their handlers in the kernels.
 //! * `processor/`: the threads' side, the only one that algorithms see.
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use towpath_machine::Random;
 use crate::counters::Counters;
 use crate::events::{EventKind, Events, Time};
 use crate::memory::Memory;
+use crate::messages::Messages;
 use crate::parameters::{BUS, NO_ADVISORY, Parameters, WRITE_ONCE};
 use crate::request::{NONE, Op};
 use crate::standstill::Standstill;
@@ -48,6 +50,7 @@ pub(crate) struct Engine {
     /// Time of the last write or computation.
     pub progress: Time,
     pub standstill: Standstill,
+    pub messages: Messages,
     pub unfinished: usize,
     /// Maximum random addition to a miss, in picoseconds, by which seeds differ.
     pub jitter: Time,
@@ -80,6 +83,7 @@ impl Engine {
             jobs: 1,
             progress: 0,
             standstill: Standstill::default(),
+            messages: Messages::new(processors),
             unfinished: 0,
             jitter: 2_000,
             p,

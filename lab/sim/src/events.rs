@@ -53,6 +53,16 @@ pub(crate) enum EventKind {
     Visible,
     /// A transaction that held the bus is over (write-once).
     BusFree,
+    /// A message of the coherence protocol reaches a controller. (message)
+    ControllerArrive,
+    /// A controller has finished with a message. (node, message)
+    ControllerFree,
+    /// A processor's message leaves its node. (message)
+    Depart,
+    /// A processor's message reaches its receiver's node. (message)
+    Deliver,
+    /// A processor is notified of a message. (processor)
+    Notify,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +81,7 @@ impl Event {
     }
 }
 
-const KINDS: [EventKind; 17] = [
+const KINDS: [EventKind; 22] = [
     EventKind::Resume,
     EventKind::HomeArrive,
     EventKind::HomeFree,
@@ -89,6 +99,11 @@ const KINDS: [EventKind; 17] = [
     EventKind::Interrupt,
     EventKind::Visible,
     EventKind::BusFree,
+    EventKind::ControllerArrive,
+    EventKind::ControllerFree,
+    EventKind::Depart,
+    EventKind::Deliver,
+    EventKind::Notify,
 ];
 
 /// Longest lead of a thread when nothing at all is due, in picoseconds: a program that

@@ -29,6 +29,7 @@ mod interconnect;
 mod machine;
 pub mod machines;
 mod memory;
+mod messages;
 mod os;
 pub mod parameters;
 mod processor;
@@ -40,6 +41,7 @@ mod thread;
 
 pub use counters::{Counters, DISTANCES};
 pub use events::Time;
+pub use messages::{ArrivedMessage, NodeKernel, Reception};
 pub use parameters::{ParameterError, Parameters};
 pub use processor::uncached::{Macro, Macros};
 pub use processor::{Note, Sim, SimArena, SimBytes, SimCell, SimMutex, SimWord};

@@ -150,6 +150,7 @@ impl Machine {
             EventKind::Quantum => self.slice_ends(a, event.b),
             EventKind::Ready => self.ready(a, event.b),
             EventKind::Interrupt => self.interrupt(a),
+            EventKind::Depart | EventKind::Deliver | EventKind::Notify => self.on_message_event(kind, a),
             _ => match self.interconnect.on_event(e, kind, a, b) {
                 Effect::Nothing => {}
                 Effect::Complete(cpu) => return self.complete(cpu),
@@ -166,7 +167,10 @@ impl Machine {
     pub fn finish_transactions(&mut self) {
         while let Some(event) = self.engine.events.pop(Time::MAX) {
             self.engine.now = event.time;
-            if !matches!(event.kind(), EventKind::Quantum | EventKind::Interrupt) {
+            // Messages may go on for ever, and have no rules to be checked.
+            let is_message =
+                matches!(event.kind(), EventKind::Depart | EventKind::Deliver | EventKind::Notify);
+            if !is_message && !matches!(event.kind(), EventKind::Quantum | EventKind::Interrupt) {
                 self.happen(event);
             }
         }

@@ -362,9 +362,13 @@ impl Machine {
             cpu,
             0,
         );
+        self.steal(cpu, self.engine.p.interrupt_cost);
+    }
+
+    /// Takes a processor's time from its running thread.
+    pub fn steal(&mut self, cpu: usize, cost: Time) {
         self.engine.cpus[cpu].reservation = NONE;
         let Some(t) = self.engine.cpus[cpu].current else { return };
-        let cost = self.engine.p.interrupt_cost;
         match self.engine.threads[t].doing {
             Doing::Until => {
                 self.engine.threads[t].clock += cost;

@@ -238,6 +238,10 @@ impl Parameters {
             "none" => self.fabric == NO_COHERENCE,
             "hypercube" => self.fabric == DIRECTORY && self.topology == HYPERCUBE,
             "classes" => self.fabric == DIRECTORY && self.topology == CLASSES,
+            "switches" => self.fabric == DIRECTORY && self.topology == SWITCHES,
+            "ports" => self.fabric == DIRECTORY && self.topology != CLASSES,
+            "forwarding" => self.fabric == DIRECTORY && self.directory_protocol == FORWARDING,
+            "messages" => self.messages != NO_MESSAGES,
             _ => true,
         };
         only.split(' ').all(is)
@@ -320,6 +324,17 @@ pub const NO_ROLL_BACK: u64 = 0;
 pub const HYPERCUBE: u64 = 0;
 /// `network.topology`.
 pub const CLASSES: u64 = 1;
+/// `network.topology`: crossbar switches, one or a mesh of them.
+pub const SWITCHES: u64 = 2;
+/// `directory.protocol`: owners reply to requesters, sharers acknowledge to writers.
+pub const FORWARDING: u64 = 0;
+/// `directory.protocol`: owners and sharers answer the home, which blocks the line and
+/// replies itself.
+pub const BLOCKING: u64 = 1;
+/// `message.handler`: the machine has no messages.
+pub const NO_MESSAGES: u64 = 0;
+/// `message.handler`: the user's process, by a signal.
+pub const USER: u64 = 2;
 /// `processor.atomics`: cached atomics are loops of load-linked and store-conditional.
 pub const LL_SC: u64 = 1;
 /// `directory.busy`.
@@ -373,15 +388,19 @@ parameters! {
     copy_kib "memory.copy_kib" Unit::Time, "none", "", "a vector move of 1 KiB into or out of shared memory";
     window "memory.window" Unit::Time, "none", "", "how late a store becomes visible, and how early a load is performed, between synchronising instructions";
     update "memory.update" Unit::Time, "none", "", "an update other than test&set (compare-and-swap, fetch-and-add), under a test&set of its own";
-    topology "network.topology" Unit::Choice(&["hypercube", "classes"]), "directory", "", "hypercube of routers, or a latency for each class of distance";
+    topology "network.topology" Unit::Choice(&["hypercube", "classes", "switches"]), "directory", "", "hypercube of routers, a latency for each class of distance, or crossbar switches (one, or a mesh of them)";
     to_hub "network.processor_to_hub" Unit::Time, "directory", "", "from a processor to its hub (classes: to the directory slice)";
     to_processor "network.hub_to_processor" Unit::Time, "directory", "0", "from a hub to one of its processors";
     nodes_per_router "network.nodes_per_router" Unit::Count, "hypercube", "1", "nodes at one router";
     first_router "network.first_router" Unit::Time, "hypercube", "", "one way, hub to hub, through one router";
     hop "network.hop" Unit::Time, "hypercube", "", "each further router, one way";
-    port_data "network.port_data" Unit::Time, "hypercube", "0", "occupancy of a hub's port by a message with a line";
-    port_request "network.port_request" Unit::Time, "hypercube", "0", "occupancy of a hub's port by a message without data";
+    port_data "network.port_data" Unit::Time, "ports", "0", "occupancy of a hub's (or switch's) port by a message with a line";
+    port_request "network.port_request" Unit::Time, "ports", "0", "occupancy of a hub's (or switch's) port by a message without data";
     bisection "network.bisection" Unit::Time, "hypercube", "0", "occupancy of the bisection by a message that crosses it (0: not a limit)";
+    fall_through "network.fall_through" Unit::Time, "switches", "", "one switch, from its input to its output";
+    propagation "network.propagation" Unit::Time, "switches", "", "one link, between a node and a switch or two switches";
+    one_switch "network.one_switch" Unit::Count, "switches", "16", "most nodes that hang on a single switch; more hang on a mesh of switches";
+    nodes_per_switch "network.nodes_per_switch" Unit::Count, "switches", "8", "nodes at each switch of a mesh";
     group "network.group" Unit::Count, "classes", "", "processors that share a last-level cache";
     socket "network.socket" Unit::Count, "classes", "", "processors of a socket";
     within_group "network.within_group" Unit::Time, "classes", "", "a line from another cache of the group";
@@ -389,14 +408,15 @@ parameters! {
     across "network.across" Unit::Time, "classes", "", "a line from a cache of another socket";
     memory_near "memory.near" Unit::Time, "classes", "", "a line from the memory of the own socket";
     memory_far "memory.far" Unit::Time, "classes", "", "a line from the memory of another socket";
+    directory_protocol "directory.protocol" Unit::Choice(&["forwarding", "blocking"]), "directory", "forwarding", "owners reply to requesters themselves, or answer the home, which blocks the line and replies";
     directory_latency "directory.latency" Unit::Time, "directory", "", "memory and directory, until the reply leaves";
     occupancy_data "directory.occupancy_data" Unit::Time, "directory", "", "occupancy of a home by a request that moves a line";
     occupancy_lookup "directory.occupancy_lookup" Unit::Time, "directory", "", "occupancy of a home by a request that doesn't (an upgrade, a refusal)";
-    occupancy_invalidation "directory.occupancy_invalidation" Unit::Time, "directory", "0", "occupancy of a home by each invalidation that it sends";
+    occupancy_invalidation "directory.occupancy_invalidation" Unit::Time, "forwarding", "0", "occupancy of a home by each invalidation that it sends";
     owner_access "directory.owner_access" Unit::Time, "directory", "0", "an owner's cache, from an intervention to the line";
-    busy "directory.busy" Unit::Choice(&["nack", "queue"]), "directory", "queue", "what happens to a request for a line that is in the middle of another one";
-    retry "directory.retry" Unit::Time, "directory", "100ns", "how long a processor waits before it sends a refused request again";
-    service "directory.service" Unit::Choice(&["fifo", "random", "local-first"]), "directory", "fifo", "in which order a home serves the requests that wait for it";
+    busy "directory.busy" Unit::Choice(&["nack", "queue"]), "forwarding", "queue", "what happens to a request for a line that is in the middle of another one";
+    retry "directory.retry" Unit::Time, "forwarding", "100ns", "how long a processor waits before it sends a refused request again";
+    service "directory.service" Unit::Choice(&["fifo", "random", "local-first"]), "forwarding", "fifo", "in which order a home serves the requests that wait for it";
     fetch_latency "fetch_op.latency" Unit::Time, "directory", "100ns", "an operation at memory, until the reply leaves";
     fetch_occupancy "fetch_op.occupancy" Unit::Time, "directory", "100ns", "occupancy of a home by an operation at memory on a variable in the fetch-op cache";
     fetch_miss "fetch_op.occupancy_miss" Unit::Time, "directory", "100ns", "occupancy by one on a variable that isn't";
@@ -416,6 +436,13 @@ parameters! {
     roll_back "os.roll_back" Unit::Choice(&["no", "yes"]), "", "no", "whether the system knows locks: puts back what a holder that it switches out has stored tentatively, and frees the lock";
     interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";
     interrupt_cost "os.interrupt_cost" Unit::Time, "", "0", "what an interrupt takes from the running thread";
+    messages "message.handler" Unit::Choice(&["none", "kernel", "user"]), "", "none", "where messages are handled that their receiver does not wait for: in its kernel, or in its process, by a signal (none: there are no messages)";
+    message_call "message.system_call" Unit::Time, "messages", "", "a light-weight system call, with what the kernel does in it";
+    message_send "message.send" Unit::Time, "messages", "", "sending a message, beside the system call or the interrupt in which that happens";
+    message_interface "message.interface" Unit::Time, "messages", "", "network interfaces of sender and receiver, for each message";
+    message_interrupt "message.interrupt" Unit::Time, "messages", "", "an interrupt by a message: entry, what the kernel does with the message, and exit";
+    message_poll "message.poll" Unit::Time, "messages", "", "a look at a notification in the receiver's own memory";
+    message_signal "message.signal" Unit::Time, "messages", "", "a signal to the user's process, if that handles messages";
 }
 
 #[cfg(test)]

@@ -10,11 +10,13 @@ use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::events::{FOREVER, Time};
 use crate::interconnect::atomic_bus::AtomicBus;
+use crate::interconnect::blocking::BlockingHomes;
 use crate::interconnect::directory::DirectoryNetwork;
 use crate::interconnect::split_bus::SplitBus;
 use crate::interconnect::uncached::Uncached;
 use crate::machine::Machine;
-use crate::parameters::{BUS, NO_COHERENCE, Parameters, WRITE_ONCE};
+use crate::messages::{ArrivedMessage, NodeKernel};
+use crate::parameters::{BLOCKING, BUS, NO_COHERENCE, Parameters, WRITE_ONCE};
 use crate::processor::coherent::Coherent;
 use crate::processor::uncached::PastCache;
 use crate::processor::{AccessPath, Note, Sim, SimArena};
@@ -101,6 +103,11 @@ impl Simulation {
     /// The number of processors.
     pub fn processors(&self) -> usize {
         self.machine.borrow().engine.cpus.len()
+    }
+
+    /// Sets the handler of all processors' messages: called at each arrival.
+    pub fn set_handler(&mut self, handler: impl Fn(&mut NodeKernel, ArrivedMessage) + 'static) {
+        self.machine.borrow_mut().engine.messages.set_handler(handler);
     }
 
     /// No random jitter of latencies (0 to 2 ns otherwise): for measuring the machine
@@ -241,6 +248,9 @@ fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn Ac
     let machine = match (p.fabric, p.protocol) {
         (BUS, WRITE_ONCE) => Machine { engine, interconnect: Box::new(AtomicBus::default()) },
         (BUS, _) => Machine { engine, interconnect: Box::new(SplitBus::new(p.banks as usize)) },
+        _ if p.directory_protocol == BLOCKING => {
+            Machine { engine, interconnect: Box::new(BlockingHomes::new(p, processors)) }
+        }
         _ => Machine { engine, interconnect: Box::new(DirectoryNetwork::new(p, processors)) },
     };
     (machine, path)

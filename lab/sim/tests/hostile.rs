@@ -6,13 +6,14 @@ use towpath_machine::{Arena, FetchOp, Ordering::Relaxed, Park, Place, Processor}
 use towpath_sim::machines::from_text;
 use towpath_sim::{Parameters, Simulation, machines};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("../src/machines/enterprise5000.toml"),
     include_str!("../src/machines/origin2000.toml"),
     include_str!("../src/machines/epyc-milan.toml"),
     include_str!("../src/machines/graviton3.toml"),
     include_str!("../src/machines/sx4.toml"),
     include_str!("../src/machines/paradigm.toml"),
+    include_str!("../src/machines/avalanche.toml"),
 ];
 
 const VALUES: [&str; 24] = [

@@ -250,6 +250,8 @@ fn the_same_seed_is_the_same_run() {
         ("graviton3", 16),
         ("sx4", 16),
         ("paradigm", 16),
+        ("avalanche", 32),
+        ("avalanche-slow", 16),
     ];
     let traces = machines.map(|(name, processors)| {
         let p = machine(name, &[]);
@@ -262,13 +264,15 @@ fn the_same_seed_is_the_same_run() {
 }
 
 /// The golden traces: another number is another model. Change them only on purpose.
-const GOLDEN: [u64; 6] = [
+const GOLDEN: [u64; 8] = [
     0xc735_4c22_395a_ae28,
     0xd62a_8cd5_30b8_b88d,
     0xfb3f_757f_42ab_0036,
     0x52f3_5fa0_e3f6_488c,
     0x1073_eeed_fb9d_cd7c,
     0x3d87_7ee7_1046_04af,
+    0x0c3a_0403_8940_b6fb,
+    0xc1a7_ffca_6245_5ee1,
 ];
 
 #[test]

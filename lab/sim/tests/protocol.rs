@@ -305,6 +305,7 @@ fn every_value_is_right_in_tiny_caches() {
         ("origin2000", ["cache.ways=1", "cache.size=256"]),
         ("origin2000", ["cache.ways=2", "cache.size=256"]),
         ("epyc-milan", ["cache.ways=1", "cache.size=64"]),
+        ("avalanche", ["cache.ways=1", "cache.size=256"]),
         ("paradigm", ["cache.ways=2", "cache.size=32"]),
         ("paradigm", ["processor.dcas=cas2", "cache.size=64"]),
     ] {

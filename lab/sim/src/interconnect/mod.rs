@@ -6,20 +6,23 @@
 //! | `fabric` | `bus.protocol` | interconnect | file |
 //! | --- | --- | --- | --- |
 //! | `directory` | | directories at the homes of lines, and the network between them | `directory.rs`, `network.rs` |
+//! | `directory`, `directory.protocol` `blocking` | | directories whose homes block, controllers and switches | `blocking.rs`, `switches.rs` |
 //! | `bus` | `moesi` | snooping bus with split transactions | `split_bus.rs` |
 //! | `bus` | `write-once` | bus that is held for a transaction, write-once caches | `atomic_bus.rs`, `write_once.rs` |
 //! | `none` | | memory without cache coherence | `uncached.rs` |
 
 pub(crate) mod atomic_bus;
+pub(crate) mod blocking;
 pub(crate) mod directory;
 mod network;
 pub(crate) mod split_bus;
+mod switches;
 pub(crate) mod uncached;
 mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::EventKind;
+use crate::events::{EventKind, Time};
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.
@@ -51,6 +54,11 @@ pub(crate) trait Interconnect: std::fmt::Debug {
     /// at [`Effect::Changed`].
     fn change(&mut self, _e: &mut Engine, _cpu: usize, word: u32, op: Op) {
         unreachable!("{op:?} of word {word} by the system: `Parameters::check` refuses that here");
+    }
+
+    /// Carries a processor's message from node to node. Returns when it arrives.
+    fn carry(&mut self, _e: &Engine, _now: Time, from: usize, to: usize) -> Time {
+        unreachable!("a message from {from} to {to}: `Parameters::check` refuses that here");
     }
 
     /// Goes on after the operating system has answered [`Effect::Changed`].

@@ -1,8 +1,8 @@
 //! Validation: the values of parameters that fit together.
 
 use super::{
-    BUS, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS, NO_ROLL_BACK, ParameterError,
-    Parameters, Unit, WRITE_ONCE, write_time,
+    BLOCKING, BUS, DIRECTORY, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS,
+    NO_MESSAGES, NO_ROLL_BACK, ParameterError, Parameters, SWITCHES, Unit, WRITE_ONCE, write_time,
 };
 use crate::events::Time;
 
@@ -75,7 +75,7 @@ impl Parameters {
                 return bad(format!("`memory.window` is at most 100us, not {}", write_time(self.window)));
             }
         } else {
-            if self.retry < 1000 && self.busy == NACK {
+            if self.retry < 1000 && self.busy == NACK && self.directory_protocol != BLOCKING {
                 return bad("`directory.retry` is at least 1ns: a refused request would come back in the same instant for ever".into());
             }
             if self.fetch_entries > 1024 {
@@ -83,6 +83,7 @@ impl Parameters {
             }
         }
         self.check_capabilities()?;
+        self.check_blocking()?;
         self.check_system()
     }
 
@@ -113,6 +114,36 @@ impl Parameters {
             return bad(&format!(
                 "`{key}` needs a bus that the system can hold for an update: set `fabric` to \"bus\" and `bus.protocol` to \"write-once\", or leave it \"no\""
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks the parts that only machines with blocking homes have.
+    fn check_blocking(&self) -> Result<(), ParameterError> {
+        let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
+        let is_blocking = self.fabric == DIRECTORY && self.directory_protocol == BLOCKING;
+        if self.messages != NO_MESSAGES && !is_blocking {
+            return bad(
+                "`message.handler` needs a network that carries messages: set `fabric` to \"directory\" and `directory.protocol` to \"blocking\", or leave it \"none\"",
+            );
+        }
+        let has_switches = self.fabric == DIRECTORY && self.topology == SWITCHES;
+        if is_blocking != has_switches {
+            return bad(
+                "`directory.protocol` \"blocking\" and `network.topology` \"switches\" go together: set both or none",
+            );
+        }
+        if !is_blocking {
+            return Ok(());
+        }
+        if self.per_node != 1 {
+            return bad("`processor.per_node` is 1 where `directory.protocol` is \"blocking\"");
+        }
+        if self.one_switch == 0 || self.nodes_per_switch == 0 {
+            return bad("`network.one_switch` and `network.nodes_per_switch` are at least 1");
+        }
+        if self.messages != NO_MESSAGES && self.message_poll == 0 {
+            return bad("`message.poll` takes time: it can't be 0");
         }
         Ok(())
     }
