@@ -377,6 +377,20 @@ pub mod metrics {
         ACTIVE_CHANGES = "active_changes_per_operation", "count";
         /// Simulated `list`: holders of locks that the operating system has rolled back.
         ROLL_BACKS = "roll_backs_per_operation", "count";
+        /// Simulated: interrupts by messages.
+        MESSAGE_INTERRUPTS = "interrupts_per_operation", "count";
+        /// Simulated: the part of the operations in whose critical sections a forwarded
+        /// request interrupted the holder.
+        INTERRUPTS_INSIDE = "interrupts_inside_sections", "ratio";
+        /// Simulated: time in kernels, by system calls and interrupts about messages.
+        KERNEL_TIME = "kernel_time_per_operation", "ns";
+        /// Simulated `mplocks`: the part of the acquisitions that found the lock free and
+        /// last held by the same node.
+        LOCAL_IDLE = "local_idle", "ratio";
+        /// Simulated `mplocks`: the part that found it free, last held elsewhere.
+        REMOTE_IDLE = "remote_idle", "ratio";
+        /// Simulated `mplocks`: the part that found it held.
+        REMOTE_BUSY = "remote_busy", "ratio";
         /// Simulated: how many time slices a thread has had on average, counting the end
         /// of each that another thread waited for.
         SLICES = "time_slices_per_thread", "count";
