@@ -1,4 +1,4 @@
-//! Messages between processors: system calls that send, a handler in each node's kernel, and
+//! Messages between processors: system calls that send, a handler in each kernel, and
 //! notifications that waiters poll.
 //!
 //! A message carries a number, which the program that simulates explains. It is *polled*, if its
@@ -186,8 +186,7 @@ impl Machine {
 }
 
 impl Sim {
-    /// Executes a light-weight system call about messages on the thread's own node. Returns
-    /// when the call has returned.
+    /// Executes a light-weight system call about messages on the thread's own node.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Directories whose homes block: a controller at each node, which handles one message at a time
+//! Directories whose homes block: a controller at each node handles one message at a time
 //! (Kuo, Carter & Kuramkote 1998, Sections 2 and 4.1: Avalanche).
 //!
 //! * A transaction takes four hops at most: from the requester to the home, to the owner or the
@@ -126,7 +126,7 @@ impl Interconnect for BlockingHomes {
         self.network.travel(now, from, to, false)
     }
 
-    /// Checks that every invalidation was answered, that no request waits and no controller
+    /// Checks that every invalidation was answered, that no request waits, no controller
     /// works, and that the directory covers the caches.
     fn check_at_rest(&self, e: &Engine) -> Result<(), String> {
         if self.acknowledged != e.counters.invalidations {
@@ -224,8 +224,8 @@ impl BlockingHomes {
         e.events.push(e.now + occupancy, EventKind::ControllerFree, node, number as usize);
     }
 
-    /// Returns how long a message occupies its controller, by the state of its line when the
-    /// controller begins.
+    /// Returns how long a message occupies its controller, by the state of its line when
+    /// the controller begins.
     fn occupancy(&mut self, e: &Engine, node: usize, kind: ProtocolMessage) -> Time {
         let moves = match kind {
             ProtocolMessage::Leave(_) => false,

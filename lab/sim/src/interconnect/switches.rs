@@ -1,10 +1,10 @@
-//! Crossbar switches: how long a message travels through them, and the ports that it occupies.
+//! Crossbar switches: times of messages through them, and the ports that these occupy.
 //!
 //! Up to `network.one_switch` nodes hang on one switch. More hang on a mesh of switches with
 //! `network.nodes_per_switch` nodes each: as many switches as needed, in a mesh as nearly square as
-//! can be, whose routes go along the row first. A message takes the propagation of each link and the
-//! fall-through of each switch; it occupies the node's own port and the output port of each switch
-//! on its way for as long as it is, and nothing else limits it.
+//! can be, whose routes go along the row first. A message takes the propagation of each link and
+//! the fall-through of each switch; it occupies the node's own port and the output port of each
+//! switch on its way for as long as it is, and nothing else limits it.
 
 use crate::events::Time;
 use crate::parameters::Parameters;
