@@ -1,4 +1,4 @@
-//! Four papers: algorithms, experiments on simulated machines, claims and their evidence.
+//! Five papers: algorithms, experiments on simulated machines, claims and their evidence.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 

@@ -107,6 +107,8 @@ pub struct At<'a> {
     pub scheduler: &'a str,
     /// The length of messages; any, if not given.
     pub bytes: Option<u64>,
+    /// State or program (`mplocks`); any, if empty.
+    pub pattern: &'a str,
 }
 
 impl<'a> At<'a> {
@@ -130,6 +132,7 @@ impl Series {
                 && (at.waiting.is_empty() || s.waiting == at.waiting)
                 && (at.copies == 0 || number("copies") == at.copies)
                 && (at.scheduler.is_empty() || text("scheduler") == at.scheduler)
+                && (at.pattern.is_empty() || text("pattern") == at.pattern)
                 && (at.bytes.is_none() || s.extra.get("bytes").and_then(|v| v.as_u64()) == at.bytes)
         };
         let found = self.points.iter().find(|(s, _)| fits(s));

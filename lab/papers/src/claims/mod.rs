@@ -15,6 +15,9 @@ mod g_costs;
 mod g_list;
 mod g_model;
 mod gap_is_stress;
+mod k_kernels;
+mod k_patterns;
+mod k_table;
 mod l_causes;
 mod l_machine;
 mod l_messages;
@@ -204,6 +207,9 @@ pub fn claims() -> Vec<Claim> {
         g_costs::CLAIMS,
         g_list::CLAIMS,
         g_model::CLAIMS,
+        k_kernels::CLAIMS,
+        k_patterns::CLAIMS,
+        k_table::CLAIMS,
         l_machine::CLAIMS,
         l_messages::CLAIMS,
         m_ladder::CLAIMS,

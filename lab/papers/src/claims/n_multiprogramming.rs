@@ -137,7 +137,7 @@ fn procs(name: &str) -> usize {
 }
 
 pub(super) fn at<'a>(algorithm: &'a str, waiting: &'a str, copies: u64, scheduler: &'a str) -> At<'a> {
-    At { algorithm, procs: procs(algorithm), waiting, copies, scheduler, bytes: None }
+    At { algorithm, procs: procs(algorithm), waiting, copies, scheduler, ..At::default() }
 }
 
 /// An algorithm under a scheduler, in all its disciplines under time sharing, in 50 µs of

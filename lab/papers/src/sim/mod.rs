@@ -8,6 +8,7 @@ mod experiments;
 pub mod ladder;
 pub mod list;
 pub mod messages;
+pub mod mplocks;
 mod patience;
 mod run;
 pub mod show;

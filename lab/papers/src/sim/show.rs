@@ -15,7 +15,7 @@ use towpath_report::table::{Cell, Kind, Table, mark_best};
 use towpath_report::{Results, Section};
 
 /// The counts that tables show, with their heads.
-const COUNTS: [(&str, &str); 16] = [
+const COUNTS: [(&str, &str); 20] = [
     ("SC fail", metrics::FAILED_CONDITIONALS.name),
     ("upgrade", metrics::UPGRADES.name),
     ("inval", metrics::INVALIDATIONS.name),
@@ -32,6 +32,10 @@ const COUNTS: [(&str, &str); 16] = [
     ("count", metrics::ACTIVE_CHANGES.name),
     ("hit", metrics::HIT_RATE.name),
     ("bus", metrics::BUS_HELD.name),
+    ("interrupt", metrics::MESSAGE_INTERRUPTS.name),
+    ("inside", metrics::INTERRUPTS_INSIDE.name),
+    ("local idle", metrics::LOCAL_IDLE.name),
+    ("held", metrics::REMOTE_BUSY.name),
 ];
 
 /// Misses by distance.
@@ -267,7 +271,7 @@ fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, no
 fn counts(head: &str, records: &[&Record]) -> Section {
     let note = "For each operation: store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
                 a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches; of lists: nodes passed by an insertion or deletion, double \
-                compare-and-swaps that found other values and changes of a count of active threads (each pair), the part of accesses that hit, and of the time in which the bus was held.";
+                compare-and-swaps that found other values and changes of a count of active threads (each pair), the part of accesses that hit, and of the time in which the bus was held; of locks by message: interrupts, and the parts of the operations in which a forwarded request interrupted the holder, that found the lock last held by the same node, and that found it held.";
     by_algorithm(records, &COUNTS, format!("{head}: what an operation costs"), note)
 }
 

@@ -29,6 +29,8 @@ pub struct Sweep {
     pub schedulers: Vec<String>,
     /// Lengths of messages, in bytes (`ladder`); empty: its own.
     pub bytes: Vec<usize>,
+    /// States and programs (`mplocks`); empty: the usual ones.
+    pub patterns: Vec<String>,
 }
 
 impl Sweep {
@@ -44,6 +46,7 @@ impl Sweep {
             per_processor: vec![1],
             schedulers: vec!["time-sharing".into(), "gang".into()],
             bytes: Vec::new(),
+            patterns: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ mod ladder;
 mod list;
 mod locks;
 mod messages;
+mod mplocks;
 mod multiprogramming;
 mod queues;
 
@@ -33,6 +34,7 @@ pub const SIM_EXPERIMENTS: &[&dyn Simulate] = &[
     &messages::Messages,
     &ladder::Ladder,
     &list::Lists,
+    &mplocks::MessageLocks,
     &multiprogramming::Multiprogramming,
 ];
 

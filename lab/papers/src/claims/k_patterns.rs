@@ -1,0 +1,258 @@
+//! Paper K: locks under contention, the managers' placement and their protocols (K22,
+//! K23, K25 to K28).
+
+use super::context::{At, Series};
+use super::{Claim, Context, Finding, above, below, not_above};
+use crate::sim::Sweep;
+use towpath_host::Error;
+use towpath_report::format::{digits, nanoseconds, percent};
+use towpath_report::record::Metric;
+use towpath_report::record::metrics::{
+    INTERRUPTS_INSIDE, MESSAGE_INTERRUPTS, PROGRAM_TIME, TIME_PER_OPERATION,
+};
+
+const TTS: &str = "test-and-test-and-set";
+const MCS: &str = "mcs";
+const REACTIVE: &str = "reactive";
+const CENTRAL: &str = "mp-central";
+const DISTRIBUTED: &str = "mp-distributed";
+const MP_REACTIVE: &str = "mp-reactive";
+
+/// Machine with fast switches, and with slow ones.
+pub(super) const BOTH: [&str; 2] = ["avalanche", "avalanche-slow"];
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "K22",
+        what: "T&T&S collapses under contention, MCS does not",
+        paper: "drops dramatically",
+        tolerance: "one lock, no work between: from 4 to 32 nodes an acquisition of T&T&S takes at least twice as long, of MCS at most 1.5 times; fast and slow",
+        input: false,
+        simulated: k22,
+        native: None,
+    },
+    Claim {
+        id: "K23",
+        what: "With 2 or 3 contenders MCS can be worse than T&T&S",
+        paper: "might perform poorly",
+        tolerance: "one lock, 2 or 3 nodes, some work between (none, 5 µs or 20 µs), fast or slow: beyond 3 %",
+        input: false,
+        simulated: k23,
+        native: None,
+    },
+    Claim {
+        id: "K25",
+        what: "Forwarded requests interrupt few holders, and none under MP-cent",
+        paper: "≤ 7 %; none",
+        tolerance: "MP-cent exactly 0; MP-dist and MP-react at most 14 % of the operations of many-locks, spark98 and mp3d on 4 to 32 nodes",
+        input: false,
+        simulated: k25,
+        native: None,
+    },
+    Claim {
+        id: "K26",
+        what: "Caching is essential where a lock is used again, forwarding where it is busy",
+        paper: "essential",
+        tolerance: "MP-cent takes longer than MP-dist beyond 3 %, local idle and remote busy",
+        input: false,
+        simulated: k26,
+        native: None,
+    },
+    Claim {
+        id: "K27",
+        what: "Lock managers on all nodes in turn avoid load imbalance: with all locks at one node programs take longer",
+        paper: "mitigated the effect of load imbalance",
+        tolerance: "16 and 32 nodes, all three protocols by message; beyond 3 %",
+        input: false,
+        simulated: k27,
+        native: None,
+    },
+    Claim {
+        id: "K28",
+        what: "The reactive lock in shared memory may change over wrongly, since it sees one node only; MP-react sees all",
+        paper: "may mistakenly switch",
+        tolerance: "one node uses the lock alone, then all at once: the reactive lock's waits in the bursts are longer than MCS's, MP-react's no longer than MP-dist's; 16 and 32 nodes; ties within 3 %",
+        input: false,
+        simulated: k28,
+        native: None,
+    },
+];
+
+/// A program on a machine, under some kinds of locks.
+pub(super) fn sweep(
+    machine: &str,
+    pattern: &str,
+    algorithms: &[&str],
+    procs: &[usize],
+    work: u64,
+    operations: u64,
+) -> Sweep {
+    let sweep = Sweep { patterns: vec![pattern.into()], ..Sweep::on("mplocks", machine, algorithms, procs) };
+    sweep.work(work, 0.2).operations(operations)
+}
+
+fn show(series: &Series, algorithms: &[&str], procs: &[usize], metric: Metric) -> String {
+    let of = |a: &&str| {
+        let values =
+            procs.iter().map(|&n| format!("{n}: {}", nanoseconds(series.median(At::new(a, n), metric))));
+        format!("{a} {}", values.collect::<Vec<_>>().join(", "))
+    };
+    algorithms.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn k22(context: &Context<'_>) -> Result<Finding, Error> {
+    const PROCS: [usize; 4] = [4, 8, 16, 32];
+    let (mut ours, mut against, mut plots) = (Vec::new(), Vec::new(), Vec::new());
+    for machine in BOTH {
+        let all = [TTS, MCS, REACTIVE, CENTRAL, DISTRIBUTED, MP_REACTIVE];
+        let series = context.ask(&sweep(machine, "one-lock", &all, &PROCS, 0, 2_000))?;
+        let grows = |v: &dyn Fn(At<'_>, Metric) -> f64, a: &str| {
+            v(At::new(a, 32), TIME_PER_OPERATION) / v(At::new(a, 4), TIME_PER_OPERATION)
+        };
+        against.extend(series.judge(|v| {
+            let mut against = Vec::new();
+            let [tts, mcs] = [TTS, MCS].map(|a| grows(v, a));
+            if tts.is_nan() || tts < 2.0 {
+                against.push(format!("{machine}: T&T&S takes {} times as long on 32 as on 4", digits(tts)));
+            }
+            if mcs.is_nan() || mcs > 1.5 {
+                against.push(format!("{machine}: MCS takes {} times as long on 32 as on 4", digits(mcs)));
+            }
+            against
+        }));
+        ours.push(format!("{machine}: {}", show(&series, &all, &PROCS, TIME_PER_OPERATION)));
+        plots.push(series.plot(&format!("K: one lock on {machine}"), TIME_PER_OPERATION, nanoseconds));
+    }
+    // Waiters that come back after a while instead of at once.
+    let mut later = Vec::new();
+    for machine in BOTH {
+        let series = context.ask(&sweep(machine, "one-lock", &[TTS, MCS], &[4, 32], 5_000, 2_000))?;
+        let grows = [TTS, MCS].map(|a| {
+            let [few, many] = [4, 32].map(|n| series.median(At::new(a, n), TIME_PER_OPERATION));
+            format!("{a} {}", digits(many / few))
+        });
+        later.push(format!("{machine} {}", grows.join(", ")));
+    }
+    let because = format!(
+        "a node that releases T&T&S's lock has its line and takes it again at once, so that without work between few acquisitions change nodes; and on 32 nodes messages cross two switches instead of one. With 5 µs of work between, 32 nodes take these times as long as 4: {}",
+        later.join("; ")
+    );
+    Ok(Finding::new(ours.join("; "), against).with(plots).because(&because))
+}
+
+fn k23(context: &Context<'_>) -> Result<Finding, Error> {
+    let mut ours = Vec::new();
+    let mut found = false;
+    for machine in BOTH {
+        for work in [0, 5_000, 20_000] {
+            let series = context.ask(&sweep(machine, "one-lock", &[TTS, MCS], &[2, 3], work, 2_000))?;
+            for n in [2, 3] {
+                let against = series.judge(|v| {
+                    let [tts, mcs] = [TTS, MCS].map(|a| v(At::new(a, n), TIME_PER_OPERATION));
+                    if below(tts, mcs) { Vec::new() } else { vec![String::new()] }
+                });
+                found |= against.is_empty();
+            }
+            let text = show(&series, &[TTS, MCS], &[2, 3], TIME_PER_OPERATION);
+            ours.push(format!("{machine}, work {}: {text}", nanoseconds(work as f64)));
+        }
+    }
+    let against = if found { Vec::new() } else { vec!["MCS is nowhere worse".into()] };
+    Ok(Finding::new(ours.join("; "), against))
+}
+
+fn k25(context: &Context<'_>) -> Result<Finding, Error> {
+    const PROCS: [usize; 2] = [4, 32];
+    let all = [CENTRAL, DISTRIBUTED, MP_REACTIVE];
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    for pattern in ["many-locks", "spark98", "mp3d"] {
+        let series = context.ask(&sweep("avalanche", pattern, &all, &PROCS, 20_000, 4_000))?;
+        against.extend(series.judge(|v| {
+            let mut against = Vec::new();
+            for n in PROCS {
+                for a in all {
+                    let inside = v(At::new(a, n), INTERRUPTS_INSIDE);
+                    let most = if a == CENTRAL { 0.0 } else { 0.14 };
+                    if inside.is_nan() || inside > most {
+                        against.push(format!("{pattern}, {a} on {n}: {}", percent(inside)));
+                    }
+                }
+            }
+            against
+        }));
+        let of = |a: &&str| {
+            let text =
+                PROCS.map(|n| format!("{n}: {}", percent(series.median(At::new(a, n), INTERRUPTS_INSIDE))));
+            format!("{a} {}", text.join(", "))
+        };
+        ours.push(format!("{pattern}: {}", all.iter().map(of).collect::<Vec<_>>().join(", ")));
+    }
+    Ok(Finding::new(ours.join("; "), against))
+}
+
+fn k26(context: &Context<'_>) -> Result<Finding, Error> {
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    for machine in BOTH {
+        for state in ["local-idle", "remote-busy"] {
+            let series = context.ask(&sweep(machine, state, &[CENTRAL, DISTRIBUTED], &[8], 0, 1))?;
+            against.extend(series.judge(|v| {
+                let [central, distributed] =
+                    [CENTRAL, DISTRIBUTED].map(|a| v(At::new(a, 8), TIME_PER_OPERATION));
+                if above(central, distributed) {
+                    Vec::new()
+                } else {
+                    vec![format!("{machine}, {state}: not longer")]
+                }
+            }));
+            let text = show(&series, &[CENTRAL, DISTRIBUTED], &[8], TIME_PER_OPERATION);
+            ours.push(format!("{machine}, {state}: {text}"));
+        }
+    }
+    Ok(Finding::new(ours.join("; "), against))
+}
+
+fn k27(context: &Context<'_>) -> Result<Finding, Error> {
+    const PROCS: [usize; 2] = [16, 32];
+    let all = [CENTRAL, DISTRIBUTED, MP_REACTIVE];
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    let turn = context.ask(&sweep("avalanche", "many-locks", &all, &PROCS, 20_000, 4_000))?;
+    let one = context.ask(&sweep("avalanche", "one-home", &all, &PROCS, 20_000, 4_000))?;
+    for a in all {
+        for n in PROCS {
+            let at = At::new(a, n);
+            let [spread, single] = [&turn, &one].map(|s| s.median(at, TIME_PER_OPERATION));
+            let seeds = turn.each(at, TIME_PER_OPERATION).iter().zip(one.each(at, TIME_PER_OPERATION));
+            if !above(single, spread) || seeds.clone().any(|(spread, single)| !above(*single, *spread)) {
+                against.push(format!("{a} on {n}: not longer with one home"));
+            }
+            ours.push(format!("{a} on {n}: {} instead of {}", nanoseconds(single), nanoseconds(spread)));
+        }
+    }
+    Ok(Finding::new(ours.join("; "), against))
+}
+
+fn k28(context: &Context<'_>) -> Result<Finding, Error> {
+    const PROCS: [usize; 2] = [16, 32];
+    let all = [TTS, MCS, REACTIVE, CENTRAL, DISTRIBUTED, MP_REACTIVE];
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    for machine in BOTH {
+        let series = context.ask(&sweep(machine, "bursts", &all, &PROCS, 0, 1_000))?;
+        against.extend(series.judge(|v| {
+            let mut against = Vec::new();
+            for n in PROCS {
+                let wait = |a: &str| v(At::new(a, n), PROGRAM_TIME);
+                if !above(wait(REACTIVE), wait(MCS)) {
+                    against.push(format!("{machine}: reactive waits no longer than MCS on {n}"));
+                }
+                if !not_above(wait(MP_REACTIVE), wait(DISTRIBUTED)) {
+                    against.push(format!("{machine}: MP-react waits longer than MP-dist on {n}"));
+                }
+            }
+            against
+        }));
+        ours.push(format!("{machine}: {}", show(&series, &all, &PROCS, PROGRAM_TIME)));
+        let interrupts = series.median(At::new(MP_REACTIVE, 32), MESSAGE_INTERRUPTS);
+        ours.push(format!("{} interrupts for each operation of MP-react on 32", digits(interrupts)));
+    }
+    Ok(Finding::new(ours.join("; "), against))
+}

@@ -1,0 +1,187 @@
+//! Lock managers in the kernels of a simulated machine's nodes: the carrier of the state
+//! machines of `core/mplock`.
+//!
+//! A thread's system call and the arrival of a message each lead to one step of a state machine;
+//! messages to the own node are handled in the same step. A grant goes to a waiter that polls;
+//! everything else interrupts its receiver.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use towpath_mplock::{Body, HomeLock, Message, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token};
+use towpath_sim::{ArrivedMessage, NodeKernel, Reception, Sim};
+
+/// LetterSide of a node that a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LetterSide {
+    Home,
+    User,
+}
+
+/// Message about a lock, to a node.
+#[derive(Clone, Copy, Debug)]
+struct Letter {
+    lock: usize,
+    to: usize,
+    side: LetterSide,
+    message: Message,
+}
+
+/// Outbox of a state machine: collects letters.
+struct Letters<'a> {
+    lock: usize,
+    home: usize,
+    all: &'a mut VecDeque<Letter>,
+}
+
+impl Outbox for Letters<'_> {
+    fn to_home(&mut self, message: Message) {
+        self.all.push_back(Letter { lock: self.lock, to: self.home, side: LetterSide::Home, message });
+    }
+    fn to_node(&mut self, node: Node, message: Message) {
+        self.all.push_back(Letter {
+            lock: self.lock,
+            to: usize::from(node),
+            side: LetterSide::User,
+            message,
+        });
+    }
+}
+
+/// A lock's state at its home and at all nodes.
+struct ManagedLock {
+    home: usize,
+    at_home: HomeLock,
+    at_nodes: Vec<NodeLock>,
+    tickets: Vec<u32>,
+}
+
+impl ManagedLock {
+    fn holds(&self, node: usize) -> bool {
+        matches!(self.at_nodes[node].state(), NodeState::Held(_))
+    }
+}
+
+/// The lock managers of all nodes.
+pub(super) struct Managers {
+    locks: RefCell<Vec<ManagedLock>>,
+    /// Letters under way, by the tag of their message.
+    letters: RefCell<Vec<Option<Letter>>>,
+    free: RefCell<Vec<usize>>,
+    /// By node: number of locks that it holds.
+    inside: RefCell<Vec<u32>>,
+    /// Number of forwarded requests that have interrupted a node in a critical section.
+    forwards_inside: Cell<u64>,
+}
+
+impl Managers {
+    /// Makes the managers of locks with the given homes.
+    pub fn new(protocol: Protocol, homes: &[usize], nodes: usize) -> Managers {
+        let lock = |&home: &usize| ManagedLock {
+            home,
+            at_home: HomeLock::new(protocol, 1, Token::NONE),
+            at_nodes: vec![NodeLock::default(); nodes],
+            tickets: vec![0; nodes],
+        };
+        Managers {
+            locks: RefCell::new(homes.iter().map(lock).collect()),
+            letters: RefCell::default(),
+            free: RefCell::default(),
+            inside: RefCell::new(vec![0; nodes]),
+            forwards_inside: Cell::new(0),
+        }
+    }
+
+    /// Returns how many forwarded requests have interrupted a node in a critical section.
+    pub fn forwards_inside(&self) -> u64 {
+        self.forwards_inside.get()
+    }
+
+    /// Handles a message that arrives.
+    pub fn on_arrival(&self, kernel: &mut NodeKernel, arrival: ArrivedMessage) {
+        let number = arrival.tag as usize;
+        let Some(letter) = self.letters.borrow_mut()[number].take() else { return };
+        self.free.borrow_mut().push(number);
+        let is_forward = matches!(letter.message.body, Body::Forward { .. });
+        if is_forward && self.inside.borrow()[kernel.node()] > 0 {
+            self.forwards_inside.set(self.forwards_inside.get() + 1);
+        }
+        if self.settle(kernel, arrival.from, VecDeque::from([letter])) {
+            kernel.notify();
+        }
+    }
+
+    /// Acquires a lock.
+    pub fn acquire(&self, cpu: &Sim, lock: usize) {
+        let is_here = cpu.call_kernel(|kernel| {
+            let node = kernel.node();
+            let mut letters = VecDeque::new();
+            {
+                let it = &mut self.locks.borrow_mut()[lock];
+                it.tickets[node] += 1;
+                let mut out = Letters { lock, home: it.home, all: &mut letters };
+                let _ = it.at_nodes[node].acquire(it.tickets[node], Mode::Exclusive, &mut out);
+            }
+            self.settle(kernel, node, letters);
+            self.locks.borrow()[lock].holds(node)
+        });
+        if !is_here {
+            cpu.await_notification();
+        }
+        let node = cpu.node();
+        debug_assert!(self.locks.borrow()[lock].holds(node), "lock {lock} at node {node}");
+        self.inside.borrow_mut()[node] += 1;
+    }
+
+    /// Releases a lock.
+    pub fn release(&self, cpu: &Sim, lock: usize) {
+        cpu.call_kernel(|kernel| {
+            let node = kernel.node();
+            self.inside.borrow_mut()[node] -= 1;
+            let mut letters = VecDeque::new();
+            {
+                let it = &mut self.locks.borrow_mut()[lock];
+                let mut out = Letters { lock, home: it.home, all: &mut letters };
+                it.at_nodes[node].release(true, &mut out);
+            }
+            self.settle(kernel, node, letters);
+        });
+    }
+
+    /// Handles letters to this node and sends the others. Returns whether this node's
+    /// thread has got a lock.
+    fn settle(&self, kernel: &mut NodeKernel, from: usize, mut letters: VecDeque<Letter>) -> bool {
+        let node = kernel.node();
+        let (mut granted, mut from) = (false, from);
+        while let Some(letter) = letters.pop_front() {
+            if letter.to != node {
+                self.post(kernel, letter);
+                continue;
+            }
+            let it = &mut self.locks.borrow_mut()[letter.lock];
+            let mut out = Letters { lock: letter.lock, home: it.home, all: &mut letters };
+            match letter.side {
+                LetterSide::Home => it.at_home.on_message(from as Node, &letter.message, &mut out),
+                LetterSide::User => {
+                    let grant = it.at_nodes[node].on_message(from as Node, &letter.message, &mut out);
+                    granted |= grant.is_some();
+                }
+            }
+            // All further letters come from this node itself.
+            from = node;
+        }
+        granted
+    }
+
+    fn post(&self, kernel: &mut NodeKernel, letter: Letter) {
+        let waits = matches!(letter.message.body, Body::Grant(_));
+        let reception = if waits { Reception::Polled } else { Reception::Interrupt };
+        let mut letters = self.letters.borrow_mut();
+        let number = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            letters.push(None);
+            letters.len() - 1
+        });
+        letters[number] = Some(letter);
+        kernel.send(letter.to, number as u64, reception);
+    }
+}
