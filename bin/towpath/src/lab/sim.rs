@@ -92,6 +92,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     per_processor: Vec<u32>,
 
+    /// States and programs (mplocks): local-idle, remote-idle, remote-busy, one-lock,
+    /// many-locks, one-home, bursts, spark98, mp3d [default: the first four]
+    #[arg(long, value_name = "P,…", value_delimiter = ',')]
+    patterns: Vec<String>,
+
     /// Schedulers (multiprogramming) [default: both]
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
     scheduler: Vec<String>,
@@ -124,6 +129,7 @@ Examples:
   towpath sim epyc-milan locks --procs 1-128 --json
   towpath sim sx4 ladder                                               figures 1 and 4 to 7 of Gropp & Lusk
   towpath sim paradigm list --procs 1-16 --per-processor 1,3 --work 20,2000   figures 5 to 7 of Greenwald & Cheriton
+  towpath sim avalanche mplocks --patterns remote-idle,one-lock        table 1 of Kuo, Carter & Kuramkote; avalanche-slow has slow switches
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
@@ -249,6 +255,7 @@ impl SimArgs {
                 (true, true) => vec![1, 3],
                 (true, false) => vec![1],
             },
+            patterns: self.patterns.clone(),
             ..defaults
         };
         let spread = f64::from(self.spread) / 100.0;
