@@ -71,8 +71,11 @@ fn text(cost: Cost) -> String {
 const SHARED: [(Scheme, [u64; 3]); 3] =
     [(Scheme::TestAndTestAndSet, [0, 8, 12]), (Scheme::Mcs, [0, 4, 12]), (Scheme::Reactive, [0, 4, 12])];
 
+/// Hops and interrupts of a cell, if the table has it.
+type HopsAndInterrupts = Option<(u64, u64)>;
+
 /// Hops and interrupts by message, by state; the first of MP-cent is not in the table.
-const MESSAGES: [(Protocol, [Option<(u64, u64)>; 3]); 3] = [
+const MESSAGES: [(Protocol, [HopsAndInterrupts; 3]); 3] = [
     (Protocol::Central, [None, Some((2, 1)), Some((2, 1))]),
     (Protocol::Distributed, [Some((0, 0)), Some((3, 2)), Some((1, 0))]),
     (Protocol::Reactive, [Some((0, 0)), Some((2, 1)), Some((1, 0))]),

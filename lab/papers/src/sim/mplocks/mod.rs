@@ -15,7 +15,7 @@ use std::rc::Rc;
 use managers::Managers;
 pub use patterns::{PATTERNS, Pattern, run};
 pub use states::{Cost, State, acquisition, measure};
-use towpath_machine::{Arena, Place, Processor};
+use towpath_machine::{Arena, Place};
 use towpath_mplock::Protocol;
 use towpath_sim::parameters::NO_MESSAGES;
 use towpath_sim::{Parameters, Sim, SimArena, SimBytes, SimCell, SimWord, Simulation};
@@ -275,10 +275,7 @@ impl LockTable {
 
 /// Computation of so many cycles.
 fn cycles(cpu: &Sim, machine_cycle: u64, count: u64) {
-    if count > 0 {
-        cpu.compute(count * machine_cycle);
-    }
-    let _ = cpu.id();
+    cpu.compute(count * machine_cycle);
 }
 
 #[cfg(test)]
