@@ -22,13 +22,15 @@
 use std::collections::VecDeque;
 
 use crate::Outbox;
-use crate::message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
-use crate::protocol::{Protocol, Usage};
+use crate::message::{
+    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket,
+};
+use crate::protocol::{Protocol, RequestPattern};
 use crate::token::Token;
 
 /// Request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Entry {
+struct QueuedRequest {
     node: Node,
     ticket: Ticket,
     mode: Mode,
@@ -44,7 +46,7 @@ struct Inquiry {
     /// Nodes that died.
     dead: Vec<Node>,
     /// Owner that was found.
-    owner: Option<Entry>,
+    owner: Option<QueuedRequest>,
     /// Last receiver of the lock, as far as known, by its token.
     receiver: Option<(Node, Token)>,
     /// Largest token that a node has given back with the lock.
@@ -75,14 +77,14 @@ pub struct HomeLock {
     /// True while the lock is at a node that has it exclusively.
     away: bool,
     /// Nodes that have the lock and that wait for it.
-    queue: VecDeque<Entry>,
+    queue: VecDeque<QueuedRequest>,
     /// Readers that hold the lock.
     readers: Vec<(Node, Ticket)>,
     /// Last grant of the home to one node.
     granted: Option<(Node, Token)>,
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
-    usage: Usage,
+    pattern: RequestPattern,
     inquiry: Option<Inquiry>,
 }
 
@@ -100,13 +102,14 @@ impl HomeLock {
             readers: Vec::new(),
             granted: None,
             inconsistent: false,
-            usage: Usage::default(),
+            pattern: RequestPattern::default(),
             inquiry: None,
         }
     }
 
-    /// Makes the state of a lock whose home has died, and asks the survivors. `epoch`: one
-    /// that is larger than any before.
+    /// Makes the state of a lock whose home has died, and asks the survivors.
+    ///
+    /// `epoch`: one that is larger than any before.
     pub fn recover(protocol: Protocol, epoch: Epoch, survivors: &[Node], out: &mut impl Outbox) -> HomeLock {
         let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
         lock.inquire(survivors.to_vec(), Vec::new(), true, out);
@@ -152,11 +155,11 @@ impl HomeLock {
     /// Handles a node's message.
     pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
         match message.body {
-            Body::Request { ticket, mode, seen } => self.on_request(from, ticket, mode, seen, out),
-            Body::Return { ticket, token, inconsistent } => {
+            MessageBody::Request { ticket, mode, seen } => self.on_request(from, ticket, mode, seen, out),
+            MessageBody::Return { ticket, token, inconsistent } => {
                 self.on_return(from, ticket, token, inconsistent, out);
             }
-            Body::Report(report) if message.epoch == self.epoch => self.on_report(from, &report, out),
+            MessageBody::Report(report) if message.epoch == self.epoch => self.on_report(from, &report, out),
             _ => {}
         }
     }
@@ -180,8 +183,8 @@ impl HomeLock {
         }
         self.token = self.token.max(seen);
         self.readers.retain(|&(node, _)| node != from);
-        self.usage.note(from);
-        self.queue.push_back(Entry { node: from, ticket, mode, linked: false });
+        self.pattern.note(from);
+        self.queue.push_back(QueuedRequest { node: from, ticket, mode, linked: false });
         self.advance(out);
     }
 
@@ -257,19 +260,19 @@ impl HomeLock {
             entry.linked = false;
         }
         for &node in &awaited {
-            out.to_node(node, Message { epoch: self.epoch, body: Body::Inquire });
+            out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Inquire });
         }
         let (owner, receiver, returned) = (None, None, Token::NONE);
         self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died });
     }
 
-    fn on_report(&mut self, from: Node, report: &Report, out: &mut impl Outbox) {
+    fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
         let Some(inquiry) = &mut self.inquiry else { return };
         let Some(at) = inquiry.awaited.iter().position(|&node| node == from) else { return };
         inquiry.awaited.swap_remove(at);
         inquiry.receiver = later(inquiry.receiver, report.passed);
         let place = self.queue.iter().position(|entry| entry.node == from);
-        let entry = |mode| Entry { node: from, ticket: report.ticket, mode, linked: false };
+        let entry = |mode| QueuedRequest { node: from, ticket: report.ticket, mode, linked: false };
         match report.holding {
             Holding::Waits(mode) => match place {
                 Some(at) => self.queue[at] = entry(mode),
@@ -324,14 +327,13 @@ impl HomeLock {
         self.advance(out);
     }
 
-    /// Grants the lock to the nodes that may have it now, and names waiters to the entries
-    /// before them.
+    /// Grants the lock to the nodes that may have it now, and links waiters.
     fn advance(&mut self, out: &mut impl Outbox) {
         if self.inquiry.is_some() {
             return;
         }
         while !self.away {
-            let Some(&Entry { node, ticket, mode, .. }) = self.queue.front() else { return };
+            let Some(&QueuedRequest { node, ticket, mode, .. }) = self.queue.front() else { return };
             if mode == Mode::Exclusive && !self.readers.is_empty() {
                 return;
             }
@@ -342,10 +344,10 @@ impl HomeLock {
                 ticket,
                 token,
                 mode,
-                cachable: mode == Mode::Exclusive && self.protocol.may_cache(self.usage),
+                cachable: mode == Mode::Exclusive && self.protocol.may_cache(self.pattern),
                 previous_owner_died: self.inconsistent,
             };
-            out.to_node(node, Message { epoch: self.epoch, body: Body::Grant(grant) });
+            out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Grant(grant) });
             match mode {
                 Mode::Shared => {
                     self.queue.pop_front();
@@ -375,13 +377,13 @@ impl HomeLock {
                 Mode::Exclusive if self.protocol.forwards() => Successor::Node {
                     node: entry.node,
                     ticket: entry.ticket,
-                    cachable: self.protocol.may_cache(self.usage),
+                    cachable: self.protocol.may_cache(self.pattern),
                 },
                 // A node that keeps no lock gives it back without being told.
                 _ if !self.protocol.forwards() => return,
                 _ => Successor::Home,
             };
-            let body = Body::Forward { behind: before.ticket, next };
+            let body = MessageBody::Forward { behind: before.ticket, next };
             out.to_node(before.node, Message { epoch: self.epoch, body });
             self.queue[at].linked = true;
         }

@@ -20,11 +20,11 @@
 //! resource that remembers the largest token that it has seen can refuse what a former holder still
 //! sends.
 //!
-//! **Deaths.** An *epoch* is a number that grows with each death; all survivors learn it. The home of
-//! a lock that a dead node may have had asks the nodes that it knows of
-//! ([`Body::Inquire`]); an answer says that older grants and orders count no more. Then the home
-//! grants the lock anew, with a token of the new epoch, and says whether the dead node may have
-//! held it. A new home asks all survivors.
+//! **Deaths.** An *epoch* is a number that grows with each death; all survivors learn it. The home
+//! of a lock that a dead node may have had asks the nodes that it knows of
+//! ([`MessageBody::Inquire`]); an answer says that older grants and orders count no more. Then the
+//! home grants the lock anew, with a token of the new epoch, and says whether the dead node may
+//! have held it. A new home asks all survivors.
 //!
 //! **Descheduled is not dead**: nothing here goes by a clock.
 
@@ -35,7 +35,7 @@ mod protocol;
 mod token;
 
 pub use home::HomeLock;
-pub use message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
+pub use message::{Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::Token;

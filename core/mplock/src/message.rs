@@ -32,8 +32,9 @@ pub struct Grant {
     pub mode: Mode,
     /// True if the node keeps the lock when it releases it and no other node waits.
     pub cachable: bool,
-    /// True if an earlier holder may have died while it held the lock, and no holder has said
-    /// since that the state is consistent again.
+    /// True if an earlier holder may have died with the lock.
+    ///
+    /// Until a holder has said that the state is consistent again.
     pub previous_owner_died: bool,
 }
 
@@ -56,18 +57,18 @@ pub enum Successor {
 /// State of a lock at a node that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holding {
-    /// It neither has the lock nor waits.
+    /// Neither has the lock nor waits.
     Absent,
-    /// It waits.
+    /// Waits.
     Waits(Mode),
-    /// It holds the lock.
+    /// Holds the lock.
     Held {
         /// Its token.
         token: Token,
         /// Kind of access.
         mode: Mode,
     },
-    /// It had the lock without using it, and has given it up with this answer.
+    /// Had the lock without using it, and has given it up with this answer.
     GivenUp {
         /// Its last token.
         token: Token,
@@ -78,7 +79,7 @@ pub enum Holding {
 
 /// Answer of a node to its home's inquiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Report {
+pub struct NodeReport {
     /// Number of its last request.
     pub ticket: Ticket,
     /// State of the lock there.
@@ -87,9 +88,9 @@ pub struct Report {
     pub passed: Option<(Node, Token)>,
 }
 
-/// Body of a message.
+/// MessageBody of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Body {
+pub enum MessageBody {
     /// Node to home: asks for the lock.
     Request {
         /// Number of the request.
@@ -117,11 +118,12 @@ pub enum Body {
         /// True if an owner died and its work was not repaired since.
         inconsistent: bool,
     },
-    /// Home to node: asks for the state of the lock there, after a death. Orders and grants
-    /// of older epochs count no more.
+    /// Home to node: asks for the state of the lock there, after a death.
+    ///
+    /// Orders and grants of older epochs count no more.
     Inquire,
     /// Node to home: answers.
-    Report(Report),
+    Report(NodeReport),
 }
 
 /// Message about a lock.
@@ -129,6 +131,6 @@ pub enum Body {
 pub struct Message {
     /// Epoch of the lock, as its sender knows it.
     pub epoch: Epoch,
-    /// Body.
-    pub body: Body,
+    /// MessageBody.
+    pub body: MessageBody,
 }

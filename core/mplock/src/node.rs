@@ -11,11 +11,13 @@
 //!     └─────────────────────────────────────────────────┘ Forward, Inquire
 //! ```
 //!
-//! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). A waiter's
-//! place passes to the one behind it; a holder's lock is granted anew.
+//! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). The place
+//! of a waiter passes to the one behind it; a holder's lock is granted anew.
 
 use crate::Outbox;
-use crate::message::{Body, Epoch, Grant, Holding, Message, Mode, Node, Report, Successor, Ticket};
+use crate::message::{
+    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket,
+};
 use crate::token::Token;
 
 /// State of a lock at a node.
@@ -24,18 +26,18 @@ pub enum NodeState {
     /// The node has nothing to do with the lock.
     #[default]
     Absent,
-    /// It has asked for the lock.
+    /// Request for the lock sent, grant awaited.
     Waits(Mode),
-    /// It has asked for the lock, and does not want it any more.
+    /// Request for the lock sent and withdrawn since.
     Abandoned {
         /// Kind of access that it asked for.
         mode: Mode,
         /// Request that follows when this one is over.
         then: Option<(Ticket, Mode)>,
     },
-    /// It holds the lock; `Shared`: beside other nodes.
+    /// Lock held; `Shared`: beside other nodes.
     Held(Mode),
-    /// It has the lock and does not use it.
+    /// Lock here, and not used.
     Cached,
 }
 
@@ -163,8 +165,8 @@ impl NodeLock {
             return None;
         }
         match message.body {
-            Body::Grant(grant) => return self.on_grant(message.epoch, &grant, out),
-            Body::Forward { behind, next } if behind == self.ticket => {
+            MessageBody::Grant(grant) => return self.on_grant(message.epoch, &grant, out),
+            MessageBody::Forward { behind, next } if behind == self.ticket => {
                 self.epoch = message.epoch;
                 match self.state {
                     NodeState::Cached => self.pass_on(next, out),
@@ -173,7 +175,7 @@ impl NodeLock {
                     _ => self.next = Some(next),
                 }
             }
-            Body::Inquire => self.on_inquiry(message.epoch, out),
+            MessageBody::Inquire => self.on_inquiry(message.epoch, out),
             _ => {}
         }
         None
@@ -196,7 +198,7 @@ impl NodeLock {
         self.acquire(ticket, mode, out)
     }
 
-    /// Answers the home's inquiry. What earlier epochs ordered counts no more.
+    /// Answers the home's inquiry. Orders of earlier epochs count no more.
     fn on_inquiry(&mut self, epoch: Epoch, out: &mut impl Outbox) {
         self.epoch = epoch;
         self.next = None;
@@ -214,8 +216,8 @@ impl NodeLock {
         if matches!(self.state, NodeState::Abandoned { .. } | NodeState::Cached) {
             self.state = NodeState::Absent;
         }
-        let report = Report { ticket: self.ticket, holding, passed: self.passed };
-        out.to_home(self.message(Body::Report(report)));
+        let report = NodeReport { ticket: self.ticket, holding, passed: self.passed };
+        out.to_home(self.message(MessageBody::Report(report)));
         if let Some((ticket, mode)) = then {
             self.request(ticket, mode, out);
         }
@@ -225,7 +227,7 @@ impl NodeLock {
         self.ticket = ticket;
         self.next = None;
         self.state = NodeState::Waits(mode);
-        out.to_home(self.message(Body::Request { ticket, mode, seen: self.token }));
+        out.to_home(self.message(MessageBody::Request { ticket, mode, seen: self.token }));
     }
 
     fn pass_on(&mut self, next: Successor, out: &mut impl Outbox) {
@@ -237,13 +239,13 @@ impl NodeLock {
         self.passed = Some((node, token));
         let grant =
             Grant { ticket, token, mode: Mode::Exclusive, cachable, previous_owner_died: self.inconsistent };
-        out.to_node(node, self.message(Body::Grant(grant)));
+        out.to_node(node, self.message(MessageBody::Grant(grant)));
     }
 
     fn give_back(&mut self, out: &mut impl Outbox) {
         self.state = NodeState::Absent;
         let (ticket, token, inconsistent) = (self.ticket, self.token, self.inconsistent);
-        out.to_home(self.message(Body::Return { ticket, token, inconsistent }));
+        out.to_home(self.message(MessageBody::Return { ticket, token, inconsistent }));
     }
 
     fn grant(&self, mode: Mode) -> Grant {
@@ -256,7 +258,7 @@ impl NodeLock {
         }
     }
 
-    fn message(&self, body: Body) -> Message {
+    fn message(&self, body: MessageBody) -> Message {
         Message { epoch: self.epoch, body }
     }
 }

@@ -1,4 +1,4 @@
-//! Protocols: they differ in where an idle lock rests, and in who passes it on.
+//! Protocols: they differ in the place of an idle lock, and in the node that passes on.
 
 use crate::message::Node;
 
@@ -13,13 +13,15 @@ pub enum Protocol {
     ///
     /// For locks that different nodes use in turn, seldom at once.
     Central,
-    /// MP-dist: the last holder keeps an idle lock; requests are forwarded to the end of the
-    /// queue, and a holder passes the lock on in one hop.
+    /// MP-dist: the last holder keeps an idle lock, and passes a busy one on in one hop.
+    ///
+    /// Requests are forwarded to the end of the queue.
     ///
     /// For locks that are contended, or used by one node many times in a row.
     Distributed,
-    /// MP-react: as `Distributed` while the lock is contended or used by one node alone, as
-    /// `Central` otherwise. The home sees all requests, and decides.
+    /// MP-react: `Distributed` while contended or used by one node alone, else `Central`.
+    ///
+    /// The home sees all requests, and decides.
     #[default]
     Reactive,
 }
@@ -50,32 +52,32 @@ impl Protocol {
         self != Protocol::Central
     }
 
-    /// Returns whether a node may keep the lock, by what the home has seen.
-    pub(crate) fn may_cache(self, usage: Usage) -> bool {
+    /// Returns whether a node may keep the lock, by the requests that the home has seen.
+    pub(crate) fn may_cache(self, pattern: RequestPattern) -> bool {
         match self {
             Protocol::Central => false,
             Protocol::Distributed => true,
-            Protocol::Reactive => usage.in_a_row >= REPEATED,
+            Protocol::Reactive => pattern.in_a_row >= REPEATED,
         }
     }
 }
 
 /// Requests for a lock, as its home sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Usage {
+pub(crate) struct RequestPattern {
     /// Node that has asked last.
     last: Node,
     /// Number of its requests in a row.
     in_a_row: u32,
 }
 
-impl Usage {
+impl RequestPattern {
     /// Notes a request.
     pub(crate) fn note(&mut self, node: Node) {
         if self.in_a_row > 0 && self.last == node {
             self.in_a_row = self.in_a_row.saturating_add(1);
         } else {
-            *self = Usage { last: node, in_a_row: 1 };
+            *self = RequestPattern { last: node, in_a_row: 1 };
         }
     }
 }

@@ -5,8 +5,9 @@ mod network;
 use network::{Network, Side};
 use towpath_mplock::{Mode, NodeState, Protocol};
 
-/// Hops and interrupts on the way to an acquisition: a message to another node is a hop; one
-/// that its receiver does not wait for is an interrupt.
+/// Hops and interrupts on the way to an acquisition.
+///
+/// A message to another node is a hop; one that its receiver does not wait for is an interrupt.
 #[derive(Debug, PartialEq, Eq)]
 struct Cost {
     hops: u32,

@@ -55,7 +55,7 @@ pub struct Network {
     exclusive: Token,
     /// Holders that were told of an owner's death.
     pub warned: u32,
-    /// What each holder was told.
+    /// Grant of each holder.
     grants: Vec<Option<Grant>>,
 }
 
