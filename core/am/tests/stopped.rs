@@ -442,7 +442,7 @@ fn main() {
             Algorithm::Towpath | Algorithm::LockFree => {
                 &[What::Short, What::Full, What::Medium, What::Long, What::Stored]
             }
-            // What is stored has no block.
+            // A transfer that is stored has no block.
             Algorithm::TestAndSet => &[What::Short, What::Long, What::Stored],
             _ if choice.every() => &[What::Short, What::Long, What::Stored],
             _ => &[What::Short, What::Long],

@@ -59,11 +59,11 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize) -> Network {
                 left -= 1;
                 net.kill(node);
             }
-            Step::KillHome(successor) if left > 0 => {
-                if net.alive[successor] && usize::from(net.home_node) != successor {
-                    left -= 1;
-                    net.kill_home(successor);
-                }
+            Step::KillHome(successor)
+                if left > 0 && net.alive[successor] && usize::from(net.home_node) != successor =>
+            {
+                left -= 1;
+                net.kill_home(successor);
             }
             _ => {}
         }

@@ -70,7 +70,7 @@ impl NodeKernel {
 type Handler = Rc<dyn Fn(&mut NodeKernel, ArrivedMessage)>;
 
 #[derive(Clone, Copy, Debug)]
-struct Envelope {
+struct SentMessage {
     from: usize,
     to: usize,
     tag: u64,
@@ -81,7 +81,7 @@ struct Envelope {
 #[derive(Default)]
 pub(crate) struct Messages {
     handler: Option<Handler>,
-    envelopes: Vec<Envelope>,
+    envelopes: Vec<SentMessage>,
     free: Vec<usize>,
     /// By node: until when its kernel is busy.
     busy: Vec<Time>,
@@ -117,7 +117,7 @@ impl Machine {
     pub fn on_message_event(&mut self, kind: EventKind, a: usize) {
         match kind {
             EventKind::Depart => {
-                let Envelope { from, to, .. } = self.engine.messages.envelopes[a];
+                let SentMessage { from, to, .. } = self.engine.messages.envelopes[a];
                 let at = self.interconnect.carry(&self.engine, self.engine.now, from, to);
                 self.engine.events.push(at, EventKind::Deliver, a, 0);
             }
@@ -129,7 +129,7 @@ impl Machine {
     fn message_arrives(&mut self, number: usize) {
         let e = &mut self.engine;
         e.progress = e.progress.max(e.now);
-        let Envelope { from, to, tag, reception } = e.messages.envelopes[number];
+        let SentMessage { from, to, tag, reception } = e.messages.envelopes[number];
         e.messages.free.push(number);
         let Some(handler) = e.messages.handler.clone() else { return };
         let mut kernel = NodeKernel::new(to);
@@ -155,7 +155,7 @@ impl Machine {
         let e = &mut self.engine;
         for &(to, tag, reception) in &kernel.sent {
             at += send;
-            let envelope = Envelope { from: kernel.node, to, tag, reception };
+            let envelope = SentMessage { from: kernel.node, to, tag, reception };
             e.counters.sent += 1;
             let number = match e.messages.free.pop() {
                 Some(number) => {

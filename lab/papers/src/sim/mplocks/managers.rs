@@ -8,10 +8,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use towpath_mplock::{Body, HomeLock, Message, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token};
+use towpath_mplock::{
+    HomeLock, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
+};
 use towpath_sim::{ArrivedMessage, NodeKernel, Reception, Sim};
 
-/// LetterSide of a node that a message is for.
+/// Side of a node that a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LetterSide {
     Home,
@@ -102,7 +104,7 @@ impl Managers {
         let number = arrival.tag as usize;
         let Some(letter) = self.letters.borrow_mut()[number].take() else { return };
         self.free.borrow_mut().push(number);
-        let is_forward = matches!(letter.message.body, Body::Forward { .. });
+        let is_forward = matches!(letter.message.body, MessageBody::Forward { .. });
         if is_forward && self.inside.borrow()[kernel.node()] > 0 {
             self.forwards_inside.set(self.forwards_inside.get() + 1);
         }
@@ -174,7 +176,7 @@ impl Managers {
     }
 
     fn post(&self, kernel: &mut NodeKernel, letter: Letter) {
-        let waits = matches!(letter.message.body, Body::Grant(_));
+        let waits = matches!(letter.message.body, MessageBody::Grant(_));
         let reception = if waits { Reception::Polled } else { Reception::Interrupt };
         let mut letters = self.letters.borrow_mut();
         let number = self.free.borrow_mut().pop().unwrap_or_else(|| {

@@ -132,7 +132,7 @@ enum SharedLock {
 }
 
 /// State of a holder.
-enum HeldNode {
+enum HeldState {
     Nothing,
     Mcs(McsHeld),
     Reactive(ReactiveHeld),
@@ -155,7 +155,7 @@ pub(super) struct LockTable {
     managers: Option<Rc<Managers>>,
     patience: Patience,
     /// By node: its thread's hold. A thread holds one lock at a time.
-    held: RefCell<Vec<HeldNode>>,
+    held: RefCell<Vec<HeldState>>,
     /// By lock: its last holder, and whether that still has it.
     last: RefCell<Vec<(usize, bool)>>,
     mix: Cell<Mix>,
@@ -200,7 +200,7 @@ impl LockTable {
             locks: (0..count).filter_map(shared).collect(),
             managers,
             patience: Patience::new(machine, Policy::Spin),
-            held: RefCell::new((0..nodes).map(|_| HeldNode::Nothing).collect()),
+            held: RefCell::new((0..nodes).map(|_| HeldState::Nothing).collect()),
             last: RefCell::new(vec![(usize::MAX, false); count]),
             mix: Cell::default(),
         }
@@ -223,25 +223,25 @@ impl LockTable {
         let holding = match (&self.managers, self.locks.get(k)) {
             (Some(managers), _) => {
                 managers.acquire(cpu, k);
-                HeldNode::Nothing
+                HeldState::Nothing
             }
             (None, Some(lock)) => self.lock(cpu, lock),
-            (None, None) => HeldNode::Nothing,
+            (None, None) => HeldState::Nothing,
         };
         self.held.borrow_mut()[node] = holding;
         self.last.borrow_mut()[k] = (node, true);
         cpu.mark_section(true);
     }
 
-    fn lock(&self, cpu: &Sim, lock: &SharedLock) -> HeldNode {
+    fn lock(&self, cpu: &Sim, lock: &SharedLock) -> HeldState {
         const WORKS: &str = "a lock that no holder poisons or abandons";
         match lock {
             SharedLock::TestAndTestAndSet(lock) => {
                 lock.lock(cpu, &self.patience).expect(WORKS);
-                HeldNode::Nothing
+                HeldState::Nothing
             }
-            SharedLock::Mcs(lock) => HeldNode::Mcs(lock.lock(cpu, &self.patience).expect(WORKS)),
-            SharedLock::Reactive(lock) => HeldNode::Reactive(lock.lock(cpu, &self.patience).expect(WORKS)),
+            SharedLock::Mcs(lock) => HeldState::Mcs(lock.lock(cpu, &self.patience).expect(WORKS)),
+            SharedLock::Reactive(lock) => HeldState::Reactive(lock.lock(cpu, &self.patience).expect(WORKS)),
         }
     }
 
@@ -253,11 +253,11 @@ impl LockTable {
         if let Some(managers) = &self.managers {
             return managers.release(cpu, k);
         }
-        let held = std::mem::replace(&mut self.held.borrow_mut()[node], HeldNode::Nothing);
+        let held = std::mem::replace(&mut self.held.borrow_mut()[node], HeldState::Nothing);
         match (&self.locks[k], held) {
             (SharedLock::TestAndTestAndSet(lock), _) => lock.unlock(cpu, &self.patience, ()),
-            (SharedLock::Mcs(lock), HeldNode::Mcs(held)) => lock.unlock(cpu, &self.patience, held),
-            (SharedLock::Reactive(lock), HeldNode::Reactive(held)) => lock.unlock(cpu, &self.patience, held),
+            (SharedLock::Mcs(lock), HeldState::Mcs(held)) => lock.unlock(cpu, &self.patience, held),
+            (SharedLock::Reactive(lock), HeldState::Reactive(held)) => lock.unlock(cpu, &self.patience, held),
             _ => {}
         }
     }
