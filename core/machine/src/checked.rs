@@ -175,6 +175,8 @@ impl Park for LoomProcessor {
     fn park(&self, word: &LoomWord, expected: u64, _timeout_ns: u64) {
         let (mutex, condvar) = word.parked.as_ref().expect("make words to park on with LoomArena::parking");
         let mut guard = mutex.lock().expect("loom mutexes are not poisoned");
+        // (K1) SeqCst, as in the kernel: in one total order with the change of the word, which
+        // comes before its `wake`.
         if word.value.load(Ordering::SeqCst) as u32 == expected as u32 {
             *guard += 1;
             drop(condvar.wait(guard).expect("loom mutexes are not poisoned"));

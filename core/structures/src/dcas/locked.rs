@@ -183,7 +183,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         _words: &T,
         dead: usize,
     ) -> Result<(), DcasError> {
-        // Acquire: as (1).
+        // (7) Acquire: as (1); pairs with the Release (3).
         let held = |lock: &P::Word| actor.cpu.load(lock, Ordering::Acquire) & HOLDER == dead as u64 + 1;
         if self.locks.iter().any(|lock| held(lock)) { Err(DcasError::Abandoned) } else { Ok(()) }
     }

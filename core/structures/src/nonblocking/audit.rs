@@ -143,7 +143,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             None => return Ok(SuspectPlace::Moving),
         }
         let moving = self.in_living_hands(cpu, node, is_dead);
-        // (2) Acquire, as above; after the hands.
+        // (2) Acquire: after the hands; pairs with the Release (2) in `Pool`.
         let same = cpu.load(&slot.state, Ordering::Acquire) == before;
         Ok(if moving || !same { SuspectPlace::Moving } else { SuspectPlace::Nowhere(before) })
     }
@@ -167,7 +167,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
 
     fn in_living_hands(&self, cpu: &P, node: u32, is_dead: &impl Fn(usize) -> bool) -> bool {
         let has = |member: &PoolMember<P>| {
-            // (1) Acquire, as above.
+            // (1) Acquire: pairs with the Release (1) in `Pool`.
             member.hands.iter().any(|hand| cpu.load(hand, Ordering::Acquire) == u64::from(node))
         };
         self.members.as_ref().iter().enumerate().any(|(p, member)| !is_dead(p) && has(member))

@@ -60,18 +60,18 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
         loop {
             // (2) Acquire: pairs with the Release (7).
             let head = VersionedIndex(cpu.load(&self.head, Ordering::Acquire));
-            // Acquire: pairs with the Release (4).
+            // (6) Acquire: pairs with the Release (4).
             let tail = VersionedIndex(cpu.load(&self.tail, Ordering::Acquire));
             // (5) Acquire: pairs with the Release (1), (3).
             let first = VersionedIndex(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
             let last = match tail.index() == head.index() {
                 true => first,
-                // Acquire: as (5).
+                // (5b) Acquire: as (5); pairs with the Release (1), (3).
                 false => VersionedIndex(cpu.load(&self.nodes.get(tail.index())?.next, Ordering::Acquire)),
             };
-            // Acquire: not before the loads that they confirm, which acquire. If one of those saw a
-            // later life of a node, it acquired from the reset (1) or from (4), which come after
-            // the moves of the ends, so the moves are seen here.
+            // (8) Acquire: ordered after the loads that they confirm, which acquire. If one of
+            // those saw a later life of a node, it acquired from the reset (1) or from (4), which
+            // come after the moves of the ends, so the moves are seen here.
             if cpu.load(&self.tail, Ordering::Acquire) == tail.0
                 && cpu.load(&self.head, Ordering::Acquire) == head.0
             {
@@ -84,7 +84,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
     /// another participant has.
     #[inline(always)]
     fn finish(&self, cpu: &P, tail: VersionedIndex, index: u32) {
-        // (4) Release: the node that it points to; pairs with the Acquire in `snapshot`.
+        // (4) Release: the node that it points to; pairs with the Acquire (6).
         let _ = M::compare_exchange(cpu, &self.tail, tail.0, tail.to(index).0, Ordering::Release);
     }
 }

@@ -93,7 +93,7 @@ impl<P: Processor, const N: usize, M: Primitive<P>> Lock<P> for Anderson<P, N, M
         }
         // Relaxed: confirmed by the exchange.
         let ticket = cpu.load(&self.next, Ordering::Relaxed);
-        // Acquire: as (1).
+        // (1b) Acquire: as (1); pairs with the Release (3).
         if self.grant(ticket).load(cpu, Ordering::Acquire) != ticket {
             return None;
         }

@@ -162,7 +162,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     #[inline(always)]
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
         if Waiting::<P>::parks(self) {
-            // (4) Release: as (2).
+            // (4) Release: as (2); pairs with the Acquire (1), (3).
             if cpu.swap(word, value, Ordering::Release) & PARKED != 0 && cpu.wake(word, count) == count {
                 // Perhaps more are parked: leave the mark for the next release. Relaxed: it carries
                 // no data.

@@ -133,7 +133,8 @@ fn batch(
         }
         damage.death_ms.push(dead.as_secs_f64() * 1e3);
         damage.recovery_ms.push(at.elapsed().as_secs_f64() * 1e3);
-        // Acquire: the dead one's last word.
+        // (P1b) Acquire: the dead participant's last intent; pairs with the Release (P2) in
+        // `write`.
         died_taking += u64::from(board.intent(victim).load(Ordering::Acquire) == TAKING);
         begun[victim] = crew.done(victim);
         crew.replace(victim)?;
