@@ -17,6 +17,10 @@
 //! the last receiver: if that one is dead, the owner may have died while it held the lock. A second
 //! death during this begins it again.
 //!
+//! A node may forget a lock that it neither has nor waits for. Its answer then says that it
+//! remembers no request (ticket 0), and so not to which node it passed the lock either: if a dead
+//! node had been in the queue and the lock is nowhere, that one may have had it.
+//!
 //! **A home that dies**: its successor asks all survivors ([`HomeLock::recover`]).
 
 use std::collections::VecDeque;
@@ -51,8 +55,10 @@ struct Inquiry {
     receiver: Option<(Node, Token)>,
     /// Largest token that a node has given back with the lock.
     returned: Token,
-    /// True if nothing is known of grants before the inquiry.
+    /// True if no grant before the inquiry is known, and the holder may have died.
     home_died: bool,
+    /// True if a node of the queue has forgotten to which node it passed the lock.
+    forgotten: bool,
 }
 
 impl Inquiry {
@@ -64,6 +70,7 @@ impl Inquiry {
     fn note_return(&mut self, token: Token) {
         self.returned = self.returned.max(token);
         self.home_died = false;
+        self.forgotten = false;
     }
 }
 
@@ -111,8 +118,23 @@ impl HomeLock {
     ///
     /// `epoch`: one that is larger than any before.
     pub fn recover(protocol: Protocol, epoch: Epoch, survivors: &[Node], out: &mut impl Outbox) -> HomeLock {
+        HomeLock::take_over(protocol, epoch, survivors, true, out)
+    }
+
+    /// Makes the state of a lock whose home is gone, and asks the survivors.
+    ///
+    /// `epoch`: one that is larger than any before. `died`: false if all homes before this one have
+    /// left in good order, so that none of them had the lock.
+    pub fn take_over(
+        protocol: Protocol,
+        epoch: Epoch,
+        survivors: &[Node],
+        died: bool,
+        out: &mut impl Outbox,
+    ) -> HomeLock {
         let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
-        lock.inquire(survivors.to_vec(), Vec::new(), true, out);
+        lock.inquire(survivors.to_vec(), Vec::new(), died, out);
+        lock.end_inquiry(out);
         lock
     }
 
@@ -144,6 +166,12 @@ impl HomeLock {
     pub fn queue(&self) -> impl Iterator<Item = (Node, Mode)> + '_ {
         let readers = self.readers.iter().map(|&(node, _)| (node, Mode::Shared));
         readers.chain(self.queue.iter().map(|entry| (entry.node, entry.mode)))
+    }
+
+    /// Returns whether an owner died and no holder has repaired its work since.
+    #[must_use]
+    pub fn is_inconsistent(&self) -> bool {
+        self.inconsistent
     }
 
     /// Returns whether the lock is away from its home.
@@ -202,7 +230,10 @@ impl HomeLock {
         } else if let Some(at) = self.place_of(from).filter(|&at| self.queue[at].ticket == ticket) {
             self.drop_first(at + 1);
             self.comes_back(token, inconsistent);
-        } else if self.inquiry.as_ref().is_some_and(|inquiry| inquiry.is_owner(from, ticket)) {
+        } else if let Some(inquiry) = &self.inquiry
+            // A holder of the time of the former home, which returns the lock before it is asked.
+            && (inquiry.is_owner(from, ticket) || inquiry.home_died && inquiry.owner.is_none())
+        {
             self.comes_back(token, inconsistent);
         }
         self.advance(out);
@@ -235,11 +266,13 @@ impl HomeLock {
         self.epoch = epoch;
         let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
         let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
+        let mut forgotten = false;
         let mut returned = Token::NONE;
         if let Some(before) = self.inquiry.take() {
             asked.extend(before.awaited);
             asked.extend(before.owner.map(|entry| entry.node));
             (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
+            forgotten = before.forgotten;
             known = later(known, before.receiver);
         }
         dead.push(node);
@@ -249,7 +282,7 @@ impl HomeLock {
         self.queue.retain(|entry| !dead.contains(&entry.node));
         self.inquire(asked, dead, home_died, out);
         if let Some(inquiry) = &mut self.inquiry {
-            (inquiry.receiver, inquiry.returned) = (known, returned);
+            (inquiry.receiver, inquiry.returned, inquiry.forgotten) = (known, returned, forgotten);
         }
         self.end_inquiry(out);
     }
@@ -262,8 +295,8 @@ impl HomeLock {
         for &node in &awaited {
             out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Inquire });
         }
-        let (owner, receiver, returned) = (None, None, Token::NONE);
-        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died });
+        let (owner, receiver, returned, forgotten) = (None, None, Token::NONE, false);
+        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died, forgotten });
     }
 
     fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
@@ -272,6 +305,7 @@ impl HomeLock {
         inquiry.awaited.swap_remove(at);
         inquiry.receiver = later(inquiry.receiver, report.passed);
         let place = self.queue.iter().position(|entry| entry.node == from);
+        inquiry.forgotten |= report.ticket == 0 && place.is_some() && inquiry.returned == Token::NONE;
         let entry = |mode| QueuedRequest { node: from, ticket: report.ticket, mode, linked: false };
         match report.holding {
             Holding::Waits(mode) => match place {
@@ -321,7 +355,8 @@ impl HomeLock {
             None => {
                 let receiver = inquiry.receiver.filter(|&(_, token)| token > inquiry.returned);
                 let died = receiver.map(|(node, _)| inquiry.dead.contains(&node));
-                self.inconsistent |= died.unwrap_or(inquiry.home_died);
+                self.inconsistent |=
+                    died.unwrap_or(inquiry.home_died) || inquiry.forgotten && !inquiry.dead.is_empty();
             }
         }
         self.advance(out);

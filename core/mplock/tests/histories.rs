@@ -12,6 +12,7 @@ enum Step {
     Acquire(usize, Mode),
     Release(usize, bool),
     Cancel(usize),
+    Forget(usize),
     Deliver(usize),
     Kill(usize),
     KillHome(usize),
@@ -26,6 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(node, mode)| Step::Acquire(node, mode)),
         5 => (node.clone(), any::<bool>()).prop_map(|(node, repaired)| Step::Release(node, repaired)),
         1 => node.clone().prop_map(Step::Cancel),
+        1 => node.clone().prop_map(Step::Forget),
         14 => (0..64usize).prop_map(Step::Deliver),
         1 => node.clone().prop_map(Step::Kill),
         1 => node.prop_map(Step::KillHome),
@@ -49,6 +51,7 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize) -> Network {
                 net.release(node, repaired)
             }
             Step::Cancel(node) if net.alive[node] => net.cancel(node),
+            Step::Forget(node) if net.alive[node] => net.forget(node),
             Step::Deliver(which) => {
                 let busy = net.busy();
                 if !busy.is_empty() {
@@ -169,6 +172,38 @@ fn new_home_finds_a_living_holder_and_its_waiters() {
         assert!(net.holds(1), "{protocol:?}");
         net.settle();
         assert!(net.last > before && net.last.epoch() >= before.epoch());
+        assert_eq!(net.warned, 0, "{protocol:?}");
+    }
+}
+
+#[test]
+fn death_is_told_if_the_node_before_forgot_the_lock() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        for node in 1..4 {
+            net.acquire(node, Mode::Exclusive);
+            net.settle_deliveries();
+        }
+        net.release(1, true);
+        net.settle_deliveries();
+        assert!(net.holds(2), "{protocol:?}");
+        net.forget(1);
+        net.kill(2);
+        net.settle_deliveries();
+        assert!(net.holds(3) && net.warned == 1, "{protocol:?}");
+    }
+}
+
+#[test]
+fn holder_that_returns_to_a_new_home_is_no_dead_owner() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        net.acquire(1, Mode::Exclusive);
+        net.settle_deliveries();
+        net.kill_home(4);
+        net.release(1, true);
+        net.acquire(2, Mode::Exclusive);
+        net.settle();
         assert_eq!(net.warned, 0, "{protocol:?}");
     }
 }

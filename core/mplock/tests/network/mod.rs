@@ -129,6 +129,13 @@ impl Network {
         self.nodes[node].cancel();
     }
 
+    /// Drops the node's state of the lock, as a node may that neither has it nor waits.
+    pub fn forget(&mut self, node: usize) {
+        if self.nodes[node].is_absent() {
+            self.nodes[node] = NodeLock::default();
+        }
+    }
+
     /// Channels on which a message is under way.
     pub fn busy(&self) -> Vec<Channel> {
         self.wires.0.iter().filter(|(_, queue)| !queue.is_empty()).map(|(&channel, _)| channel).collect()
