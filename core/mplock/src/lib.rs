@@ -1,5 +1,5 @@
 //! Locks by message (Kuo, Carter & Kuramkote 1998, *MP-LOCKS*): state machines without
-//! input or output.
+//! input or output, and the native locks that they make.
 //!
 //! A *node* takes part: natively an endpoint of a process, in the simulator the kernel of a
 //! processor. Each lock has a *home*, the node that queues its requests. [`NodeLock`] is a node's
@@ -27,15 +27,21 @@
 //! have held it. A new home asks all survivors.
 //!
 //! **Descheduled is not dead**: nothing here goes by a clock.
+//!
+//! **Natively** a rank's [`Manager`] carries the messages of its locks with an Active Message
+//! endpoint, and finds the dead in the world. Nothing else of it is shared memory.
+#![forbid(unsafe_code)]
 
 mod home;
 mod message;
+mod native;
 mod node;
 mod protocol;
 mod token;
 
 pub use home::HomeLock;
 pub use message::{Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket};
+pub use native::{Error, Guard, Lock, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::Token;
@@ -49,3 +55,8 @@ pub trait Outbox {
     /// Sends a message from the state machine's own node to another node.
     fn to_node(&mut self, node: Node, message: Message);
 }
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

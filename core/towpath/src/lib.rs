@@ -28,6 +28,7 @@
 //! | [`Bundle`], [`ParallelBundle`] | Endpoints that one thread, or several, poll and wait for together. |
 //! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::shared`]). |
+//! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
 //!
@@ -133,6 +134,8 @@ pub use towpath_sync::{Exclusive, Guard, LockError, Mutex, Policy};
 pub use towpath_channel as channel;
 /// Machines that algorithms run on: for locks and structures of one's own.
 pub use towpath_machine as machine;
+/// Locks by message, with fencing tokens.
+pub use towpath_mplock as mplock;
 /// Locks, barriers and waiting policies.
 pub use towpath_sync as sync;
 pub mod structures;

@@ -1,0 +1,368 @@
+//! Messages as arguments of an Active Message: at most twelve, within one cache line.
+//!
+//! ```text
+//! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
+//! 1–4   identity of the lock
+//! 5     epoch
+//! 6     ticket                                       Request, Grant, Forward, Return, Report
+//! 7–8   token                                        Request, Grant, Return, Report
+//! 7–8   next node, its ticket                        Forward
+//! 9–11  node to which the lock was passed, token     Report
+//! ```
+//!
+//! Bits that make no message are no message: the receiver passes over it.
+
+use towpath_am::MAX_ARGS;
+
+use super::identity::Identity;
+use crate::message::{Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket};
+use crate::protocol::Protocol;
+use crate::token::Token;
+
+/// Content of a message between two managers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Message of the state machines about a lock.
+    Lock { lock: Identity, protocol: Protocol, message: Message },
+    /// Node to a lock's new home: the node has state of the lock.
+    Tell { lock: Identity, protocol: Protocol },
+    /// Last message of a rank that closes its manager.
+    ///
+    /// `clean`: it takes no lock with it, and the locks at home there are consistent.
+    Farewell { clean: bool },
+    /// Answer to a rank that the sender does not know: a successor of a dead one.
+    Stranger,
+}
+
+/// Message as arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    words: [u32; LENGTH],
+    count: usize,
+}
+
+/// Maximum number of arguments of a message.
+const LENGTH: usize = 12;
+const _: () = assert!(LENGTH <= MAX_ARGS);
+
+/// Kinds of messages.
+mod kind {
+    pub(super) const REQUEST: u32 = 1;
+    pub(super) const GRANT: u32 = 2;
+    pub(super) const FORWARD: u32 = 3;
+    pub(super) const RETURN: u32 = 4;
+    pub(super) const INQUIRE: u32 = 5;
+    pub(super) const REPORT: u32 = 6;
+    pub(super) const TELL: u32 = 7;
+    pub(super) const FAREWELL: u32 = 8;
+    pub(super) const STRANGER: u32 = 9;
+}
+
+/// Access is shared.
+const SHARED: u32 = 1 << 6;
+/// The receiver, or the next node, may keep the lock.
+const CACHABLE: u32 = 1 << 7;
+/// An owner died and its work was not repaired since.
+const INCONSISTENT: u32 = 1 << 8;
+/// The lock's next receiver is a node; otherwise its home.
+const TO_NODE: u32 = 1 << 9;
+/// The lock was passed to a node.
+const PASSED: u32 = 1 << 10;
+/// The rank leaves in good order.
+const CLEAN: u32 = 1 << 11;
+/// First bit of a [`Holding`]: 0 absent, 1 waits, 2 held, 3 given up.
+const HOLDING: u32 = 12;
+
+impl Words {
+    /// Returns the arguments.
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        &self.words[..self.count]
+    }
+
+    fn of(bits: u32, from: Node) -> Words {
+        let mut words = Words { words: [0; LENGTH], count: 0 };
+        words.push(bits | u32::from(from) << 16);
+        words
+    }
+
+    fn push(&mut self, word: u32) {
+        self.words[self.count] = word;
+        self.count += 1;
+    }
+
+    fn push_token(&mut self, token: Token) {
+        self.push(token.get() as u32);
+        self.push((token.get() >> 32) as u32);
+    }
+
+    fn push_lock(&mut self, lock: Identity, epoch: u32) {
+        for word in 0..4 {
+            self.push((lock.0 >> (32 * word)) as u32);
+        }
+        self.push(epoch);
+    }
+}
+
+/// Returns a message of `from` as arguments.
+pub(crate) fn encode(from: Node, content: &Content) -> Words {
+    let (lock, protocol, message) = match *content {
+        Content::Lock { lock, protocol, message } => (lock, protocol, message),
+        Content::Tell { lock, protocol } => {
+            let mut words = Words::of(kind::TELL | protocol_bits(protocol), from);
+            words.push_lock(lock, 0);
+            return words;
+        }
+        Content::Farewell { clean } => return Words::of(kind::FAREWELL | flag(CLEAN, clean), from),
+        Content::Stranger => return Words::of(kind::STRANGER, from),
+    };
+    let (bits, ticket) = match message.body {
+        MessageBody::Request { ticket, mode, .. } => (kind::REQUEST | mode_bits(mode), Some(ticket)),
+        MessageBody::Grant(grant) => {
+            let flags = flag(CACHABLE, grant.cachable) | flag(INCONSISTENT, grant.previous_owner_died);
+            (kind::GRANT | mode_bits(grant.mode) | flags, Some(grant.ticket))
+        }
+        MessageBody::Forward { behind, next } => (kind::FORWARD | successor_bits(next), Some(behind)),
+        MessageBody::Return { ticket, inconsistent, .. } => {
+            (kind::RETURN | flag(INCONSISTENT, inconsistent), Some(ticket))
+        }
+        MessageBody::Inquire => (kind::INQUIRE, None),
+        MessageBody::Report(report) => {
+            let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
+            (kind::REPORT | flags, Some(report.ticket))
+        }
+    };
+    let mut words = Words::of(bits | protocol_bits(protocol), from);
+    words.push_lock(lock, message.epoch);
+    ticket.into_iter().for_each(|ticket| words.push(ticket));
+    match message.body {
+        MessageBody::Request { seen: token, .. } | MessageBody::Return { token, .. } => {
+            words.push_token(token)
+        }
+        MessageBody::Grant(grant) => words.push_token(grant.token),
+        MessageBody::Forward { next: Successor::Node { node, ticket, .. }, .. } => {
+            words.push(node.into());
+            words.push(ticket);
+        }
+        MessageBody::Forward { next: Successor::Home, .. } | MessageBody::Inquire => {}
+        MessageBody::Report(report) => {
+            words.push_token(match report.holding {
+                Holding::Held { token, .. } | Holding::GivenUp { token, .. } => token,
+                Holding::Absent | Holding::Waits(_) => Token::NONE,
+            });
+            if let Some((node, token)) = report.passed {
+                words.push(node.into());
+                words.push_token(token);
+            }
+        }
+    }
+    words
+}
+
+/// Returns sender and content of a message, if the arguments are one.
+pub(crate) fn decode(args: &[u32]) -> Option<(Node, Content)> {
+    let bits = *args.first()?;
+    let from = (bits >> 16) as Node;
+    let content = match (bits & 0xf, args.len()) {
+        (kind::FAREWELL, 1) => Content::Farewell { clean: bits & CLEAN != 0 },
+        (kind::STRANGER, 1) => Content::Stranger,
+        (kind::TELL, 6) => Content::Tell { lock: identity(args)?, protocol: protocol(bits)? },
+        (_, 6..) => {
+            let message = Message { epoch: args[5], body: body(bits, &args[6..])? };
+            Content::Lock { lock: identity(args)?, protocol: protocol(bits)?, message }
+        }
+        _ => return None,
+    };
+    Some((from, content))
+}
+
+fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
+    let mode = mode(bits);
+    let inconsistent = bits & INCONSISTENT != 0;
+    Some(match (bits & 0xf, rest) {
+        (kind::REQUEST, &[ticket, low, high]) => {
+            MessageBody::Request { ticket: some(ticket)?, mode, seen: token(low, high) }
+        }
+        (kind::GRANT, &[ticket, low, high]) => MessageBody::Grant(Grant {
+            ticket: some(ticket)?,
+            token: token(low, high),
+            mode,
+            cachable: bits & CACHABLE != 0,
+            previous_owner_died: inconsistent,
+        }),
+        (kind::FORWARD, &[behind, node, ticket]) if bits & TO_NODE != 0 => MessageBody::Forward {
+            behind: some(behind)?,
+            next: Successor::Node {
+                node: Node::try_from(node).ok()?,
+                ticket: some(ticket)?,
+                cachable: bits & CACHABLE != 0,
+            },
+        },
+        (kind::FORWARD, &[behind]) if bits & TO_NODE == 0 => {
+            MessageBody::Forward { behind: some(behind)?, next: Successor::Home }
+        }
+        (kind::RETURN, &[ticket, low, high]) => {
+            MessageBody::Return { ticket: some(ticket)?, token: token(low, high), inconsistent }
+        }
+        (kind::INQUIRE, &[]) => MessageBody::Inquire,
+        (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
+            let holding = match bits >> HOLDING & 3 {
+                0 => Holding::Absent,
+                1 => Holding::Waits(mode),
+                2 => Holding::Held { token: token(low, high), mode },
+                _ => Holding::GivenUp { token: token(low, high), inconsistent },
+            };
+            let passed = match (bits & PASSED != 0, passed) {
+                (true, &[node, low, high]) => Some((Node::try_from(node).ok()?, token(low, high))),
+                (false, &[]) => None,
+                _ => return None,
+            };
+            MessageBody::Report(NodeReport { ticket, holding, passed })
+        }
+        _ => return None,
+    })
+}
+
+fn flag(bit: u32, set: bool) -> u32 {
+    if set { bit } else { 0 }
+}
+
+fn mode_bits(mode: Mode) -> u32 {
+    flag(SHARED, mode == Mode::Shared)
+}
+
+fn mode(bits: u32) -> Mode {
+    if bits & SHARED != 0 { Mode::Shared } else { Mode::Exclusive }
+}
+
+fn successor_bits(next: Successor) -> u32 {
+    match next {
+        Successor::Node { cachable, .. } => TO_NODE | flag(CACHABLE, cachable),
+        Successor::Home => 0,
+    }
+}
+
+fn holding_bits(holding: Holding) -> u32 {
+    match holding {
+        Holding::Absent => 0,
+        Holding::Waits(mode) => 1 << HOLDING | mode_bits(mode),
+        Holding::Held { mode, .. } => 2 << HOLDING | mode_bits(mode),
+        Holding::GivenUp { inconsistent, .. } => 3 << HOLDING | flag(INCONSISTENT, inconsistent),
+    }
+}
+
+fn protocol_bits(protocol: Protocol) -> u32 {
+    (protocol as u32) << 4
+}
+
+fn protocol(bits: u32) -> Option<Protocol> {
+    Protocol::ALL.into_iter().find(|&protocol| protocol_bits(protocol) == bits & 0x30)
+}
+
+fn identity(args: &[u32]) -> Option<Identity> {
+    let words = args.get(1..5)?;
+    Some(Identity(words.iter().rev().fold(0, |bits, &word| bits << 32 | u128::from(word))))
+}
+
+fn token(low: u32, high: u32) -> Token {
+    Token::from_number(u64::from(high) << 32 | u64::from(low))
+}
+
+/// Returns the ticket of a request; 0 is none.
+fn some(ticket: Ticket) -> Option<Ticket> {
+    (ticket != 0).then_some(ticket)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn modes() -> impl Strategy<Value = Mode> {
+        prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)]
+    }
+
+    fn tokens() -> impl Strategy<Value = Token> {
+        any::<u64>().prop_map(Token::from_number)
+    }
+
+    fn bodies() -> impl Strategy<Value = MessageBody> {
+        let ticket = || 1..=Ticket::MAX;
+        let holding = prop_oneof![
+            Just(Holding::Absent),
+            modes().prop_map(Holding::Waits),
+            (tokens(), modes()).prop_map(|(token, mode)| Holding::Held { token, mode }),
+            (tokens(), any::<bool>())
+                .prop_map(|(token, inconsistent)| Holding::GivenUp { token, inconsistent }),
+        ];
+        let next =
+            prop_oneof![
+                Just(Successor::Home),
+                (any::<Node>(), ticket(), any::<bool>())
+                    .prop_map(|(node, ticket, cachable)| Successor::Node { node, ticket, cachable }),
+            ];
+        prop_oneof![
+            (ticket(), modes(), tokens()).prop_map(|(ticket, mode, seen)| MessageBody::Request {
+                ticket,
+                mode,
+                seen
+            }),
+            (ticket(), tokens(), modes(), any::<bool>(), any::<bool>()).prop_map(
+                |(ticket, token, mode, cachable, previous_owner_died)| MessageBody::Grant(Grant {
+                    ticket,
+                    token,
+                    mode,
+                    cachable,
+                    previous_owner_died
+                })
+            ),
+            (ticket(), next).prop_map(|(behind, next)| MessageBody::Forward { behind, next }),
+            (ticket(), tokens(), any::<bool>()).prop_map(|(ticket, token, inconsistent)| {
+                MessageBody::Return { ticket, token, inconsistent }
+            }),
+            Just(MessageBody::Inquire),
+            (any::<Ticket>(), holding, proptest::option::of((any::<Node>(), tokens()))).prop_map(
+                |(ticket, holding, passed)| MessageBody::Report(NodeReport { ticket, holding, passed })
+            ),
+        ]
+    }
+
+    fn contents() -> impl Strategy<Value = Content> {
+        let lock = || any::<u128>().prop_map(Identity);
+        let protocol = || (0..3usize).prop_map(|n| Protocol::ALL[n]);
+        prop_oneof![
+            8 => (lock(), protocol(), any::<u32>(), bodies()).prop_map(|(lock, protocol, epoch, body)| {
+                Content::Lock { lock, protocol, message: Message { epoch, body } }
+            }),
+            1 => (lock(), protocol()).prop_map(|(lock, protocol)| Content::Tell { lock, protocol }),
+            1 => any::<bool>().prop_map(|clean| Content::Farewell { clean }),
+            1 => Just(Content::Stranger),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn message_that_is_decoded_is_what_was_encoded(from in any::<Node>(), content in contents()) {
+            let words = encode(from, &content);
+            prop_assert_eq!(decode(words.as_slice()), Some((from, content)));
+        }
+
+        #[test]
+        fn hostile_words_are_a_message_or_none(args in proptest::collection::vec(any::<u32>(), 0..17)) {
+            if let Some((from, content)) = decode(&args) {
+                let words = encode(from, &content);
+                prop_assert_eq!(decode(words.as_slice()), Some((from, content)));
+            }
+        }
+
+        #[test]
+        fn message_with_a_word_more_or_less_is_none(content in contents(), more in any::<u32>()) {
+            let words = encode(1, &content);
+            let args = words.as_slice();
+            prop_assert_eq!(decode(&args[..args.len() - 1]), None);
+            prop_assert_eq!(decode(&[args, &[more]].concat()), None);
+        }
+    }
+}

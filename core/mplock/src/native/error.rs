@@ -1,0 +1,41 @@
+//! Errors of native locks.
+
+use std::fmt;
+
+/// Reason why a call failed. `Debug` prints the sentence, as `Display` does.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The process holds the lock already.
+    #[error(
+        "lock `{0}` is held by this process already: release its guard first (a process holds a lock once)"
+    )]
+    AlreadyHeld(String),
+    /// The other ranks do not know this process.
+    #[error(
+        "the managers of this world do not know this process: it took the place of a rank that had died or left; start the world anew to use locks in it"
+    )]
+    UnknownRank,
+    /// A message to a living rank came back.
+    ///
+    /// Its endpoint is no manager's, or its queue is lost.
+    #[error(
+        "a message to the manager of a living rank came back ({0:?}): make a manager in each rank, over the endpoint that its entry of the translation table leads to, before the rank polls"
+    )]
+    NotDelivered(towpath_am::Status),
+    /// Endpoints, messages, worlds.
+    #[error(transparent)]
+    Message(#[from] towpath_am::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<towpath_shm::Error> for Error {
+    fn from(error: towpath_shm::Error) -> Error {
+        Error::Message(error.into())
+    }
+}

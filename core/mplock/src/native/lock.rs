@@ -1,0 +1,268 @@
+//! Locks of a rank: a handle holds the lock's state, so that an idle lock that is cached
+//! here is acquired without a message, a table or shared memory.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::error::Error;
+use super::guard::Guard;
+use super::identity::Identity;
+use super::serve::{ManagerState, Sends};
+use crate::message::{Grant, Mode, Node};
+use crate::node::{NodeLock, NodeState};
+use crate::protocol::Protocol;
+
+/// Number of acquisitions without a message after which the manager polls.
+const POLL_EVERY: u32 = 16;
+/// Patience of [`Lock::try_acquire`].
+const TRY: Duration = Duration::from_millis(5);
+
+/// State of a lock at this node.
+#[derive(Debug)]
+pub(crate) struct LockCell {
+    pub(crate) node: RefCell<NodeLock>,
+    /// Grant that has come for the request that waits.
+    pub(crate) grant: Cell<Option<Grant>>,
+    pub(crate) home: Cell<Node>,
+    pub(crate) identity: Identity,
+    pub(crate) protocol: Protocol,
+    name: Box<str>,
+}
+
+impl LockCell {
+    pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> LockCell {
+        let (node, grant, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
+        LockCell { node, grant, home, identity, protocol, name: name.into() }
+    }
+
+    #[inline]
+    pub(crate) fn sends<'a>(&self, manager: &'a ManagerState) -> Sends<'a> {
+        Sends { manager, lock: self.identity, protocol: self.protocol, home: self.home.get() }
+    }
+}
+
+/// Lock of a [`Manager`](super::Manager): a handle.
+///
+/// While a process has a handle, an idle lock may stay with it (as the [`Protocol`] says), and is
+/// acquired there in nanoseconds. With the last handle the lock goes home.
+#[derive(Debug)]
+pub struct Lock {
+    cell: Rc<LockCell>,
+    manager: Rc<ManagerState>,
+}
+
+impl Lock {
+    pub(crate) fn new(cell: Rc<LockCell>, manager: Rc<ManagerState>) -> Lock {
+        Lock { cell, manager }
+    }
+
+    /// Returns its name.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// assert_eq!(manager.lock("table").name(), "table");
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.cell.name
+    }
+
+    /// Acquires the lock. Serves as home of other locks while it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyHeld`] if this process holds it; [`Error::UnknownRank`] and
+    /// [`Error::NotDelivered`] if no lock can be had by this process.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// let guard = lock.acquire()?;
+    /// println!("held, with fencing token {}", guard.token());
+    /// # drop(guard);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[inline]
+    pub fn acquire(&self) -> Result<Guard<'_>, Error> {
+        self.acquire_in(Mode::Exclusive)
+    }
+
+    /// Acquires the lock for reading, beside other readers. Readers and other holders are
+    /// served in the order of their requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// let reader = lock.acquire_shared()?;
+    /// # drop(reader);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[inline]
+    pub fn acquire_shared(&self) -> Result<Guard<'_>, Error> {
+        self.acquire_in(Mode::Shared)
+    }
+
+    /// Acquires the lock if that needs no waiting for another holder.
+    ///
+    /// At once if the lock is cached here. Otherwise it asks, and withdraws the request if no grant
+    /// comes within 5 ms: a lock that is free is missed if its home or its last holder does not
+    /// answer so soon, and one that is released within that time is had.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// assert!(lock.try_acquire()?.is_some());
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn try_acquire(&self) -> Result<Option<Guard<'_>>, Error> {
+        self.acquire_timeout(TRY)
+    }
+
+    /// Acquires the lock, waiting for at most `timeout`. Withdraws the request then:
+    /// `None`. The process has to go on polling ([`Manager::poll`](super::Manager::poll)), to pass
+    /// the lock by when its turn comes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// match lock.acquire_timeout(Duration::from_secs(1))? {
+    ///     Some(guard) => println!("held, with token {}", guard.token()),
+    ///     None => println!("still busy"),
+    /// }
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard<'_>>, Error> {
+        let grant = match self.begin(Mode::Exclusive)? {
+            Some(grant) => Some(grant),
+            None => self.await_grant(Instant::now().checked_add(timeout))?,
+        };
+        Ok(grant.map(|grant| Guard::new(self, &grant)))
+    }
+
+    /// Returns whether the idle lock is cached here: the next acquisition needs no
+    /// message.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::mplock::{Manager, Protocol};
+    ///
+    /// let manager = Manager::new(&world)?;
+    /// let lock = manager.lock_with("table", Protocol::Distributed);
+    /// drop(lock.acquire()?);
+    /// assert!(lock.is_cached());
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        self.cell.node.borrow().state() == NodeState::Cached
+    }
+
+    #[inline]
+    fn acquire_in(&self, mode: Mode) -> Result<Guard<'_>, Error> {
+        if let Some(grant) = self.begin(mode)? {
+            return Ok(Guard::new(self, &grant));
+        }
+        loop {
+            if let Some(grant) = self.await_grant(None)? {
+                return Ok(Guard::new(self, &grant));
+            }
+        }
+    }
+
+    /// Takes the lock if it is here, and asks for it otherwise.
+    #[inline]
+    fn begin(&self, mode: Mode) -> Result<Option<Grant>, Error> {
+        let manager = &*self.manager;
+        let acquired = manager.acquired.get().wrapping_add(1);
+        manager.acquired.set(acquired);
+        if acquired.is_multiple_of(POLL_EVERY) {
+            manager.serve();
+        }
+        let mut node = self.cell.node.borrow_mut();
+        if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {
+            return Err(self.already_held());
+        }
+        let ticket = manager.next_ticket.get();
+        let grant = node.acquire(ticket, mode, &mut self.cell.sends(manager));
+        if grant.is_none() {
+            manager.next_ticket.set(ticket.wrapping_add(1).max(1));
+        }
+        Ok(grant)
+    }
+
+    #[cold]
+    fn already_held(&self) -> Error {
+        Error::AlreadyHeld(self.cell.name.to_string())
+    }
+
+    /// Serves until the grant comes, or `None` at `deadline`.
+    #[cold]
+    fn await_grant(&self, deadline: Option<Instant>) -> Result<Option<Grant>, Error> {
+        let manager = &*self.manager;
+        loop {
+            let polled = manager.serve();
+            if let Some(grant) = self.cell.grant.take() {
+                return Ok(Some(grant));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let outcome = manager.check();
+            if outcome.is_err() || left == Some(Duration::ZERO) {
+                self.cell.node.borrow_mut().cancel();
+                return outcome.map(|()| None);
+            }
+            if polled == 0 {
+                manager.rest(left);
+            }
+        }
+    }
+
+    /// Releases the lock.
+    #[inline]
+    pub(crate) fn release(&self, consistent: bool) {
+        let manager = &*self.manager;
+        self.cell.node.borrow_mut().release(consistent, &mut self.cell.sends(manager));
+        manager.work_if_local();
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The table's and this one: it is the last handle.
+        if Rc::strong_count(&self.cell) > 2 {
+            return;
+        }
+        let manager = &*self.manager;
+        self.cell.node.borrow_mut().give_up(&mut self.cell.sends(manager));
+        if self.cell.node.borrow().is_absent() {
+            manager.locks.borrow_mut().remove(&self.cell.identity);
+        }
+        manager.work_if_local();
+    }
+}

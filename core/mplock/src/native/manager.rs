@@ -1,0 +1,251 @@
+//! Manager of the locks of a rank: one in each process of a world.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use towpath_am::Endpoint;
+use towpath_shm::World;
+
+use super::codec::Content;
+use super::error::Error;
+use super::identity::Identity;
+use super::lock::{Lock, LockCell};
+use super::members::{Members, Names};
+use super::serve::{Inbox, ManagerState};
+use crate::message::Node;
+use crate::node::NodeState;
+use crate::protocol::Protocol;
+
+/// Longest wait at a barrier between two looks at it.
+const BARRIER_LOOK: Duration = Duration::from_millis(1);
+/// Longest time for which a manager that closes waits for space at the others.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// Manager of the locks of a process: each rank of the world has one.
+///
+/// It is the home of some of the world's locks, so its process has to poll, for the others to go
+/// on: [`Lock::acquire`], [`Manager::wait`] and [`Manager::barrier`] do so while they wait; a
+/// process that computes calls [`Manager::poll`]. It belongs to one thread.
+#[derive(Clone, Debug)]
+pub struct Manager {
+    state: Rc<ManagerState>,
+}
+
+impl Manager {
+    /// Makes a manager with an endpoint of its own, and waits until each rank has one.
+    ///
+    /// For worlds in which each rank has one endpoint; it may carry other messages, too
+    /// ([`Manager::endpoint`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Message`] if the process has not entered the world, all its endpoints are taken, or
+    /// a rank makes none within 30 seconds.
+    ///
+    /// ```no_run
+    /// use towpath::{World, mplock::Manager};
+    ///
+    /// let world = World::join()?; // started by: towpath run -n 4 PROGRAM
+    /// let manager = Manager::new(&world)?;
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn new(world: &World) -> Result<Manager, Error> {
+        Manager::on(Endpoint::new(world)?)
+    }
+
+    /// Makes a manager over an endpoint that has not polled yet.
+    ///
+    /// Entry r of its translation table leads to the endpoint of rank r's manager; if entries are
+    /// not mapped, all are mapped as by [`Endpoint::map_world`]. The manager takes handlers 0 and
+    /// 255. A program that wants handler 0 for its own messages may set it: the manager then
+    /// notices a little later that a rank has left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::new`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::{Endpoint, mplock::Manager};
+    ///
+    /// let endpoint = Endpoint::with_private_segment(&world, 4096)?;
+    /// let manager = Manager::on(endpoint)?;
+    /// manager.endpoint().set_handler(1, |message| println!("{:?}", message.args()));
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn on(endpoint: Endpoint) -> Result<Manager, Error> {
+        let (inbox, names) = (Arc::new(Inbox::default()), Names::default());
+        inbox.listen(&endpoint, &names);
+        let size = endpoint.world().size() as usize;
+        if !(0..size).all(|rank| endpoint.mapping(rank).is_some()) {
+            match endpoint.map_world() {
+                // The others are mapped.
+                Err(towpath_am::Error::World(towpath_shm::Error::MemberDied { .. })) | Ok(()) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let members = Members::new(&endpoint, names);
+        Ok(Manager { state: Rc::new(ManagerState::new(endpoint, members, inbox)) })
+    }
+
+    /// Returns its endpoint.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// assert_eq!(manager.endpoint().world().rank(), 0);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.state.endpoint
+    }
+
+    /// Returns a handle of the lock of that name, under [`Protocol::Reactive`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("any text");
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lock(&self, name: &str) -> Lock {
+        self.lock_with(name, Protocol::default())
+    }
+
+    /// Returns a handle of the lock of that name. Programs use a lock under one protocol;
+    /// where they differ, each use follows the protocol of the node that asked first.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::mplock::{Manager, Protocol};
+    ///
+    /// let manager = Manager::new(&world)?;
+    /// let lock = manager.lock_with("log", Protocol::Central);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lock_with(&self, name: &str, protocol: Protocol) -> Lock {
+        let identity = Identity::of(name);
+        let mut locks = self.state.locks.borrow_mut();
+        let new =
+            || Rc::new(LockCell::new(name, identity, protocol, self.state.members.borrow().home(identity)));
+        let cell = locks.entry(identity).or_insert_with(new).clone();
+        drop(locks);
+        Lock::new(cell, self.state.clone())
+    }
+
+    /// Handles the messages that have come, as home and as node. Returns their number.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// for _ in 0..10 {
+    ///     // … compute for a millisecond …
+    ///     manager.poll();
+    /// }
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn poll(&self) -> usize {
+        self.state.serve()
+    }
+
+    /// Serves the other ranks for this time.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// manager.wait(std::time::Duration::from_millis(1));
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn wait(&self, time: Duration) {
+        let start = Instant::now();
+        loop {
+            let polled = self.state.serve();
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            if polled == 0 {
+                self.state.rest(Some(left));
+            }
+        }
+    }
+
+    /// Waits until all ranks are at a barrier, and serves them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Message`] if a rank has died since the last barrier, as at [`World::barrier`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// manager.barrier()?;
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn barrier(&self) -> Result<(), Error> {
+        let episode = self.state.endpoint.world().arrive()?;
+        while !episode.is_over() {
+            if self.state.serve() == 0 && !episode.is_over() {
+                episode.announce_sleep();
+                self.state.rest(Some(BARRIER_LOOK));
+            }
+            episode.look_around()?;
+        }
+        Ok(episode.outcome()?)
+    }
+
+    /// Returns the number of locks that this process keeps state of as a node and as a
+    /// home. Locks that no process uses cost nothing.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// for n in 0..1000 {
+    ///     drop(manager.lock(&format!("file {n}")).acquire()?);
+    /// }
+    /// assert_eq!(manager.locks_in_use(), (0, 0));
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn locks_in_use(&self) -> (usize, usize) {
+        (self.state.locks.borrow().len(), self.state.homes.borrow().locks.len())
+    }
+}
+
+impl Drop for ManagerState {
+    /// Takes leave: no lock is lost with a manager that is closed in good order.
+    fn drop(&mut self) {
+        // A forked child does not speak for its parent.
+        if self.process != std::process::id() || self.endpoint.world().entered().is_none() {
+            return;
+        }
+        self.work();
+        let has_lock = |cell: &Rc<LockCell>| {
+            matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached)
+        };
+        let clean = !self.locks.borrow().values().any(has_lock)
+            && !self.homes.borrow().locks.values().any(|entry| entry.lock.is_inconsistent());
+        let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
+        for rank in others {
+            self.send(rank, Content::Farewell { clean: clean && !std::thread::panicking() });
+        }
+        let start = Instant::now();
+        while !self.post.borrow().is_empty() && start.elapsed() < FAREWELL {
+            self.endpoint.poll();
+            self.post.borrow_mut().flush(&self.endpoint);
+            self.endpoint.wait(Some(BARRIER_LOOK));
+        }
+    }
+}

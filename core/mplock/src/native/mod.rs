@@ -1,0 +1,28 @@
+//! Locks by message between the ranks of a world: the state machines, carried by an
+//! endpoint's messages.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `manager.rs` | the API of a rank's manager |
+//! | `lock.rs`, `guard.rs` | locks and their holders |
+//! | `serve.rs` | messages and deaths to state machines: the rules of recovery |
+//! | `homes.rs` | the locks whose home a rank is |
+//! | `members.rs` | the ranks that are there, and the epoch |
+//! | `post.rs` | messages that wait for space at their receiver |
+//! | `codec.rs`, `identity.rs` | messages as arguments; names as hashes |
+
+mod codec;
+mod error;
+mod guard;
+mod homes;
+mod identity;
+mod lock;
+mod manager;
+mod members;
+mod post;
+mod serve;
+
+pub use error::Error;
+pub use guard::Guard;
+pub use lock::Lock;
+pub use manager::Manager;
