@@ -56,6 +56,13 @@ fn main_without_a_launcher_prints_the_remedy() {
 }
 
 #[test]
+fn locks_by_message_keep_the_balance() {
+    let (code, lines, errors) = run("locks_by_message_keep_the_balance", &["-n", "4"], "locks_by_message");
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(lines, [0, 1, 2, 3].map(|rank| format!("rank {rank}: the balance is 4000")));
+}
+
+#[test]
 fn the_key_value_server_answers_every_client() {
     for algorithm in ["towpath", "lock-free", "mcs"] {
         let options = ["-n", "4", "--label", "--algorithm", algorithm];

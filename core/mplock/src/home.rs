@@ -14,20 +14,17 @@
 //! all nodes of the queue are asked, and from their answer on ignore what was ordered and granted
 //! before. So at most one of them holds it, and what was on its way between two of them is void.
 //! Of the grants that the home made and the nodes passed on, the one with the largest token names
-//! the last receiver: if that one is dead, the owner may have died while it held the lock. A second
-//! death during this begins it again.
+//! the last receiver: if that one is dead, the owner may have died while it held the lock. So may
+//! another one if the receiver lives, and its answer does not name the request that was granted: it
+//! has had the lock since, and forgotten it. A second death during this begins it again.
 //!
-//! A node may forget a lock that it neither has nor waits for. Its answer then says that it
-//! remembers no request (ticket 0), and so not to which node it passed the lock either: if a dead
-//! node had been in the queue and the lock is nowhere, that one may have had it.
-//!
-//! **A home that dies**: its successor asks all survivors ([`HomeLock::recover`]).
+//! **A home that dies**: its successor asks all survivors ([`HomeLock::take_over`]).
 
 use std::collections::VecDeque;
 
 use crate::Outbox;
 use crate::message::{
-    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket,
+    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
 use crate::protocol::{Protocol, RequestPattern};
 use crate::token::Token;
@@ -51,14 +48,14 @@ struct Inquiry {
     dead: Vec<Node>,
     /// Owner that was found.
     owner: Option<QueuedRequest>,
-    /// Last receiver of the lock, as far as known, by its token.
-    receiver: Option<(Node, Token)>,
+    /// Last passing of the lock, as far as known, by its token.
+    receiver: Option<Passage>,
     /// Largest token that a node has given back with the lock.
     returned: Token,
     /// True if no grant before the inquiry is known, and the holder may have died.
     home_died: bool,
-    /// True if a node of the queue has forgotten to which node it passed the lock.
-    forgotten: bool,
+    /// Nodes that have answered, each with its last request.
+    answered: Vec<(Node, Ticket)>,
 }
 
 impl Inquiry {
@@ -66,11 +63,22 @@ impl Inquiry {
         self.owner.is_some_and(|owner| (owner.node, owner.ticket) == (node, ticket))
     }
 
+    /// Returns whether an owner may have died with the lock, which no survivor has.
+    fn may_have_died(&self) -> bool {
+        let receiver = self.receiver.filter(|passage| passage.token > self.returned);
+        // A home that died may have granted it later.
+        self.home_died
+            || receiver.is_some_and(|Passage { node, ticket, inconsistent, .. }| {
+                inconsistent
+                    || self.dead.contains(&node)
+                    || !self.dead.is_empty() && !self.answered.contains(&(node, ticket))
+            })
+    }
+
     /// Notes that the lock came back, with its last token.
     fn note_return(&mut self, token: Token) {
         self.returned = self.returned.max(token);
         self.home_died = false;
-        self.forgotten = false;
     }
 }
 
@@ -87,8 +95,8 @@ pub struct HomeLock {
     queue: VecDeque<QueuedRequest>,
     /// Readers that hold the lock.
     readers: Vec<(Node, Ticket)>,
-    /// Last grant of the home to one node.
-    granted: Option<(Node, Token)>,
+    /// Last passing of the lock that the home knows of, while it is away.
+    granted: Option<Passage>,
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
     pattern: RequestPattern,
@@ -114,26 +122,20 @@ impl HomeLock {
         }
     }
 
-    /// Makes the state of a lock whose home has died, and asks the survivors.
-    ///
-    /// `epoch`: one that is larger than any before.
-    pub fn recover(protocol: Protocol, epoch: Epoch, survivors: &[Node], out: &mut impl Outbox) -> HomeLock {
-        HomeLock::take_over(protocol, epoch, survivors, true, out)
-    }
-
     /// Makes the state of a lock whose home is gone, and asks the survivors.
     ///
-    /// `epoch`: one that is larger than any before. `died`: false if all homes before this one have
-    /// left in good order, so that none of them had the lock.
+    /// `epoch`: one that is larger than any before. `dead`: the other nodes, but those that have
+    /// left in good order. `home_died`: false if no home before this one is dead.
     pub fn take_over(
         protocol: Protocol,
         epoch: Epoch,
         survivors: &[Node],
-        died: bool,
+        dead: &[Node],
+        home_died: bool,
         out: &mut impl Outbox,
     ) -> HomeLock {
         let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
-        lock.inquire(survivors.to_vec(), Vec::new(), died, out);
+        lock.inquire(survivors.to_vec(), dead.to_vec(), home_died, out);
         lock.end_inquiry(out);
         lock
     }
@@ -207,6 +209,12 @@ impl HomeLock {
                 // It has passed the lock on since, and so have those before it.
                 self.drop_first(at + 1);
                 self.away &= !self.queue.is_empty();
+                self.granted = self.granted.zip(self.queue.front()).map(|(passage, first)| Passage {
+                    node: first.node,
+                    ticket: first.ticket,
+                    token: passage.token.max(seen),
+                    inconsistent: passage.inconsistent,
+                });
             }
         }
         self.token = self.token.max(seen);
@@ -266,13 +274,11 @@ impl HomeLock {
         self.epoch = epoch;
         let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
         let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
-        let mut forgotten = false;
         let mut returned = Token::NONE;
         if let Some(before) = self.inquiry.take() {
             asked.extend(before.awaited);
             asked.extend(before.owner.map(|entry| entry.node));
             (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
-            forgotten = before.forgotten;
             known = later(known, before.receiver);
         }
         dead.push(node);
@@ -282,7 +288,7 @@ impl HomeLock {
         self.queue.retain(|entry| !dead.contains(&entry.node));
         self.inquire(asked, dead, home_died, out);
         if let Some(inquiry) = &mut self.inquiry {
-            (inquiry.receiver, inquiry.returned, inquiry.forgotten) = (known, returned, forgotten);
+            (inquiry.receiver, inquiry.returned) = (known, returned);
         }
         self.end_inquiry(out);
     }
@@ -295,8 +301,8 @@ impl HomeLock {
         for &node in &awaited {
             out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Inquire });
         }
-        let (owner, receiver, returned, forgotten) = (None, None, Token::NONE, false);
-        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died, forgotten });
+        let (owner, receiver, returned, answered) = (None, None, Token::NONE, Vec::new());
+        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died, answered });
     }
 
     fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
@@ -305,7 +311,7 @@ impl HomeLock {
         inquiry.awaited.swap_remove(at);
         inquiry.receiver = later(inquiry.receiver, report.passed);
         let place = self.queue.iter().position(|entry| entry.node == from);
-        inquiry.forgotten |= report.ticket == 0 && place.is_some() && inquiry.returned == Token::NONE;
+        inquiry.answered.push((from, report.ticket));
         let entry = |mode| QueuedRequest { node: from, ticket: report.ticket, mode, linked: false };
         match report.holding {
             Holding::Waits(mode) => match place {
@@ -317,11 +323,14 @@ impl HomeLock {
                     self.queue.remove(at);
                 }
                 match other {
-                    Holding::Held { token, mode: Mode::Exclusive } => {
+                    Holding::Held { token, mode: Mode::Exclusive, inconsistent } => {
                         inquiry.owner = Some(entry(Mode::Exclusive));
+                        let held = Passage { node: from, ticket: report.ticket, token, inconsistent };
+                        inquiry.receiver = later(inquiry.receiver, Some(held));
                         self.token = self.token.max(token);
                     }
-                    Holding::Held { token, mode: Mode::Shared } => {
+                    Holding::Held { token, mode: Mode::Shared, inconsistent } => {
+                        self.inconsistent |= inconsistent;
                         if !self.readers.contains(&(from, report.ticket)) {
                             self.readers.push((from, report.ticket));
                         }
@@ -344,19 +353,16 @@ impl HomeLock {
     /// Ends the inquiry when all have answered.
     fn end_inquiry(&mut self, out: &mut impl Outbox) {
         let Some(inquiry) = self.inquiry.take_if(|inquiry| inquiry.awaited.is_empty()) else { return };
-        if let Some((_, token)) = inquiry.receiver {
+        if let Some(Passage { token, .. }) = inquiry.receiver {
             self.token = self.token.max(token);
         }
         self.token = self.token.max(Token::of_epoch(self.epoch));
-        self.granted = None;
+        self.granted = inquiry.receiver.filter(|_| inquiry.owner.is_some());
         self.away = inquiry.owner.is_some();
         match inquiry.owner {
             Some(owner) => self.queue.push_front(owner),
             None => {
-                let receiver = inquiry.receiver.filter(|&(_, token)| token > inquiry.returned);
-                let died = receiver.map(|(node, _)| inquiry.dead.contains(&node));
-                self.inconsistent |=
-                    died.unwrap_or(inquiry.home_died) || inquiry.forgotten && !inquiry.dead.is_empty();
+                self.inconsistent |= inquiry.may_have_died();
             }
         }
         self.advance(out);
@@ -391,7 +397,8 @@ impl HomeLock {
                 Mode::Exclusive => {
                     self.queue[0].linked = false;
                     self.inconsistent = false;
-                    self.granted = Some((node, token));
+                    self.granted =
+                        Some(Passage { node, ticket, token, inconsistent: grant.previous_owner_died });
                     self.away = true;
                 }
             }
@@ -437,10 +444,10 @@ impl HomeLock {
     }
 }
 
-/// The later one of two grants, by its token.
-fn later(a: Option<(Node, Token)>, b: Option<(Node, Token)>) -> Option<(Node, Token)> {
+/// Returns the later one of two passings, by its token.
+fn later(a: Option<Passage>, b: Option<Passage>) -> Option<Passage> {
     match (a, b) {
-        (Some(x), Some(y)) => Some(if x.1 >= y.1 { x } else { y }),
+        (Some(x), Some(y)) => Some(if x.token >= y.token { x } else { y }),
         (x, y) => x.or(y),
     }
 }

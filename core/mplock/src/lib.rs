@@ -40,7 +40,9 @@ mod protocol;
 mod token;
 
 pub use home::HomeLock;
-pub use message::{Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket};
+pub use message::{
+    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+};
 pub use native::{Error, Guard, Lock, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;

@@ -67,6 +67,8 @@ pub enum Holding {
         token: Token,
         /// Kind of access.
         mode: Mode,
+        /// True if it was told that an owner died.
+        inconsistent: bool,
     },
     /// Had the lock without using it, and has given it up with this answer.
     GivenUp {
@@ -77,6 +79,19 @@ pub enum Holding {
     },
 }
 
+/// Way of a lock from one node, or its home, to the next node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Passage {
+    /// Node that the lock went to.
+    pub node: Node,
+    /// Request of that node that was granted.
+    pub ticket: Ticket,
+    /// Token of the grant; or one that is smaller, and larger than those before.
+    pub token: Token,
+    /// True if an owner had died and its work was not repaired.
+    pub inconsistent: bool,
+}
+
 /// Answer of a node to its home's inquiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeReport {
@@ -84,8 +99,8 @@ pub struct NodeReport {
     pub ticket: Ticket,
     /// State of the lock there.
     pub holding: Holding,
-    /// The node that it has passed the lock to last, with its token.
-    pub passed: Option<(Node, Token)>,
+    /// Its last passing of the lock to another node.
+    pub passed: Option<Passage>,
 }
 
 /// MessageBody of a message.

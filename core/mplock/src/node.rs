@@ -16,7 +16,7 @@
 
 use crate::Outbox;
 use crate::message::{
-    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket,
+    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
 use crate::token::Token;
 
@@ -54,10 +54,12 @@ pub struct NodeLock {
     next: Option<Successor>,
     /// True if it may keep the lock.
     cachable: bool,
+    /// True if the holder only reads.
+    reads: bool,
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
-    /// Node that it has passed the lock to last.
-    passed: Option<(Node, Token)>,
+    /// Its last passing of the lock to another node.
+    passed: Option<Passage>,
 }
 
 impl NodeLock {
@@ -82,10 +84,11 @@ impl NodeLock {
         self.next.is_some()
     }
 
-    /// Returns whether its state can be forgotten.
+    /// Returns whether its state can be forgotten: the node neither has the lock nor
+    /// waits, and has passed on no warning.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        self.state == NodeState::Absent
+        self.state == NodeState::Absent && !self.passed.is_some_and(|passed| passed.inconsistent)
     }
 
     /// Asks for the lock. Returns the grant, if the lock is here; otherwise
@@ -103,6 +106,7 @@ impl NodeLock {
                     self.token = token;
                     // To the home and the other nodes it is the owner, also while it only reads.
                     self.state = NodeState::Held(Mode::Exclusive);
+                    self.reads = mode == Mode::Shared;
                     return Some(self.grant(mode));
                 }
                 // The epoch's tokens are used up: only a new epoch has more.
@@ -139,8 +143,8 @@ impl NodeLock {
     ///
     /// If the node does not hold the lock.
     pub fn release(&mut self, consistent: bool, out: &mut impl Outbox) {
-        let NodeState::Held(mode) = self.state else { panic!("a lock that is not held was released") };
-        if mode == Mode::Exclusive {
+        let NodeState::Held(_) = self.state else { panic!("a lock that is not held was released") };
+        if !self.reads {
             self.inconsistent = !consistent;
         }
         match self.next.take() {
@@ -190,6 +194,7 @@ impl NodeLock {
         self.epoch = epoch;
         self.token = self.token.max(grant.token);
         self.state = NodeState::Held(grant.mode);
+        self.reads = grant.mode == Mode::Shared;
         self.cachable = grant.cachable && grant.mode == Mode::Exclusive;
         self.inconsistent = grant.previous_owner_died;
         let NodeState::Abandoned { then, .. } = before else { return Some(*grant) };
@@ -210,7 +215,9 @@ impl NodeLock {
                 then = next;
                 Holding::Absent
             }
-            NodeState::Held(mode) => Holding::Held { token: self.token, mode },
+            NodeState::Held(mode) => {
+                Holding::Held { token: self.token, mode, inconsistent: self.inconsistent }
+            }
             NodeState::Cached => Holding::GivenUp { token: self.token, inconsistent: self.inconsistent },
         };
         if matches!(self.state, NodeState::Abandoned { .. } | NodeState::Cached) {
@@ -236,7 +243,7 @@ impl NodeLock {
         };
         self.token = token;
         self.state = NodeState::Absent;
-        self.passed = Some((node, token));
+        self.passed = Some(Passage { node, ticket, token, inconsistent: self.inconsistent });
         let grant =
             Grant { ticket, token, mode: Mode::Exclusive, cachable, previous_owner_died: self.inconsistent };
         out.to_node(node, self.message(MessageBody::Grant(grant)));

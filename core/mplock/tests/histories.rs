@@ -102,7 +102,7 @@ fn protocol() -> impl Strategy<Value = Protocol> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn histories_without_deaths(protocol in protocol(), steps in proptest::collection::vec(step(), 1..120)) {

@@ -1,4 +1,6 @@
-//! Messages as arguments of an Active Message: at most twelve, within one cache line.
+//! Messages as arguments of an Active Message: at most thirteen.
+//!
+//! All but a report of a passing fit into one cache line, with twelve arguments.
 //!
 //! ```text
 //! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
@@ -7,7 +9,7 @@
 //! 6     ticket                                       Request, Grant, Forward, Return, Report
 //! 7–8   token                                        Request, Grant, Return, Report
 //! 7–8   next node, its ticket                        Forward
-//! 9–11  node to which the lock was passed, token     Report
+//! 9–12  passing of the lock: node, ticket, token     Report
 //! ```
 //!
 //! Bits that make no message are no message: the receiver passes over it.
@@ -15,7 +17,9 @@
 use towpath_am::MAX_ARGS;
 
 use super::identity::Identity;
-use crate::message::{Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Successor, Ticket};
+use crate::message::{
+    Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+};
 use crate::protocol::Protocol;
 use crate::token::Token;
 
@@ -42,7 +46,7 @@ pub(crate) struct Words {
 }
 
 /// Maximum number of arguments of a message.
-const LENGTH: usize = 12;
+const LENGTH: usize = 13;
 const _: () = assert!(LENGTH <= MAX_ARGS);
 
 /// Kinds of messages.
@@ -68,6 +72,8 @@ const INCONSISTENT: u32 = 1 << 8;
 const TO_NODE: u32 = 1 << 9;
 /// The lock was passed to a node.
 const PASSED: u32 = 1 << 10;
+/// The lock was passed on with a warning: beside the node.
+const WARNED: u32 = 1 << 16;
 /// The rank leaves in good order.
 const CLEAN: u32 = 1 << 11;
 /// First bit of a [`Holding`]: 0 absent, 1 waits, 2 held, 3 given up.
@@ -149,9 +155,10 @@ pub(crate) fn encode(from: Node, content: &Content) -> Words {
                 Holding::Held { token, .. } | Holding::GivenUp { token, .. } => token,
                 Holding::Absent | Holding::Waits(_) => Token::NONE,
             });
-            if let Some((node, token)) = report.passed {
-                words.push(node.into());
-                words.push_token(token);
+            if let Some(passed) = report.passed {
+                words.push(u32::from(passed.node) | flag(WARNED, passed.inconsistent));
+                words.push(passed.ticket);
+                words.push_token(passed.token);
             }
         }
     }
@@ -208,11 +215,16 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
             let holding = match bits >> HOLDING & 3 {
                 0 => Holding::Absent,
                 1 => Holding::Waits(mode),
-                2 => Holding::Held { token: token(low, high), mode },
+                2 => Holding::Held { token: token(low, high), mode, inconsistent },
                 _ => Holding::GivenUp { token: token(low, high), inconsistent },
             };
             let passed = match (bits & PASSED != 0, passed) {
-                (true, &[node, low, high]) => Some((Node::try_from(node).ok()?, token(low, high))),
+                (true, &[node, ticket, low, high]) => Some(Passage {
+                    node: Node::try_from(node & !WARNED).ok()?,
+                    ticket: some(ticket)?,
+                    token: token(low, high),
+                    inconsistent: node & WARNED != 0,
+                }),
                 (false, &[]) => None,
                 _ => return None,
             };
@@ -245,7 +257,9 @@ fn holding_bits(holding: Holding) -> u32 {
     match holding {
         Holding::Absent => 0,
         Holding::Waits(mode) => 1 << HOLDING | mode_bits(mode),
-        Holding::Held { mode, .. } => 2 << HOLDING | mode_bits(mode),
+        Holding::Held { mode, inconsistent, .. } => {
+            2 << HOLDING | mode_bits(mode) | flag(INCONSISTENT, inconsistent)
+        }
         Holding::GivenUp { inconsistent, .. } => 3 << HOLDING | flag(INCONSISTENT, inconsistent),
     }
 }
@@ -288,10 +302,16 @@ mod tests {
 
     fn bodies() -> impl Strategy<Value = MessageBody> {
         let ticket = || 1..=Ticket::MAX;
+        let passage = (any::<Node>(), ticket(), tokens(), any::<bool>())
+            .prop_map(|(node, ticket, token, inconsistent)| Passage { node, ticket, token, inconsistent });
         let holding = prop_oneof![
             Just(Holding::Absent),
             modes().prop_map(Holding::Waits),
-            (tokens(), modes()).prop_map(|(token, mode)| Holding::Held { token, mode }),
+            (tokens(), modes(), any::<bool>()).prop_map(|(token, mode, inconsistent)| Holding::Held {
+                token,
+                mode,
+                inconsistent
+            }),
             (tokens(), any::<bool>())
                 .prop_map(|(token, inconsistent)| Holding::GivenUp { token, inconsistent }),
         ];
@@ -321,7 +341,7 @@ mod tests {
                 MessageBody::Return { ticket, token, inconsistent }
             }),
             Just(MessageBody::Inquire),
-            (any::<Ticket>(), holding, proptest::option::of((any::<Node>(), tokens()))).prop_map(
+            (any::<Ticket>(), holding, proptest::option::of(passage)).prop_map(
                 |(ticket, holding, passed)| MessageBody::Report(NodeReport { ticket, holding, passed })
             ),
         ]

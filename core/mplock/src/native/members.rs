@@ -71,6 +71,12 @@ impl Members {
         (0..self.list.len() as Node).filter(|&rank| self.is_here(rank))
     }
 
+    /// Returns the ranks that are gone, but not in good order.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = Node> + '_ {
+        let gone = |member: &Member| !member.here && member.farewell != Some(true);
+        (0..self.list.len() as Node).filter(move |&rank| gone(&self.list[usize::from(rank)]))
+    }
+
     /// Returns a lock's home.
     pub(crate) fn home(&self, lock: Identity) -> Node {
         lock.home(self.here()).unwrap_or(self.me)

@@ -343,9 +343,10 @@ impl ManagerState {
         let mut homes = self.homes.borrow_mut();
         let members = self.members.borrow();
         let died = members.former_home_died(lock).unwrap_or(true);
+        let dead: Vec<Node> = members.dead().collect();
         let survivors: Vec<Node> = members.here().collect();
         let mut out = Sends { manager: self, lock, protocol, home: self.me };
-        let taken = HomeLock::take_over(protocol, members.epoch(), &survivors, died, &mut out);
+        let taken = HomeLock::take_over(protocol, members.epoch(), &survivors, &dead, died, &mut out);
         homes.locks.insert(lock, HomeEntry { lock: taken, protocol, taken_over: true });
     }
 

@@ -53,6 +53,8 @@ pub struct Network {
     pub last: Token,
     /// Token of the last exclusive grant.
     exclusive: Token,
+    /// True if a holder died and no holder has repaired the state since.
+    broken: bool,
     /// Holders that were told of an owner's death.
     pub warned: u32,
     /// Grant of each holder.
@@ -72,6 +74,7 @@ impl Network {
             tickets: vec![0; nodes],
             last: Token::NONE,
             exclusive: Token::NONE,
+            broken: false,
             warned: 0,
             grants: vec![None; nodes],
         }
@@ -101,6 +104,7 @@ impl Network {
             self.exclusive = grant.token;
         }
         self.warned += u32::from(grant.previous_owner_died);
+        assert!(grant.previous_owner_died || !self.broken, "no warning of a dead holder: {self:#?}");
         self.grants[node] = Some(grant);
         self.check_exclusion();
     }
@@ -121,7 +125,9 @@ impl Network {
     }
 
     pub fn release(&mut self, node: usize, repaired: bool) {
-        let warned = self.grants[node].take().is_some_and(|grant| grant.previous_owner_died);
+        let grant = self.grants[node].take();
+        let warned = grant.is_some_and(|grant| grant.previous_owner_died);
+        self.broken &= !(repaired && grant.is_some_and(|grant| grant.mode == Mode::Exclusive));
         self.with_node(node, |lock, out| lock.release(!warned || repaired, out));
     }
 
@@ -169,10 +175,16 @@ impl Network {
         side
     }
 
+    fn note_death(&mut self, node: usize) {
+        self.alive[node] = false;
+        let mode = self.grants[node].map(|grant| grant.mode);
+        self.broken |= self.holds(node) && mode == Some(Mode::Exclusive);
+    }
+
     /// Kills a node other than the home.
     pub fn kill(&mut self, node: usize) {
         assert_ne!(node, usize::from(self.home_node));
-        self.alive[node] = false;
+        self.note_death(node);
         self.epoch += 1;
         // Messages to it are lost; those that it has sent arrive.
         self.wires.0.retain(|&(_, to), _| usize::from(to) != node);
@@ -183,14 +195,14 @@ impl Network {
     /// Kills the home; `successor` takes its place.
     pub fn kill_home(&mut self, successor: usize) {
         let old = usize::from(self.home_node);
-        self.alive[old] = false;
+        self.note_death(old);
         self.epoch += 1;
         self.wires.0.retain(|&(_, to), _| usize::from(to) != old);
         self.home_node = successor as Node;
-        let survivors: Vec<Node> =
-            (0..self.nodes.len()).filter(|&n| self.alive[n]).map(|n| n as Node).collect();
+        let (survivors, dead): (Vec<Node>, Vec<Node>) =
+            (0..self.nodes.len() as Node).partition(|&n| self.alive[usize::from(n)]);
         let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };
-        self.home = HomeLock::recover(self.protocol, self.epoch, &survivors, &mut out);
+        self.home = HomeLock::take_over(self.protocol, self.epoch, &survivors, &dead, true, &mut out);
     }
 
     /// Delivers everything that is under way.
