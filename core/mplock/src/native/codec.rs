@@ -23,9 +23,9 @@ use crate::message::{
 use crate::protocol::Protocol;
 use crate::token::Token;
 
-/// Content of a message between two managers.
+/// LetterContent of a message between two managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum LetterContent {
     /// Message of the state machines about a lock.
     Lock { lock: Identity, protocol: Protocol, message: Message },
     /// Node to a lock's new home: the node has state of the lock.
@@ -40,7 +40,7 @@ pub(crate) enum Content {
 
 /// Message as arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct LetterWords {
     words: [u32; LENGTH],
     count: usize,
 }
@@ -79,14 +79,14 @@ const CLEAN: u32 = 1 << 11;
 /// First bit of a [`Holding`]: 0 absent, 1 waits, 2 held, 3 given up.
 const HOLDING: u32 = 12;
 
-impl Words {
+impl LetterWords {
     /// Returns the arguments.
     pub(crate) fn as_slice(&self) -> &[u32] {
         &self.words[..self.count]
     }
 
-    fn of(bits: u32, from: Node) -> Words {
-        let mut words = Words { words: [0; LENGTH], count: 0 };
+    fn of(bits: u32, from: Node) -> LetterWords {
+        let mut words = LetterWords { words: [0; LENGTH], count: 0 };
         words.push(bits | u32::from(from) << 16);
         words
     }
@@ -110,16 +110,18 @@ impl Words {
 }
 
 /// Returns a message of `from` as arguments.
-pub(crate) fn encode(from: Node, content: &Content) -> Words {
+pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
     let (lock, protocol, message) = match *content {
-        Content::Lock { lock, protocol, message } => (lock, protocol, message),
-        Content::Tell { lock, protocol } => {
-            let mut words = Words::of(kind::TELL | protocol_bits(protocol), from);
+        LetterContent::Lock { lock, protocol, message } => (lock, protocol, message),
+        LetterContent::Tell { lock, protocol } => {
+            let mut words = LetterWords::of(kind::TELL | protocol_bits(protocol), from);
             words.push_lock(lock, 0);
             return words;
         }
-        Content::Farewell { clean } => return Words::of(kind::FAREWELL | flag(CLEAN, clean), from),
-        Content::Stranger => return Words::of(kind::STRANGER, from),
+        LetterContent::Farewell { clean } => {
+            return LetterWords::of(kind::FAREWELL | flag(CLEAN, clean), from);
+        }
+        LetterContent::Stranger => return LetterWords::of(kind::STRANGER, from),
     };
     let (bits, ticket) = match message.body {
         MessageBody::Request { ticket, mode, .. } => (kind::REQUEST | mode_bits(mode), Some(ticket)),
@@ -137,7 +139,7 @@ pub(crate) fn encode(from: Node, content: &Content) -> Words {
             (kind::REPORT | flags, Some(report.ticket))
         }
     };
-    let mut words = Words::of(bits | protocol_bits(protocol), from);
+    let mut words = LetterWords::of(bits | protocol_bits(protocol), from);
     words.push_lock(lock, message.epoch);
     ticket.into_iter().for_each(|ticket| words.push(ticket));
     match message.body {
@@ -166,16 +168,16 @@ pub(crate) fn encode(from: Node, content: &Content) -> Words {
 }
 
 /// Returns sender and content of a message, if the arguments are one.
-pub(crate) fn decode(args: &[u32]) -> Option<(Node, Content)> {
+pub(crate) fn decode(args: &[u32]) -> Option<(Node, LetterContent)> {
     let bits = *args.first()?;
     let from = (bits >> 16) as Node;
     let content = match (bits & 0xf, args.len()) {
-        (kind::FAREWELL, 1) => Content::Farewell { clean: bits & CLEAN != 0 },
-        (kind::STRANGER, 1) => Content::Stranger,
-        (kind::TELL, 6) => Content::Tell { lock: identity(args)?, protocol: protocol(bits)? },
+        (kind::FAREWELL, 1) => LetterContent::Farewell { clean: bits & CLEAN != 0 },
+        (kind::STRANGER, 1) => LetterContent::Stranger,
+        (kind::TELL, 6) => LetterContent::Tell { lock: identity(args)?, protocol: protocol(bits)? },
         (_, 6..) => {
             let message = Message { epoch: args[5], body: body(bits, &args[6..])? };
-            Content::Lock { lock: identity(args)?, protocol: protocol(bits)?, message }
+            LetterContent::Lock { lock: identity(args)?, protocol: protocol(bits)?, message }
         }
         _ => return None,
     };
@@ -347,16 +349,16 @@ mod tests {
         ]
     }
 
-    fn contents() -> impl Strategy<Value = Content> {
+    fn contents() -> impl Strategy<Value = LetterContent> {
         let lock = || any::<u128>().prop_map(Identity);
         let protocol = || (0..3usize).prop_map(|n| Protocol::ALL[n]);
         prop_oneof![
             8 => (lock(), protocol(), any::<u32>(), bodies()).prop_map(|(lock, protocol, epoch, body)| {
-                Content::Lock { lock, protocol, message: Message { epoch, body } }
+                LetterContent::Lock { lock, protocol, message: Message { epoch, body } }
             }),
-            1 => (lock(), protocol()).prop_map(|(lock, protocol)| Content::Tell { lock, protocol }),
-            1 => any::<bool>().prop_map(|clean| Content::Farewell { clean }),
-            1 => Just(Content::Stranger),
+            1 => (lock(), protocol()).prop_map(|(lock, protocol)| LetterContent::Tell { lock, protocol }),
+            1 => any::<bool>().prop_map(|clean| LetterContent::Farewell { clean }),
+            1 => Just(LetterContent::Stranger),
         ]
     }
 

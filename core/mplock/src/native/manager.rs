@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use towpath_am::Endpoint;
 use towpath_shm::World;
 
-use super::codec::Content;
+use super::codec::LetterContent;
 use super::error::Error;
 use super::identity::Identity;
 use super::lock::{Lock, LockCell};
@@ -239,7 +239,7 @@ impl Drop for ManagerState {
             && !self.homes.borrow().locks.values().any(|entry| entry.lock.is_inconsistent());
         let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
         for rank in others {
-            self.send(rank, Content::Farewell { clean: clean && !std::thread::panicking() });
+            self.send(rank, LetterContent::Farewell { clean: clean && !std::thread::panicking() });
         }
         let start = Instant::now();
         while !self.post.borrow().is_empty() && start.elapsed() < FAREWELL {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use towpath_am::{Endpoint, Error};
 
-use super::codec::Words;
+use super::codec::LetterWords;
 use crate::message::Node;
 
 /// Handler of messages between managers.
@@ -17,7 +17,7 @@ pub(crate) const HANDLER: u8 = 255;
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     /// Receivers that have messages here, seldom more than a few.
-    waiting: Vec<(Node, VecDeque<Words>)>,
+    waiting: Vec<(Node, VecDeque<LetterWords>)>,
 }
 
 impl Post {
@@ -27,7 +27,7 @@ impl Post {
     }
 
     /// Sends a message, now or later.
-    pub(crate) fn send(&mut self, endpoint: &Endpoint, to: Node, words: Words) {
+    pub(crate) fn send(&mut self, endpoint: &Endpoint, to: Node, words: LetterWords) {
         if let Some((_, queue)) = self.waiting.iter_mut().find(|(node, _)| *node == to) {
             queue.push_back(words);
         } else if !goes_out(endpoint, to, &words) {
@@ -56,7 +56,7 @@ impl Post {
 
 /// Sends a message if it can go out at once; false if there is no space now. One that can
 /// never go out is dropped: its receiver is gone.
-fn goes_out(endpoint: &Endpoint, to: Node, words: &Words) -> bool {
+fn goes_out(endpoint: &Endpoint, to: Node, words: &LetterWords) -> bool {
     let sent = endpoint.try_request(to.into(), HANDLER, words.as_slice());
     !matches!(sent, Err(Error::NotSent | Error::InUse(_)))
 }

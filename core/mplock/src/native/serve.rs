@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use towpath_am::{Endpoint, Name, Status, Token as MessageToken};
 
-use super::codec::{Content, decode, encode};
+use super::codec::{LetterContent, decode, encode};
 use super::error::Error;
 use super::homes::{HomeEntry, Homes, Table};
 use super::identity::Identity;
@@ -61,16 +61,16 @@ const LAST_POLLS: u32 = 64;
 
 /// Message that has come.
 #[derive(Clone, Copy, Debug)]
-struct Received {
+struct ReceivedLetter {
     source: Name,
     from: Node,
-    content: Content,
+    content: LetterContent,
 }
 
 /// Notes of the handlers.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    messages: Mutex<Vec<Received>>,
+    messages: Mutex<Vec<ReceivedLetter>>,
     /// True if a message has come back.
     returned: AtomicBool,
     /// Status of a message that a living rank did not take; 0: none.
@@ -90,18 +90,22 @@ impl Inbox {
 
     fn take(&self, message: &MessageToken<'_>, names: &Names) {
         let Some((from, content)) = decode(message.args()) else { return };
-        if content == Content::Stranger {
+        if content == LetterContent::Stranger {
             // Relaxed, here and below: handlers run on the thread that reads it.
             return self.unknown.store(!message.is_request(), Ordering::Relaxed);
         }
         let source = message.source();
         if names.get().is_some() && !named(names, from, source) {
-            let words = encode(from, &Content::Stranger);
+            let words = encode(from, &LetterContent::Stranger);
             // A reply that can't be sent finds its receiver gone.
             let _ = message.reply(HANDLER, words.as_slice());
             return;
         }
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(Received { source, from, content });
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(ReceivedLetter {
+            source,
+            from,
+            content,
+        });
     }
 
     fn take_back(&self, message: &MessageToken<'_>) {
@@ -127,9 +131,9 @@ pub(crate) struct ManagerState {
     pub(crate) locks: RefCell<Table<Rc<LockCell>>>,
     pub(crate) post: RefCell<Post>,
     /// Messages that were taken out of the inbox.
-    pending: RefCell<VecDeque<Received>>,
+    pending: RefCell<VecDeque<ReceivedLetter>>,
     /// Messages of this rank to itself.
-    local: RefCell<VecDeque<Content>>,
+    local: RefCell<VecDeque<LetterContent>>,
     /// Number of the next request.
     pub(crate) next_ticket: Cell<Ticket>,
     /// Number of acquisitions without a message since the last poll.
@@ -154,7 +158,7 @@ impl Outbox for Sends<'_> {
     #[cold]
     #[inline(never)]
     fn to_node(&mut self, node: Node, message: Message) {
-        self.manager.send(node, Content::Lock { lock: self.lock, protocol: self.protocol, message });
+        self.manager.send(node, LetterContent::Lock { lock: self.lock, protocol: self.protocol, message });
     }
 }
 
@@ -179,7 +183,7 @@ impl ManagerState {
     }
 
     /// Sends a message, now or when there is space at its receiver.
-    pub(crate) fn send(&self, to: Node, content: Content) {
+    pub(crate) fn send(&self, to: Node, content: LetterContent) {
         if to == self.me {
             self.local.borrow_mut().push_back(content);
         } else {
@@ -242,11 +246,11 @@ impl ManagerState {
         refused.map_or(Ok(()), |status| Err(Error::NotDelivered(status)))
     }
 
-    fn pop_local(&self) -> Option<Content> {
+    fn pop_local(&self) -> Option<LetterContent> {
         self.local.borrow_mut().pop_front()
     }
 
-    fn pop_pending(&self) -> Option<Received> {
+    fn pop_pending(&self) -> Option<ReceivedLetter> {
         self.pending.borrow_mut().pop_front()
     }
 
@@ -257,24 +261,24 @@ impl ManagerState {
         !self.pending.borrow().is_empty()
     }
 
-    fn receive(&self, received: Received) {
+    fn receive(&self, received: ReceivedLetter) {
         // Those that came before the names were known have not been compared.
         if self.members.borrow().is_named(received.from, received.source) {
             self.deliver(received.from, received.content);
         }
     }
 
-    fn deliver(&self, from: Node, content: Content) {
+    fn deliver(&self, from: Node, content: LetterContent) {
         match content {
-            Content::Lock { lock, protocol, message } => match message.body {
+            LetterContent::Lock { lock, protocol, message } => match message.body {
                 MessageBody::Grant(_) | MessageBody::Forward { .. } | MessageBody::Inquire => {
                     self.at_node(from, lock, protocol, &message);
                 }
                 _ => self.at_home(from, lock, protocol, Some(&message)),
             },
-            Content::Tell { lock, protocol } => self.at_home(from, lock, protocol, None),
-            Content::Farewell { clean } => self.members.borrow_mut().note_farewell(from, clean),
-            Content::Stranger => {}
+            LetterContent::Tell { lock, protocol } => self.at_home(from, lock, protocol, None),
+            LetterContent::Farewell { clean } => self.members.borrow_mut().note_farewell(from, clean),
+            LetterContent::Stranger => {}
         }
     }
 
@@ -408,7 +412,7 @@ impl ManagerState {
         for (&lock, cell) in self.locks.borrow().iter() {
             let home = members.home(lock);
             if cell.home.replace(home) != home && !cell.node.borrow().is_absent() {
-                self.send(home, Content::Tell { lock, protocol: cell.protocol });
+                self.send(home, LetterContent::Tell { lock, protocol: cell.protocol });
             }
         }
     }
