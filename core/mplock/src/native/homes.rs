@@ -1,7 +1,9 @@
-//! Locks whose home a rank is: only those that a node has, waits for, or left
-//! inconsistent.
+//! Locks whose home a rank is: those that a node has, waits for, or left inconsistent.
+//!
+//! The state of an idle lock stays for a while, since `reactive` learns from it: until 1,024 other
+//! locks of this home have become idle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::identity::Identity;
@@ -33,6 +35,9 @@ impl Hasher for Folded {
     }
 }
 
+/// Maximum number of idle locks whose state is kept.
+const IDLE: usize = 1024;
+
 /// Lock at its home.
 #[derive(Debug)]
 pub(crate) struct HomeEntry {
@@ -40,6 +45,14 @@ pub(crate) struct HomeEntry {
     pub(crate) protocol: Protocol,
     /// True if this home asked the survivors when it took the lock over.
     pub(crate) taken_over: bool,
+    /// True if it is in the list of idle locks: since then it may have been used.
+    listed: bool,
+}
+
+impl HomeEntry {
+    pub(crate) fn new(lock: HomeLock, protocol: Protocol, taken_over: bool) -> HomeEntry {
+        HomeEntry { lock, protocol, taken_over, listed: false }
+    }
 }
 
 /// Locks whose home the rank is.
@@ -48,6 +61,8 @@ pub(crate) struct Homes {
     pub(crate) locks: Table<HomeEntry>,
     /// Largest token of the locks that were dropped.
     pub(crate) floor: Token,
+    /// Locks that became idle, the earliest first.
+    idle: VecDeque<Identity>,
     /// Locks that were taken over from a home that is gone, and dropped since: the low 64
     /// bits of their identities.
     settled: HashSet<u64, BuildHasherDefault<Folded>>,
@@ -59,9 +74,29 @@ impl Homes {
         self.settled.contains(&(lock.0 as u64))
     }
 
-    /// Drops a lock's state if no node has the lock or waits for it.
-    pub(crate) fn drop_unused(&mut self, lock: Identity) {
-        let Some(entry) = self.locks.get(&lock) else { return };
+    /// Returns the number of locks that a node has, waits for, or left inconsistent.
+    pub(crate) fn in_use(&self) -> usize {
+        self.locks.values().filter(|entry| !entry.lock.is_unused()).count()
+    }
+
+    /// Notes that a lock may be idle. Drops the state of another one if too many are.
+    pub(crate) fn note_idle(&mut self, lock: Identity) {
+        let Some(entry) = self.locks.get_mut(&lock) else { return };
+        if entry.listed || !entry.lock.is_unused() {
+            return;
+        }
+        entry.listed = true;
+        self.idle.push_back(lock);
+        if self.idle.len() > IDLE
+            && let Some(first) = self.idle.pop_front()
+        {
+            self.drop_unused(first);
+        }
+    }
+
+    fn drop_unused(&mut self, lock: Identity) {
+        let Some(entry) = self.locks.get_mut(&lock) else { return };
+        entry.listed = false;
         if entry.lock.is_unused() {
             self.floor = self.floor.max(entry.lock.token());
             if entry.taken_over {

@@ -330,7 +330,7 @@ impl ManagerState {
             } else if message.is_some() {
                 let mut homes = self.homes.borrow_mut();
                 let new = HomeLock::new(protocol, self.members.borrow().epoch(), homes.floor);
-                homes.locks.insert(lock, HomeEntry { lock: new, protocol, taken_over: false });
+                homes.locks.insert(lock, HomeEntry::new(new, protocol, false));
             }
         }
         let mut homes = self.homes.borrow_mut();
@@ -339,7 +339,7 @@ impl ManagerState {
             let mut out = Sends { manager: self, lock, protocol: entry.protocol, home: self.me };
             entry.lock.on_message(from, message, &mut out);
         }
-        homes.drop_unused(lock);
+        homes.note_idle(lock);
     }
 
     /// Takes a lock over from a home that is gone.
@@ -351,7 +351,7 @@ impl ManagerState {
         let survivors: Vec<Node> = members.here().collect();
         let mut out = Sends { manager: self, lock, protocol, home: self.me };
         let taken = HomeLock::take_over(protocol, members.epoch(), &survivors, &dead, died, &mut out);
-        homes.locks.insert(lock, HomeEntry { lock: taken, protocol, taken_over: true });
+        homes.locks.insert(lock, HomeEntry::new(taken, protocol, true));
     }
 
     /// Looks for ranks that are gone, and acts on it.
@@ -402,7 +402,7 @@ impl ManagerState {
             }
         }
         for lock in unused {
-            homes.drop_unused(lock);
+            homes.note_idle(lock);
         }
     }
 

@@ -1,0 +1,147 @@
+//! Cost of a lock by message on this machine, beside mutexes in shared memory.
+//!
+//! Local idle: acquire and release of a lock that is cached here. Remote idle: of a lock that
+//! another process has used last. Contended: hand-offs of eight processes on two cores, with the
+//! smallest share of a process in the mean.
+//!
+//! ```text
+//! cargo run --release -p towpath-mplock --example cost
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use towpath::mplock::{Lock, Manager, Protocol};
+use towpath::sync::locks::{Posix, Robust};
+use towpath::{Mutex, World, WorldConfig, machine::Native};
+use towpath_testkit::{Child, pin_to, shared_words, two_cores};
+
+const TIME: Duration = Duration::from_millis(500);
+const CROWD: usize = 8;
+
+/// Nanoseconds of one call of `act`.
+fn time(mut act: impl FnMut()) -> f64 {
+    let (start, mut calls) = (Instant::now(), 0u64);
+    while start.elapsed() < TIME {
+        for _ in 0..1000 {
+            act();
+        }
+        calls += 1000;
+    }
+    start.elapsed().as_nanos() as f64 / calls as f64
+}
+
+/// Runs a process for each rank; the parent is none.
+fn with_ranks(ranks: usize, act: impl Fn(&World, usize)) {
+    let world = towpath::create(None, &WorldConfig::new(ranks as u32)).expect("a world");
+    let member = |rank: usize| {
+        world.enter(Some(rank as u32)).expect("a rank");
+        act(&world, rank);
+    };
+    let children: Vec<Child> = (0..ranks).map(|rank| Child::fork(|| member(rank))).collect();
+    while !children.iter().all(Child::has_ended) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(children.iter().all(Child::has_ended_well), "a process failed");
+}
+
+/// Has each process use a lock for a time; prints hand-offs and the smallest share.
+fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU64)) {
+    let page = shared_words(1 + CROWD);
+    with_ranks(CROWD, |world, rank| {
+        let deadline = || page[0].load(Relaxed) != 0;
+        if rank == 0 {
+            let start = Instant::now();
+            let stop = || {
+                if start.elapsed() > 2 * TIME {
+                    page[0].store(1, Relaxed);
+                }
+                deadline()
+            };
+            act(world, rank, &stop, &page[1 + rank]);
+        } else {
+            act(world, rank, &deadline, &page[1 + rank]);
+        }
+    });
+    let counts: Vec<u64> = page[1..].iter().map(|word| word.load(Relaxed)).collect();
+    let (sum, least) = (counts.iter().sum::<u64>(), counts.iter().min().copied().unwrap_or(0));
+    let rate = sum as f64 / (2 * TIME).as_secs_f64();
+    let share = least as f64 * CROWD as f64 / sum as f64;
+    println!("contended   {name:<14}{rate:>12.0} acquisitions/s, smallest share {share:.2}");
+}
+
+fn work() {
+    for _ in 0..50 {
+        std::hint::spin_loop();
+    }
+}
+
+fn contended_mutex<L>(name: &str)
+where
+    L: towpath::sync::Lock<Native> + towpath::Exclusive + towpath::Object + towpath::Plain,
+{
+    contended(name, |world, _, stop, count| {
+        let mutex = world.shared::<Mutex<AtomicU64, L>>("m", Mutex::prepare).expect("a mutex");
+        while !stop() {
+            drop(mutex.lock().expect("the mutex"));
+            count.fetch_add(1, Relaxed);
+            work();
+        }
+    });
+}
+
+fn main() {
+    pin_to(&two_cores());
+    with_ranks(1, |world, _| {
+        let manager = Manager::new(world).expect("a manager");
+        for protocol in [Protocol::Distributed, Protocol::Reactive] {
+            let lock = manager.lock_with(protocol.name(), protocol);
+            let cost = time(|| drop(lock.acquire().expect("the lock")));
+            println!("local idle  {:<14}{cost:>12.1} ns", protocol.name());
+        }
+        let robust = world.shared::<Mutex<AtomicU64, Robust<Native>>>("r", Mutex::prepare).expect("a mutex");
+        println!("local idle  {:<14}{:>12.1} ns", "robust", time(|| drop(robust.lock().expect("the mutex"))));
+        let posix = world.shared::<Mutex<AtomicU64, Posix<Native>>>("p", Mutex::prepare).expect("a mutex");
+        println!("local idle  {:<14}{:>12.1} ns", "posix", time(|| drop(posix.lock().expect("the mutex"))));
+    });
+    for protocol in Protocol::ALL {
+        let turn = shared_words(1);
+        with_ranks(2, |world, rank| {
+            let manager = Manager::new(world).expect("a manager");
+            let lock = manager.lock_with("lock", protocol);
+            let (mut sum, mut rounds) = (Duration::ZERO, 0u32);
+            while rounds < 20_000 {
+                if turn[0].load(Relaxed) % 2 == rank as u64 {
+                    let start = Instant::now();
+                    drop(lock.acquire().expect("the lock"));
+                    sum += start.elapsed();
+                    rounds += 1;
+                    turn[0].fetch_add(1, Relaxed);
+                }
+                manager.poll();
+            }
+            manager.barrier().expect("the other rank");
+            if rank == 1 {
+                println!(
+                    "remote idle {:<14}{:>12.1} ns",
+                    protocol.name(),
+                    sum.as_nanos() as f64 / f64::from(rounds)
+                );
+            }
+        });
+    }
+    for protocol in Protocol::ALL {
+        contended(protocol.name(), |world, _, stop, count| {
+            let manager = Manager::new(world).expect("a manager");
+            let lock: Lock = manager.lock_with("lock", protocol);
+            while !stop() {
+                drop(lock.acquire().expect("the lock"));
+                count.fetch_add(1, Relaxed);
+                work();
+            }
+            manager.barrier().expect("the others");
+        });
+    }
+    contended_mutex::<Robust<Native>>("robust");
+    contended_mutex::<Posix<Native>>("posix");
+}

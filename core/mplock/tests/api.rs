@@ -1,0 +1,149 @@
+//! The API in one process: panics, time-outs, readers, hostile messages, many names.
+
+use std::time::Duration;
+
+use towpath_am::{Endpoint, WorldConfig};
+use towpath_machine::Random;
+use towpath_mplock::{Error, Manager, Protocol};
+use towpath_shm::World;
+
+fn world(ranks: u32) -> World {
+    let world = World::create(&WorldConfig::new(ranks).spec(None)).unwrap();
+    world.enter(Some(0)).unwrap();
+    world
+}
+
+#[test]
+fn holder_that_panics_counts_as_dead_until_repaired() {
+    for protocol in Protocol::ALL {
+        let manager = Manager::new(&world(1)).unwrap();
+        let lock = manager.lock_with("x", protocol);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _guard = lock.acquire().unwrap();
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        assert!(lock.acquire().unwrap().previous_owner_died());
+        // A reader repairs nothing.
+        let mut reader = lock.acquire_shared().unwrap();
+        assert!(reader.previous_owner_died());
+        reader.make_consistent();
+        drop(reader);
+        let mut guard = lock.acquire().unwrap();
+        assert!(guard.previous_owner_died(), "{protocol:?}");
+        guard.make_consistent();
+        drop(guard);
+        assert!(!lock.acquire().unwrap().previous_owner_died());
+    }
+}
+
+#[test]
+fn lock_that_is_held_is_not_acquired_twice() {
+    let manager = Manager::new(&world(1)).unwrap();
+    let (lock, other) = (manager.lock("x"), manager.lock("x"));
+    let guard = lock.acquire().unwrap();
+    assert!(matches!(other.acquire(), Err(Error::AlreadyHeld(name)) if name == "x"));
+    assert!(matches!(other.try_acquire(), Err(Error::AlreadyHeld(_))));
+    drop(guard);
+    assert!(other.try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn unused_names_cost_nothing() {
+    for protocol in Protocol::ALL {
+        let manager = Manager::new(&world(1)).unwrap();
+        for n in 0..20_000 {
+            drop(manager.lock_with(&format!("file {n}"), protocol).acquire().unwrap());
+        }
+        assert_eq!(manager.locks_in_use(), (0, 0));
+    }
+}
+
+/// Runs `other` as rank 1 in a thread, beside the manager of rank 0.
+fn with_another(other: impl FnOnce(World) + Send, act: impl FnOnce(&Manager)) {
+    let first = world(2);
+    let second = first.reopen().unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            second.enter(Some(1)).unwrap();
+            other(second);
+        });
+        let manager = Manager::new(&first).unwrap();
+        act(&manager);
+        while !thread.is_finished() {
+            manager.wait(Duration::from_millis(1));
+        }
+    });
+}
+
+#[test]
+fn request_that_is_withdrawn_lets_the_lock_pass_by() {
+    for protocol in Protocol::ALL {
+        let other = |world: World| {
+            let manager = Manager::new(&world).unwrap();
+            let lock = manager.lock_with("x", protocol);
+            let guard = lock.acquire().unwrap();
+            manager.barrier().unwrap();
+            manager.barrier().unwrap();
+            drop(guard);
+            manager.barrier().unwrap();
+            // The other one has passed it by.
+            drop(lock.acquire().unwrap());
+        };
+        with_another(other, |manager| {
+            let lock = manager.lock_with("x", protocol);
+            manager.barrier().unwrap();
+            assert!(lock.try_acquire().unwrap().is_none(), "{protocol:?}");
+            assert!(lock.acquire_timeout(Duration::from_millis(2)).unwrap().is_none());
+            manager.barrier().unwrap();
+            manager.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn readers_hold_a_lock_together() {
+    for protocol in Protocol::ALL {
+        let other = |world: World| {
+            let manager = Manager::new(&world).unwrap();
+            let lock = manager.lock_with("x", protocol);
+            let reader = lock.acquire_shared().unwrap();
+            manager.barrier().unwrap();
+            drop(reader);
+            drop(lock.acquire().unwrap());
+        };
+        with_another(other, |manager| {
+            let lock = manager.lock_with("x", protocol);
+            let reader = lock.acquire_shared().unwrap();
+            manager.barrier().unwrap();
+            drop(reader);
+            drop(lock.acquire().unwrap());
+        });
+    }
+}
+
+#[test]
+fn hostile_messages_are_passed_over() {
+    let other = |world: World| {
+        let endpoint = Endpoint::new(&world).unwrap();
+        endpoint.set_handler(255, |_| ());
+        endpoint.map_world().unwrap();
+        let mut random = Random::new(1);
+        for _ in 0..50_000 {
+            let mut args = [0u32; 16];
+            args.iter_mut().for_each(|word| *word = random.word() as u32);
+            // A kind and a sender that exist.
+            args[0] = args[0] & 0xffff & !0xf | (random.below(11) as u32) | 1 << 16;
+            // Few locks, few tickets.
+            args[1..7].iter_mut().for_each(|word| *word &= 3);
+            endpoint.request(0, 255, &args[..random.below(17) as usize]).unwrap();
+            endpoint.poll();
+        }
+    };
+    with_another(other, |manager| {
+        // Its own locks go on, if it is their home.
+        let lock = (0..64).map(|n| manager.lock(&format!("lock {n}")));
+        let served = lock.filter(|lock| lock.acquire_timeout(Duration::from_millis(2)).unwrap().is_some());
+        assert!(served.count() > 0);
+    });
+}
