@@ -1,24 +1,14 @@
 //! `avalanche`: latencies, hops, blocking homes; messages, their interrupts and costs.
 
+mod support;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
-use towpath_sim::{Counters, Parameters, Reception, Sim, SimWord, Simulation, machines};
+use towpath_sim::{Counters, Parameters, Reception, Sim, SimWord, Simulation};
 
-fn machine(name: &str, changes: &[&str]) -> Parameters {
-    let mut p = machines::by_name(name).unwrap();
-    for change in changes {
-        p.set_from_text(change).unwrap();
-    }
-    p
-}
-
-fn simulation(p: &Parameters, processors: usize) -> Simulation {
-    let mut s = Simulation::new(p, processors, 1);
-    s.without_jitter();
-    s
-}
+use support::{machine, simulation};
 
 type Step = (usize, fn(&Sim, &SimWord));
 

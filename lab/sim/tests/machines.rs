@@ -1,5 +1,7 @@
 //! The machines return their own parameters, and keep the rules of their protocols.
 
+mod support;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -8,19 +10,7 @@ use towpath_machine::{
 };
 use towpath_sim::{Counters, Outcome, Parameters, Sim, SimWord, Simulation, Stuck, machines};
 
-fn machine(name: &str, changes: &[&str]) -> Parameters {
-    let mut p = machines::by_name(name).unwrap();
-    for change in changes {
-        p.set_from_text(change).unwrap();
-    }
-    p
-}
-
-fn simulation(p: &Parameters, processors: usize) -> Simulation {
-    let mut s = Simulation::new(p, processors, 1);
-    s.without_jitter();
-    s
-}
+use support::{machine, simulation};
 
 /// Measures the second processor's access after the first one's, in nanoseconds; with its
 /// counts.

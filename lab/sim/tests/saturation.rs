@@ -1,18 +1,14 @@
 //! Saturated parts serve at the rate that their occupancy allows, and no faster: the bus,
 //! its data lines, a bank of memory, a port, the bisection, a home.
 
+mod support;
+
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
-use towpath_sim::{Parameters, SimWord, Simulation, machines};
+use towpath_sim::{Parameters, SimWord, Simulation};
 
-fn machine(name: &str, changes: &[&str]) -> Parameters {
-    let mut p = machines::by_name(name).unwrap();
-    for change in changes {
-        p.set_from_text(change).unwrap();
-    }
-    p
-}
+use support::machine;
 
 const EACH: usize = 300;
 

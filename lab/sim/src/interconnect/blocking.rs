@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
 use crate::events::{EventKind, Time};
+use crate::interconnect::fetch_cache::FetchCache;
 use crate::interconnect::switches::Switches;
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{LineState, copy};
@@ -48,8 +49,7 @@ struct Controller {
     queue: VecDeque<u32>,
     serving: bool,
     busy: Time,
-    /// The fetch-op cache: the word used last is at the end.
-    fetch_cache: Vec<u32>,
+    fetch_cache: FetchCache,
 }
 
 /// Transaction that waits for answers at its home.
@@ -72,7 +72,6 @@ pub(crate) struct BlockingHomes {
     pending: Vec<HomeTransaction>,
     /// By line: processors whose requests wait until it is not busy any more.
     waiting: Vec<VecDeque<u16>>,
-    entries: usize,
     /// Number of answers to invalidations that have come.
     acknowledged: u64,
     /// Sharers of the line that is being invalidated.
@@ -88,7 +87,6 @@ impl BlockingHomes {
             free: Vec::new(),
             pending: Vec::new(),
             waiting: Vec::new(),
-            entries: p.fetch_entries as usize,
             acknowledged: 0,
             buffer: Vec::new(),
         }
@@ -232,7 +230,7 @@ impl BlockingHomes {
             ProtocolMessage::Request(cpu) => {
                 let request = &e.cpus[usize::from(cpu)].request;
                 if request.want == Want::Fetch {
-                    return self.fetch_occupancy(e, node, request.word);
+                    return self.controllers[node].fetch_cache.occupancy(&e.p, request.word);
                 }
                 let it = &e.memory.lines[request.line as usize];
                 let has_it = e.memory.is_sharer(request.line as usize, usize::from(cpu));
@@ -246,20 +244,6 @@ impl BlockingHomes {
             ProtocolMessage::Answer { data, .. } | ProtocolMessage::Reply { data, .. } => data,
         };
         if moves { e.p.occupancy_data } else { e.p.occupancy_lookup }
-    }
-
-    fn fetch_occupancy(&mut self, e: &Engine, node: usize, word: u32) -> Time {
-        let cache = &mut self.controllers[node].fetch_cache;
-        let found = cache.iter().position(|&w| w == word);
-        if let Some(i) = found {
-            cache.remove(i);
-        } else if cache.len() >= self.entries {
-            cache.drain(..1.min(cache.len()));
-        }
-        if self.entries != 0 {
-            cache.push(word);
-        }
-        if found.is_some() { e.p.fetch_occupancy } else { e.p.fetch_miss }
     }
 
     /// Acts on a message that its controller has handled.

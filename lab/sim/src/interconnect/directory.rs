@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
 use crate::events::{EventKind, Time};
+use crate::interconnect::fetch_cache::FetchCache;
 use crate::interconnect::network::Network;
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{LineState, copy};
@@ -29,8 +30,7 @@ struct Home {
     queue: VecDeque<u16>,
     serving: bool,
     busy: Time,
-    /// The fetch-op cache: the word used last is at the end.
-    fetch_cache: Vec<u32>,
+    fetch_cache: FetchCache,
 }
 
 /// Directories at the homes of lines, and the network between them and the processors.
@@ -40,8 +40,6 @@ pub(crate) struct DirectoryNetwork {
     homes: Vec<Home>,
     /// By line: processors whose requests wait until it is not busy any more.
     waiting: Vec<VecDeque<u16>>,
-    /// Number of entries of a home's fetch-op cache.
-    entries: usize,
     /// Number of acknowledgements of invalidations that have come.
     acknowledged: u64,
     /// Sharers of the line that is being invalidated.
@@ -55,7 +53,6 @@ impl DirectoryNetwork {
             network: Network::new(p, processors),
             homes: (0..nodes).map(|_| Home::default()).collect(),
             waiting: Vec::new(),
-            entries: p.fetch_entries as usize,
             acknowledged: 0,
             buffer: Vec::new(),
         }
@@ -175,7 +172,8 @@ impl DirectoryNetwork {
             Want::Fetch => {
                 let word = request.word;
                 e.operate_at_memory(cpu);
-                (latency, occupancy) = (e.p.fetch_latency, self.fetch_occupancy(e, home, word));
+                (latency, occupancy) =
+                    (e.p.fetch_latency, self.homes[home].fetch_cache.occupancy(&e.p, word));
                 HomeReply::Reply { data: false }
             }
             _ if busy => HomeReply::Queue,
@@ -227,20 +225,6 @@ impl DirectoryNetwork {
     fn is_occupied(&mut self, e: &mut Engine, home: usize, occupancy: Time) {
         self.homes[home].busy += occupancy;
         e.events.push(e.now + occupancy, EventKind::HomeFree, home, 0);
-    }
-
-    fn fetch_occupancy(&mut self, e: &mut Engine, home: usize, word: u32) -> Time {
-        let cache = &mut self.homes[home].fetch_cache;
-        let found = cache.iter().position(|&w| w == word);
-        if let Some(i) = found {
-            cache.remove(i);
-        } else if cache.len() >= self.entries {
-            cache.drain(..1.min(cache.len()));
-        }
-        if self.entries != 0 {
-            cache.push(word);
-        }
-        if found.is_some() { e.p.fetch_occupancy } else { e.p.fetch_miss }
     }
 
     fn serve_read(&mut self, e: &mut Engine, home: usize, cpu: usize, line: usize) -> HomeReply {

@@ -14,6 +14,7 @@
 pub(crate) mod atomic_bus;
 pub(crate) mod blocking;
 pub(crate) mod directory;
+mod fetch_cache;
 mod network;
 pub(crate) mod split_bus;
 mod switches;
