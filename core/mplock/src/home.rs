@@ -157,29 +157,10 @@ impl HomeLock {
             && !self.inconsistent
     }
 
-    /// Returns whether it waits for nodes' answers after a death.
-    #[must_use]
-    pub fn is_recovering(&self) -> bool {
-        self.inquiry.is_some()
-    }
-
-    /// Returns the nodes that have the lock or had it when the home last heard of it, and
-    /// those that wait, in the order of their requests.
-    pub fn queue(&self) -> impl Iterator<Item = (Node, Mode)> + '_ {
-        let readers = self.readers.iter().map(|&(node, _)| (node, Mode::Shared));
-        readers.chain(self.queue.iter().map(|entry| (entry.node, entry.mode)))
-    }
-
     /// Returns whether an owner died and no holder has repaired its work since.
     #[must_use]
     pub fn is_inconsistent(&self) -> bool {
         self.inconsistent
-    }
-
-    /// Returns whether the lock is away from its home.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.away || !self.readers.is_empty()
     }
 
     /// Handles a node's message.

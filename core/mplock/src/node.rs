@@ -16,7 +16,7 @@
 
 use crate::Outbox;
 use crate::message::{
-    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+    Epoch, Grant, Holding, Message, MessageBody, Mode, NodeReport, Passage, Successor, Ticket,
 };
 use crate::token::Token;
 
@@ -75,13 +75,6 @@ impl NodeLock {
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
-    }
-
-    /// Returns whether another node waits behind this one, as far as it knows.
-    #[inline]
-    #[must_use]
-    pub fn has_successor(&self) -> bool {
-        self.next.is_some()
     }
 
     /// Returns whether its state can be forgotten: the node neither has the lock nor
@@ -163,8 +156,7 @@ impl NodeLock {
 
     /// Handles a message from the home or another node. Returns the grant that the node
     /// has waited for.
-    pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) -> Option<Grant> {
-        let _ = from;
+    pub fn on_message(&mut self, message: &Message, out: &mut impl Outbox) -> Option<Grant> {
         if message.epoch < self.epoch {
             return None;
         }

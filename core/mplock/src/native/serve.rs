@@ -292,11 +292,11 @@ impl ManagerState {
         let Some(cell) = cell else {
             if is_inquiry {
                 let mut out = Sends { manager: self, lock, protocol, home: from };
-                NodeLock::default().on_message(from, message, &mut out);
+                NodeLock::default().on_message(message, &mut out);
             }
             return;
         };
-        let grant = cell.node.borrow_mut().on_message(from, message, &mut cell.sends(self));
+        let grant = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
         if grant.is_some() {
             cell.grant.set(grant);
         }

@@ -166,7 +166,7 @@ impl Network {
             Side::Home => {}
             Side::User => {
                 let to = usize::from(to);
-                let grant = self.with_node(to, |lock, out| lock.on_message(from, &message, out));
+                let grant = self.with_node(to, |lock, out| lock.on_message(&message, out));
                 if let Some(grant) = grant {
                     self.granted(to, grant);
                 }

@@ -165,7 +165,7 @@ impl Managers {
             match letter.side {
                 LetterSide::Home => it.at_home.on_message(from as Node, &letter.message, &mut out),
                 LetterSide::User => {
-                    let grant = it.at_nodes[node].on_message(from as Node, &letter.message, &mut out);
+                    let grant = it.at_nodes[node].on_message(&letter.message, &mut out);
                     granted |= grant.is_some();
                 }
             }
