@@ -271,7 +271,9 @@ impl Drop for Offering<'_> {
 }
 
 impl<D: Domain> Core<D> {
-    /// Offers a long transfer to its receiver. `None`: it must go through blocks.
+    /// Offers a long transfer to a receiver that has a core of its own.
+    ///
+    /// `None`: it must go through blocks.
     pub(crate) fn offer(
         &self,
         peer: &Rc<Peer<D>>,
@@ -285,7 +287,6 @@ impl<D: Domain> Core<D> {
             || offers.is_busy.get()
             || out.args.len() > OFFER_ARGS
             || !peer.offers.is_remote.get_or_init(|| self.domain.may_offer(peer.participant))
-            || self.domain.oversubscribed()
             || !peer.offers.is_due(payload.len(), self.cpu().now())
         {
             return None;

@@ -284,14 +284,15 @@ impl<D: Domain> Core<D> {
         if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
             return self.store_directly(peer, out, payload, offset, shared);
         }
+        // A sender that shares a core with the receiver shares its caches.
+        let away = !self.domain.oversubscribed();
         if shared == 0
+            && away
             && let Some(result) = self.offer(peer, out, payload, offset)
         {
             return self.outcome(result, peer, out);
         }
         let block_size = self.domain.config().block_size as usize;
-        // A sender that shares a core with the receiver shares its caches.
-        let away = !self.domain.oversubscribed();
         let mut at = 0;
         loop {
             let end = (at + block_size).min(payload.len());
