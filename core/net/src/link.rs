@@ -1,0 +1,297 @@
+//! A link: a TCP stream whose both ends have shown that they have the key.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use snow::{HandshakeState, StatelessTransportState};
+
+use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
+use crate::tcp_info::unanswered;
+use crate::{Error, Key, SILENCE};
+
+/// Protocol of the handshake and the cipher.
+const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Text of both ends' handshakes. Peers of another version fail in it.
+const VERSION: &str = "towpath-net 1 ";
+/// Maximum number of bytes of a message of the handshake.
+const MAX_HANDSHAKE: usize = 256;
+
+/// Number of unanswered attempts in a row after which a host is silent.
+///
+/// Each comes after twice the time of the one before, the first after 0.2 s at least: together 3 s.
+const UNANSWERED: u8 = 4;
+
+/// Link to a peer.
+#[derive(Debug)]
+pub struct Link {
+    sender: FrameSender,
+    receiver: FrameReceiver,
+}
+
+/// Sending half of a link.
+#[derive(Debug)]
+pub struct FrameSender {
+    common: Arc<Common>,
+    writer: FrameWriter,
+}
+
+/// Receiving half of a link.
+#[derive(Debug)]
+pub struct FrameReceiver {
+    common: Arc<Common>,
+    reader: FrameReader,
+    buffered: io::BufReader<SharedStream>,
+}
+
+/// Handle by which any thread watches a link, and closes it.
+#[derive(Clone, Debug)]
+pub struct LinkMonitor(Arc<Common>);
+
+#[derive(Debug)]
+struct Common {
+    stream: TcpStream,
+    peer: SocketAddr,
+    cipher: StatelessTransportState,
+}
+
+/// Reads from the stream that both halves share.
+#[derive(Debug)]
+struct SharedStream(Arc<Common>);
+
+impl Read for SharedStream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        (&self.0.stream).read(to)
+    }
+}
+
+impl Link {
+    /// Connects to a peer that listens for the same purpose. Waits for at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], or [`Error::NotOurs`] if the peer has another key.
+    pub fn connect(peer: SocketAddr, key: &Key, purpose: &str, within: Duration) -> Result<Link, Error> {
+        let until = Instant::now() + within;
+        let unreachable = |error| Error::Unreachable(peer, error);
+        let stream =
+            TcpStream::connect_timeout(&peer, within.max(Duration::from_millis(1))).map_err(unreachable)?;
+        let mut handshake = builder(key, purpose)?.build_initiator().map_err(|_| Error::NotOurs(peer))?;
+        send_handshake(&mut handshake, &stream, peer)?;
+        receive_handshake(&mut handshake, &stream, peer, until)?;
+        Link::over(stream, peer, handshake)
+    }
+
+    /// Answers a peer that has connected. Waits for at most `within`.
+    pub(crate) fn accept(
+        stream: TcpStream,
+        peer: SocketAddr,
+        key: &Key,
+        purpose: &str,
+        within: Duration,
+    ) -> Result<Link, Error> {
+        let mut handshake = builder(key, purpose)?.build_responder().map_err(|_| Error::NotOurs(peer))?;
+        receive_handshake(&mut handshake, &stream, peer, Instant::now() + within)?;
+        send_handshake(&mut handshake, &stream, peer)?;
+        Link::over(stream, peer, handshake)
+    }
+
+    fn over(stream: TcpStream, peer: SocketAddr, handshake: HandshakeState) -> Result<Link, Error> {
+        let cipher = handshake.into_stateless_transport_mode().map_err(|_| Error::NotOurs(peer))?;
+        settle(&stream).map_err(|error| Error::Unreachable(peer, error))?;
+        let common = Arc::new(Common { stream, peer, cipher });
+        Ok(Link {
+            sender: FrameSender { common: common.clone(), writer: FrameWriter::default() },
+            receiver: FrameReceiver {
+                buffered: io::BufReader::with_capacity(1 << 16, SharedStream(common.clone())),
+                common,
+                reader: FrameReader::default(),
+            },
+        })
+    }
+
+    /// Address of the peer.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.sender.common.peer
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`FrameSender::send`].
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), Error> {
+        self.sender.send(frame)
+    }
+
+    /// Waits for a frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`FrameReceiver::receive`].
+    pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<(), Error> {
+        self.receiver.receive(frame)
+    }
+
+    /// Makes a handle by which a third thread watches the link, and closes it.
+    #[must_use]
+    pub fn monitor(&self) -> LinkMonitor {
+        LinkMonitor(self.sender.common.clone())
+    }
+
+    /// Splits the link into halves for two threads.
+    #[must_use]
+    pub fn split(self) -> (FrameSender, FrameReceiver) {
+        (self.sender, self.receiver)
+    }
+}
+
+impl FrameSender {
+    /// Sends a frame. Waits while the peer does not read and its buffers are full.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLong`]; [`Error::Unreachable`] when the peer is gone: part of the frame may
+    /// have been sent, and the link is of no use any more.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), Error> {
+        if frame.len() > MAX_FRAME {
+            return Err(Error::TooLong(frame.len()));
+        }
+        let Common { stream, peer, cipher } = &*self.common;
+        let mut to = stream;
+        self.writer.write(cipher, &mut to, frame).map_err(|error| Error::Unreachable(*peer, error))
+    }
+
+    /// Address of the peer.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.common.peer
+    }
+}
+
+impl LinkMonitor {
+    /// Returns whether the peer's host has not answered for about [`SILENCE`].
+    ///
+    /// A host whose processes are stopped answers, since its kernel does.
+    ///
+    /// The system notices by itself while nothing is on its way; otherwise its patience is
+    /// some fifteen minutes, and the link's owner asks this now and then, and closes it.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        unanswered(&self.0.stream) >= UNANSWERED
+    }
+
+    /// Closes the link, for both halves.
+    ///
+    /// A thread that waits in one of them gets an error.
+    pub fn close(&self) {
+        let _ = self.0.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl FrameReceiver {
+    /// Waits for a frame, and leaves it in `frame`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] if the peer has closed the link; [`Error::Unreachable`] if its host is
+    /// gone; [`Error::Damaged`].
+    pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<(), Error> {
+        let Common { peer, cipher, .. } = &*self.common;
+        self.reader.read(cipher, &mut self.buffered, frame).map_err(|failure| match failure {
+            ReadFailure::Io(error) => Error::Unreachable(*peer, error),
+            ReadFailure::Damaged => Error::Damaged(*peer),
+            ReadFailure::Closed => Error::Closed(*peer),
+        })
+    }
+
+    /// Sets the maximum time for which [`FrameReceiver::receive`] waits for bytes.
+    ///
+    /// A receiver whose time is over in the middle of a frame has lost the link.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] if the system refuses.
+    pub fn wait_at_most(&self, time: Option<Duration>) -> Result<(), Error> {
+        let Common { stream, peer, .. } = &*self.common;
+        stream.set_read_timeout(time).map_err(|error| Error::Unreachable(*peer, error))
+    }
+
+    /// Address of the peer.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.common.peer
+    }
+}
+
+fn builder<'k>(key: &'k Key, purpose: &'k str) -> Result<snow::Builder<'k>, Error> {
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let parameters = PROTOCOL.parse().map_err(|_| Error::NotOurs(nowhere))?;
+    snow::Builder::new(parameters)
+        .psk(0, key.bytes())
+        .and_then(|builder| builder.prologue(purpose.as_bytes()))
+        .map_err(|_| Error::NotOurs(nowhere))
+}
+
+fn send_handshake(state: &mut HandshakeState, stream: &TcpStream, peer: SocketAddr) -> Result<(), Error> {
+    let mut message = [0; 2 + MAX_HANDSHAKE];
+    let payload = VERSION.as_bytes();
+    let length = state.write_message(payload, &mut message[2..]).map_err(|_| Error::NotOurs(peer))?;
+    message[..2].copy_from_slice(&(length as u16).to_le_bytes());
+    (&*stream).write_all(&message[..2 + length]).map_err(|error| Error::Unreachable(peer, error))
+}
+
+fn receive_handshake(
+    state: &mut HandshakeState,
+    stream: &TcpStream,
+    peer: SocketAddr,
+    until: Instant,
+) -> Result<(), Error> {
+    let mut message = [0; MAX_HANDSHAKE];
+    let mut payload = [0; MAX_HANDSHAKE];
+    let mut length = [0; 2];
+    read_until(stream, &mut length, peer, until)?;
+    let length = usize::from(u16::from_le_bytes(length));
+    let message = message.get_mut(..length).ok_or(Error::NotOurs(peer))?;
+    read_until(stream, message, peer, until)?;
+    let count = state.read_message(message, &mut payload).map_err(|_| Error::NotOurs(peer))?;
+    if &payload[..count] == VERSION.as_bytes() { Ok(()) } else { Err(Error::NotOurs(peer)) }
+}
+
+/// Fills `to`, until a time. A peer that sends a byte now and then does not hold the
+/// caller.
+fn read_until(mut from: &TcpStream, to: &mut [u8], peer: SocketAddr, until: Instant) -> Result<(), Error> {
+    let unreachable = |error| Error::Unreachable(peer, error);
+    let mut filled = 0;
+    while filled < to.len() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(unreachable(io::ErrorKind::TimedOut.into()));
+        }
+        from.set_read_timeout(Some(left)).map_err(unreachable)?;
+        match from.read(&mut to[filled..]) {
+            // A peer that refuses our key closes the stream in the middle of the handshake.
+            Ok(0) => return Err(Error::NotOurs(peer)),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(Error::NotOurs(peer)),
+            Err(error) => return Err(unreachable(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Sets the options of all links: no delay, and probes of an idle peer.
+fn settle(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(None)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, SILENCE.as_secs() as u32)?;
+    Ok(())
+}
