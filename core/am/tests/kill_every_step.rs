@@ -2,7 +2,7 @@
 //! go on: nothing lost, nothing twice, nothing leaked, no process hangs.
 //!
 //! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (a minute
-//! for each algorithm; without a name, all of them). In the ordinary tests k grows by a thirtieth
+//! for each algorithm; without a name, all of them). In the ordinary tests k grows by a fifteenth
 //! at a time, so that a case takes a second or two.
 //!
 //! The victim is a forked child under ptrace; this process is the tracer, the survivors and the

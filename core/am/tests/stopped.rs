@@ -378,8 +378,8 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
         steps += match (choice.every(), algorithm.is_locked()) {
             (true, _) => 1,
             // Each one that holds another process up takes a while to be seen.
-            (false, true) => 1 + steps / 10,
-            (false, false) => 1 + steps / 30,
+            (false, true) => 1 + steps / 6,
+            (false, false) => 1 + steps / 15,
         };
     }
     summary
