@@ -85,6 +85,17 @@ impl Area {
     /// # Errors
     ///
     /// [`Error::OutOfBounds`], [`Error::Misaligned`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let area = world.area();
+    /// assert_eq!(area.slice::<AtomicU64>(64, 8)?.len(), 8);
+    /// assert!(area.slice::<AtomicU64>(1, 8).is_err(), "misaligned");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
@@ -98,6 +109,17 @@ impl Area {
     /// # Errors
     ///
     /// As [`Area::slice`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let area = world.area();
+    /// let _word: &AtomicU64 = area.get(64)?;
+    /// assert!(area.get::<AtomicU64>(area.len()).is_err(), "out of bounds");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn get<T: Plain>(&self, offset: u64) -> Result<&T, Error> {
         Ok(&self.slice(offset, 1)?[0])
     }
@@ -114,6 +136,15 @@ impl Area {
     ///   of either) is dropped.
     /// * No reference from [`Area::slice`] or [`Area::get`] to these bytes exists while the view is
     ///   used.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let area = world.area();
+    /// // SAFETY: not used after `area` is dropped; nothing refers to these bytes.
+    /// let _bytes = unsafe { area.bytes(4096, 100) }?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<NativeBytes, Error> {
         let at = self.check(offset, len, 1)?;
         // SAFETY: stays mapped while the world does, and without references: the caller's

@@ -207,6 +207,19 @@ impl World {
     /// * The mutex lies in this world's segment, and all processes lock it by this function only.
     /// * This process does not leave the world while the guard lives: it has a [`Shared`] of a type
     ///   with [`Object::NAMES_USERS`] open that long.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath::Mutex;
+    ///
+    /// let total = world.shared::<Mutex<AtomicU64>>("total", Mutex::prepare)?;
+    /// // SAFETY: it lies in this world, where `Shared::lock` is this function; `total` stays open.
+    /// let mut guard = unsafe { world.lock(total.as_ptr().as_ref()) }.expect("no holder has died");
+    /// *guard.get_mut() += 1;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub unsafe fn lock<'a, T, L: Lock<Native> + Exclusive>(
         &'a self,
         mutex: &'a Mutex<T, L>,

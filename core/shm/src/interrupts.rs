@@ -214,6 +214,14 @@ impl World {
     /// Between finding the participant's pid and sending the signal, no more time passes than a few
     /// instructions take; that the pid *and* the thread's number belong to another process by then
     /// is as unlikely as for `kill(1)`. Ask [`World::is_alive`] before, where that may be asked.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let me = world.entered().expect("entered above");
+    /// world.interrupt(me, 0); // no thread has that address
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn interrupt(&self, id: ParticipantId, address: u64) {
         let (thread, place) = (address as u32 as i32, (address >> 32 & 0xff) as i32);
         let signal = libc::SIGRTMIN() + place;

@@ -33,12 +33,24 @@ pub struct ParticipantId {
 impl ParticipantId {
     /// Packs it into a word: the generation above the index. Never 0 for a real
     /// participant.
+    ///
+    /// ```
+    /// let id = towpath::ParticipantId { index: 3, generation: 1 };
+    /// assert_eq!(id.to_bits(), 1 << 32 | 3);
+    /// ```
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
     /// The reverse of [`ParticipantId::to_bits`]. Any bits give an id, though perhaps one
     /// that no participant ever had.
+    ///
+    /// ```
+    /// use towpath::ParticipantId;
+    ///
+    /// let id = ParticipantId::from_bits(1 << 32 | 3);
+    /// assert_eq!(id, ParticipantId { index: 3, generation: 1 });
+    /// ```
     pub const fn from_bits(bits: u64) -> Self {
         ParticipantId { index: bits as u32, generation: (bits >> 32) as u32 }
     }

@@ -75,6 +75,12 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// Prepares a mutex that came to be as zeroed shared memory, before its first use.
     /// Does nothing to a mutex between threads ([`Mutex::new`]), which needs no preparation: it may
     /// be locked already, and it may move.
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(7);
+    /// counter.prepare(); // in a world: world.shared("counter", Mutex::prepare)
+    /// assert_eq!(*counter.lock().unwrap(), 7);
+    /// ```
     pub fn prepare(&self) {
         if !self.intents.is_of_threads() {
             // SAFETY:
@@ -129,6 +135,17 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// * If the lock is bound to its address ([`Lock::IN_PLACE`]) and lies in shared memory: it is
     ///   not prepared ([`Mutex::prepare`]) any more once a process has called this; and the process
     ///   keeps it mapped while one of its threads holds it, also one that has forgotten its guard.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::{Alone, Mutex, Policy, Wait};
+    ///
+    /// let counter: Mutex<u64> = Mutex::new(0);
+    /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
+    /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
+    /// let mut guard = unsafe { counter.lock_between(Native::of_thread(), wait) }.unwrap();
+    /// *guard += 1;
+    /// ```
     pub unsafe fn lock_between<'a>(
         &'a self,
         cpu: Native,

@@ -49,6 +49,12 @@ impl Algorithm {
     ];
 
     /// The name by which users choose it.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert_eq!(Algorithm::LockFree.name(), "lock-free");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::TestAndSet => "test-and-set",
@@ -63,28 +69,59 @@ impl Algorithm {
     }
 
     /// The algorithm of that name.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert_eq!(Algorithm::from_name("towpath"), Some(Algorithm::default()));
+    /// assert_eq!(Algorithm::from_name("wait-free"), None);
+    /// ```
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| a.name() == name)
     }
 
     /// The algorithm with that number.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert_eq!(Algorithm::from_bits(Algorithm::Mcs as u64), Some(Algorithm::Mcs));
+    /// ```
     pub fn from_bits(bits: u64) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| *a as u64 == bits)
     }
 
     /// Returns whether a claim takes a lock.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert!(Algorithm::Ticket.is_locked() && !Algorithm::Towpath.is_locked());
+    /// ```
     #[inline]
     pub const fn is_locked(self) -> bool {
         !matches!(self, Algorithm::LockFree | Algorithm::Towpath)
     }
 
     /// Returns whether a packet's lap, rather than its state, says if it is in use.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert!(Algorithm::Towpath.has_laps() && !Algorithm::LockFree.has_laps());
+    /// ```
     #[inline]
     pub const fn has_laps(self) -> bool {
         matches!(self, Algorithm::Towpath)
     }
 
     /// Returns whether claims are served in the order of arrival.
+    ///
+    /// ```
+    /// use towpath_channel::claim::Algorithm;
+    ///
+    /// assert!(Algorithm::Ticket.is_fifo() && !Algorithm::TestAndSet.is_fifo());
+    /// ```
     #[inline]
     pub const fn is_fifo(self) -> bool {
         matches!(self, Algorithm::Ticket | Algorithm::Anderson | Algorithm::Mcs)

@@ -28,22 +28,47 @@ impl Policy {
     ];
 
     /// The name by which users choose it.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    ///
+    /// assert_eq!(Policy::SpinThenPark.name(), "spin-then-park");
+    /// ```
     pub fn name(self) -> &'static str {
         Policy::ALL.iter().find(|(p, _)| *p == self).map_or("", |(_, n)| n)
     }
 
     /// The policy of that name.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    ///
+    /// assert_eq!(Policy::from_name("adaptive"), Some(Policy::default()));
+    /// assert_eq!(Policy::from_name("sleep"), None);
+    /// ```
     pub fn from_name(name: &str) -> Option<Policy> {
         Policy::ALL.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
     }
 
     /// Returns whether its waiters may park.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    ///
+    /// assert!(Policy::Adaptive.parks() && !Policy::SpinThenYield.parks());
+    /// ```
     #[inline(always)]
     pub const fn parks(self) -> bool {
         !matches!(self, Policy::Spin | Policy::SpinThenYield)
     }
 
     /// Returns whether its waiters spin before they rest, at least with cores to spare.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    ///
+    /// assert!(Policy::Adaptive.spins() && !Policy::Park.spins());
+    /// ```
     #[inline(always)]
     pub const fn spins(self) -> bool {
         !matches!(self, Policy::Park)

@@ -163,6 +163,18 @@ impl<T: Structure> core::fmt::Debug for Handle<T> {
 /// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all
 /// places are taken; [`Error::World`] if the world has no room for it, or something else of this
 /// name; [`Error::BadWorld`] if its memory makes no sense.
+///
+/// ```
+/// use towpath::structures::nonblocking::{self, in_world};
+///
+/// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+/// # world.enter(None)?;
+/// // Up to 15 values, up to 2 participants.
+/// let jobs = nonblocking::open::<in_world::Fifo<16, 2>>(&world, "jobs")?;
+/// jobs.push(7)?;
+/// assert_eq!(jobs.pop()?, Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error> {
     let me = world
         .entered()
@@ -227,6 +239,15 @@ fn recover<T: Structure>(
 
 impl<T: Structure> Handle<T> {
     /// Returns the number of this participant of the structure.
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let stack = nonblocking::open::<in_world::Stack<16, 2>>(&world, "stack")?;
+    /// assert!(stack.participant() < 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn participant(&self) -> usize {
         self.0.number
     }
@@ -245,6 +266,15 @@ impl<T: Structure> Handle<T> {
     /// # Errors
     ///
     /// [`Error::BadWorld`] if the memory makes no sense.
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let stack = nonblocking::open::<in_world::Stack<16, 2>>(&world, "stack")?;
+    /// assert_eq!(stack.recover()?.pending, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn recover(&self) -> Result<Audit, Error> {
         let HandlePlace { world, placed: shared, number, .. } = &*self.0;
         let placed = placed(shared);
@@ -270,13 +300,23 @@ impl<T: Structure> Handle<T> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let stack = nonblocking::open::<in_world::Stack<16, 2>>(&world, "stack")?;
+    /// stack.push(7)?;
+    /// assert_eq!(stack.inventory()?.reachable, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn inventory(&self) -> Result<Inventory, StableError> {
         self.act(|structure, actor| structure.inventory(actor))
     }
 }
 
 macro_rules! handle {
-    ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)* })*) => {$(
+    ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $example:literal;)* })*) => {$(
         impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Structure
             for $structure<Native, D, InPlace<N, E>>
         {
@@ -294,6 +334,18 @@ macro_rules! handle {
                 /// # Errors
                 ///
                 /// See [`StableError`].
+                ///
+                /// ```
+                /// # use towpath::structures::nonblocking::{self, in_world};
+                /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+                /// # world.enter(None)?;
+                #[doc = concat!(
+                    "type Shared = in_world::", stringify!($structure), "<16, 2>; // for 2 participants"
+                )]
+                /// let shared = nonblocking::open::<Shared>(&world, "shared")?;
+                #[doc = $example]
+                /// # Ok::<(), Box<dyn std::error::Error>>(())
+                /// ```
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result, StableError> {
                     self.act(|structure, actor| structure.$name(actor $(, $argument)*))
                 }
@@ -304,47 +356,52 @@ macro_rules! handle {
 
 handle! {
     Stack {
-        fn push(value: u64) -> ();
-        fn pop() -> Option<u64>;
+        fn push(value: u64) -> () = "shared.push(7)?;";
+        fn pop() -> Option<u64> = "assert_eq!(shared.pop()?, None);";
     }
     Fifo {
-        fn push(value: u64) -> ();
-        fn pop() -> Option<u64>;
+        fn push(value: u64) -> () = "shared.push(7)?;";
+        fn pop() -> Option<u64> = "assert_eq!(shared.pop()?, None);";
     }
     ArrayStack {
-        fn push(value: u64) -> ();
-        fn pop() -> Option<u64>;
+        fn push(value: u64) -> () = "shared.push(7)?;";
+        fn pop() -> Option<u64> = "assert_eq!(shared.pop()?, None);";
     }
     ArrayFifo {
-        fn push(value: u64) -> ();
-        fn pop() -> Option<u64>;
+        fn push(value: u64) -> () = "shared.push(7)?;";
+        fn pop() -> Option<u64> = "assert_eq!(shared.pop()?, None);";
     }
     List {
-        fn insert(key: u64, value: u64) -> Option<u64>;
-        fn remove(key: u64) -> Option<u64>;
-        fn get(key: u64) -> Option<u64>;
-        fn for_each(from: u64, each: impl FnMut(u64, u64) -> bool) -> bool;
+        fn insert(key: u64, value: u64) -> Option<u64> = "assert_eq!(shared.insert(7, 19)?, None);";
+        fn remove(key: u64) -> Option<u64> = "assert_eq!(shared.remove(7)?, None);";
+        fn get(key: u64) -> Option<u64> = "assert_eq!(shared.get(7)?, None);";
+        fn for_each(from: u64, each: impl FnMut(u64, u64) -> bool) -> bool
+            = "shared.for_each(0, |key, value| {\n    println!(\"{key}: {value}\");\n    true // go on\n})?;";
     }
     HashMap {
-        fn insert(key: u64, value: u64) -> Option<u64>;
-        fn insert_evicting(key: u64, value: u64, write_back: impl FnMut(u64, u64)) -> Option<u64>;
-        fn remove(key: u64) -> Option<u64>;
-        fn get(key: u64) -> Option<u64>;
-        fn for_each(each: impl FnMut(u64, u64) -> bool) -> bool;
+        fn insert(key: u64, value: u64) -> Option<u64> = "assert_eq!(shared.insert(7, 19)?, None);";
+        fn insert_evicting(key: u64, value: u64, write_back: impl FnMut(u64, u64)) -> Option<u64>
+            = "shared.insert_evicting(7, 19, |key, value| println!(\"evicted {key}: {value}\"))?;";
+        fn remove(key: u64) -> Option<u64> = "assert_eq!(shared.remove(7)?, None);";
+        fn get(key: u64) -> Option<u64> = "assert_eq!(shared.get(7)?, None);";
+        fn for_each(each: impl FnMut(u64, u64) -> bool) -> bool
+            = "shared.for_each(|key, value| {\n    println!(\"{key}: {value}\");\n    true // go on\n})?;";
     }
     PriorityQueue {
-        fn insert(priority: u64, value: u64) -> ();
-        fn pop() -> Option<(u64, u64)>;
-        fn pop_due(now: u64) -> Option<(u64, u64)>;
-        fn remove(priority: u64, value: u64) -> bool;
-        fn first() -> Option<(u64, u64)>;
+        fn insert(priority: u64, value: u64) -> () = "shared.insert(3, 19)?;";
+        fn pop() -> Option<(u64, u64)> = "assert_eq!(shared.pop()?, None);";
+        fn pop_due(now: u64) -> Option<(u64, u64)>
+            = "shared.insert(3, 19)?;\nassert_eq!(shared.pop_due(2)?, None); // not before 3";
+        fn remove(priority: u64, value: u64) -> bool = "assert!(!shared.remove(3, 19)?);";
+        fn first() -> Option<(u64, u64)> = "assert_eq!(shared.first()?, None);";
     }
     DependencyMap {
-        fn insert(object: u64, dependent: u64) -> bool;
-        fn remove(object: u64, dependent: u64) -> bool;
-        fn remove_any(object: u64) -> Option<u64>;
-        fn contains(object: u64, dependent: u64) -> bool;
-        fn for_each(object: u64, each: impl FnMut(u64) -> bool) -> bool;
+        fn insert(object: u64, dependent: u64) -> bool = "assert!(shared.insert(1, 7)?);";
+        fn remove(object: u64, dependent: u64) -> bool = "assert!(!shared.remove(1, 7)?);";
+        fn remove_any(object: u64) -> Option<u64> = "assert_eq!(shared.remove_any(1)?, None);";
+        fn contains(object: u64, dependent: u64) -> bool = "assert!(!shared.contains(1, 7)?);";
+        fn for_each(object: u64, each: impl FnMut(u64) -> bool) -> bool
+            = "shared.for_each(1, |dependent| {\n    println!(\"{dependent}\");\n    true // go on\n})?;";
     }
 }
 
@@ -368,6 +425,15 @@ where
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let pages = nonblocking::open::<in_world::PageMap<16, 2>>(&world, "pages")?;
+    /// assert_eq!(pages.map(70, 5)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn map(&self, page: u64, frame: u64) -> Result<Option<u64>, StableError> {
         self.act(|pages, actor| pages.map(actor, page, frame))
     }
@@ -377,6 +443,15 @@ where
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let pages = nonblocking::open::<in_world::PageMap<16, 2>>(&world, "pages")?;
+    /// assert_eq!(pages.unmap(70)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn unmap(&self, page: u64) -> Result<Option<u64>, StableError> {
         self.act(|pages, actor| pages.unmap(actor, page))
     }
@@ -386,6 +461,15 @@ where
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let pages = nonblocking::open::<in_world::PageMap<16, 2>>(&world, "pages")?;
+    /// assert_eq!(pages.get(70)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get(&self, page: u64) -> Result<Option<u64>, StableError> {
         self.act(|pages, actor| pages.get(actor, page))
     }
@@ -395,6 +479,15 @@ where
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath::structures::nonblocking::{self, in_world};
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let pages = nonblocking::open::<in_world::PageMap<16, 2>>(&world, "pages")?;
+    /// pages.unload(70, |page, frame| println!("page {page} was in frame {frame}"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn unload(&self, page: u64, write_back: impl FnMut(u64, u64)) -> Result<bool, StableError> {
         self.act(|pages, actor| pages.unload(actor, page, write_back))
     }
