@@ -389,7 +389,7 @@ impl Receiver {
         (1..=q.len() as i64 + OVERDRAWN).contains(&self.ahead(cpu.load(&q.control.tail, Ordering::Acquire)))
     }
 
-    /// By how much a tail is ahead of the head.
+    /// Number of tickets that a tail is ahead of the head.
     #[inline]
     fn ahead(&self, tail: u64) -> i64 {
         (tail & TICKET).wrapping_sub(self.head) as i64

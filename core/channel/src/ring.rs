@@ -130,8 +130,8 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
         RingSender { memory, shared, next: 0, emptied: 0, at: 0, freed: 0, capacity: bytes as u64, ends }
     }
 
-    /// From now on also uses the shared line. The receiver must look at it from then on
-    /// ([`RingReceiver::share`]).
+    /// Makes the sender use the shared line, too. The receiver must look at it from then
+    /// on ([`RingReceiver::share`]).
     pub fn share(&mut self, line: &Rc<SharedLine<M>>)
     where
         M: Clone,
@@ -229,10 +229,10 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
         Some((start % capacity) as usize)
     }
 
-    /// From now on gives out `capacity` bytes, more than before.
+    /// Enlarges the room for payloads to `capacity` bytes.
     ///
-    /// At first those behind the part that was used so far, which is free again when all messages
-    /// that lie there were taken.
+    /// At first the bytes behind the part that was used so far are given out; that part is free
+    /// again when all messages that lie there were taken.
     #[cold]
     pub fn grow(&mut self, cpu: &M::Cpu, capacity: usize) {
         self.look(cpu);
@@ -285,7 +285,8 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
         RingReceiver { memory, shared: None, head: 0 }
     }
 
-    /// From now on looks at the shared line, too. To be called before the sender uses it.
+    /// Makes the receiver look at the shared line, too. To be called before the sender
+    /// uses it.
     pub fn share(&mut self, line: &Rc<SharedLine<M>>)
     where
         M: Clone,

@@ -79,7 +79,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// There is no such world.
+    /// No such world.
     #[error(
         "there is no world named {name:?} ({path}); start it first, for example with `towpath run --world {name}`",
         path = shown(path)

@@ -80,8 +80,8 @@ fn refused(what: &'static str) -> Error {
 }
 
 impl Interrupts {
-    /// From now on, `SIGRTMIN + number` makes the calling thread run `run(data)`,
-    /// wherever it is. One thread of a process can have a signal at a time.
+    /// Makes `SIGRTMIN + number` interrupt the calling thread, to run `run(data)`.
+    /// One thread of a process can have a signal at a time.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ pub enum Ending {
     /// Another process is the participant with that rank: one that it had started, or a
     /// successor.
     Replaced,
-    /// There was no participant with that rank yet. If it failed, that counts as a death;
+    /// No participant with that rank yet. If it failed, that counts as a death;
     /// otherwise the others no longer wait for it.
     NeverCame,
 }

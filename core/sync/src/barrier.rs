@@ -10,7 +10,7 @@ pub enum BarrierError {
     /// A participant that has not arrived died. These barriers cannot do without a
     /// participant, nor be used again.
     Abandoned,
-    /// There is no participant of that number.
+    /// No participant of that number.
     NoSuchParticipant,
 }
 

@@ -42,7 +42,7 @@ pub struct Settings {
     pub seed: u64,
     /// About how long one measurement may take.
     pub sample: Duration,
-    /// After how long an experiment begins no further round; `None`: it runs all of them.
+    /// Time after which an experiment begins no further round. `None`: it runs them all.
     pub limit: Option<Duration>,
 }
 

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn best_of_a_column_is_marked_whoever_has_it() {
+    fn best_of_a_column_is_marked_in_any_row() {
         let mut results = example_results();
         let best = |results: &Results| {
             let table =

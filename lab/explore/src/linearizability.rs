@@ -1,5 +1,5 @@
-//! Is there an order of the calls, each at some instant between its beginning and its
-//! end, in which a sequential object would have given these results?
+//! Search for an order of the calls, each at some instant between its beginning and its
+//! end, in which a sequential object would have given these results.
 //!
 //! **Source.** Wing & Gong 1993, *Testing and Verifying Concurrent Objects*, with the memory of
 //! configurations of Lowe 2017, *Testing for Linearizability*: a set of calls that have taken

@@ -72,7 +72,7 @@ pub(crate) enum Gate {
     Moved {
         changes: u64,
     },
-    /// Until the mutex is free.
+    /// A free mutex.
     Free {
         mutex: usize,
     },

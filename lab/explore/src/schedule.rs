@@ -45,8 +45,8 @@ impl Schedule {
         self.0.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count()
     }
 
-    /// By which failing schedules are compared: the fewest switches, then the fewest
-    /// steps.
+    /// Measure by which failing schedules are compared: the fewest switches, then the
+    /// fewest steps.
     pub fn size(&self) -> (usize, usize) {
         (self.switches(), self.0.len())
     }

@@ -14,7 +14,7 @@ use crate::trace;
 /// 256 rounds of backing off, or every millisecond.
 const PATIENCE: u32 = 1_000;
 
-/// In which order schedules are tried.
+/// Order in which schedules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// At random.
@@ -45,8 +45,8 @@ pub struct SearchSettings {
     pub seed: u64,
     /// Liberties of the machine.
     pub liberties: Liberties,
-    /// After so many steps of a run all threads take turns; after ten times as many the
-    /// run counts as endless.
+    /// Number of steps of a run after which all threads take turns; after ten times as
+    /// many the run counts as endless.
     pub bound: usize,
 }
 

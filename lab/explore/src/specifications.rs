@@ -19,11 +19,11 @@ pub enum Transfer {
 pub enum Transferred {
     /// Put in.
     Done,
-    /// There is no space.
+    /// No space.
     Full,
     /// This was taken.
     Value(u64),
-    /// There is nothing.
+    /// Nothing.
     Empty,
 }
 
@@ -195,7 +195,7 @@ pub enum KeyedResult {
     Value(u64),
     /// Nothing.
     Nothing,
-    /// There is no space: in these specifications there always is.
+    /// No space, which does not occur in these specifications.
     Full,
 }
 

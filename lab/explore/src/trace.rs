@@ -11,7 +11,7 @@ pub struct TraceLine {
     pub thread: usize,
     /// Description of the step.
     pub what: String,
-    /// On which word, datum or mutex.
+    /// Word, datum or mutex.
     pub object: String,
     /// Values and results.
     pub detail: String,

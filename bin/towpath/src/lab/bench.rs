@@ -365,12 +365,14 @@ fn on_one_screen(
     };
     let mut closing = Vec::new();
     let count = |kind| report.claims.iter().filter(|c| c.kind == kind).count();
+    let open = report.claims.len() - count(Kind::Good) - count(Kind::Bad);
     if !report.claims.is_empty() {
         closing.push(format!(
-            "Papers' claims that this run can judge: {}; {} hold here, {} do not.",
+            "Papers' claims that this run bears on: {}; {} hold here, {} do not{}.",
             report.claims.len(),
             count(Kind::Good),
-            count(Kind::Bad)
+            count(Kind::Bad),
+            if open > 0 { format!(", {open} are undecided (the report says why)") } else { String::new() }
         ));
     }
     match results.missing_summary().len() {

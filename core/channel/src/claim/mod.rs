@@ -108,7 +108,7 @@ pub trait Claim<P: Processor> {
         self.is_ready(q, header, ticket)
     }
 
-    /// After the receiver's death: whether the packet holds a message that was not
+    /// Returns whether the packet of a dead receiver holds a message that was not
     /// delivered. `ticket` is the place's first one that the receiver had not passed.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
         let _ = (q, cpu, ticket);

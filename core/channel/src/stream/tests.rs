@@ -230,7 +230,7 @@ fn like_a_queue<const N: usize>(steps: &[StreamStep]) {
                 let (args, gate) = (numbers(next, count), if by == 0 { 0 } else { ticket + by });
                 match both.send(&args, ticket + by) {
                     Ok(must_wake) => {
-                        assert_eq!(must_wake, sleeps, "whoever sleeps is woken by the first record");
+                        assert_eq!(must_wake, sleeps, "a sleeping receiver is woken by the first record");
                         sleeps = false;
                         model.push_back((args, gate));
                         next += count as u32 + 1;
@@ -279,7 +279,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_owner_words_name_somebody_or_none(owner in any::<u64>()) {
+    fn hostile_owner_words_name_an_owner_or_none(owner in any::<u64>()) {
         let stream = Words::<SMALL>::new(&Heap);
         let cpu = Native::with_id(0);
         cpu.store(&stream.owner, owner, Ordering::Relaxed);

@@ -19,7 +19,7 @@ pub enum Missing {
     Release,
     /// Loads are Relaxed.
     Acquire,
-    /// There are no fences.
+    /// No fences.
     Fence,
     /// Updates are Relaxed.
     UpdateOrder,

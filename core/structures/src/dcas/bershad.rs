@@ -186,7 +186,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         self.records.as_ref().len()
     }
 
-    /// May be tentative.
+    /// A value that may be tentative.
     #[inline(always)]
     fn read<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,

@@ -60,7 +60,7 @@ use towpath_sync::Waiting;
 /// Reason for an operation that was not done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StableError {
-    /// There is no room: all descriptors are in use.
+    /// No room: all descriptors are in use.
     Exhausted,
     /// The participant's number is not below the number of participants.
     UnknownParticipant,

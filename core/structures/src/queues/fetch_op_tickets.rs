@@ -110,7 +110,7 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
         self.slots.as_ref().len().saturating_sub(self.seen.as_ref().len()) as u64
     }
 
-    /// By how many tickets the second end is behind the first one; 0 if it isn't (more
+    /// Number of tickets that the second end is behind the first one; 0 if it isn't (more
     /// are drawn from the head than from the tail while dequeuers void slots).
     fn behind(first: u64, second: u64) -> u64 {
         (first.wrapping_sub(second) as i64).max(0) as u64

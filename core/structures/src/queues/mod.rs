@@ -27,7 +27,7 @@ use towpath_sync::{Abandoned, LockError, Waiting};
 /// Reason for an operation that was not done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum QueueError {
-    /// There is no room.
+    /// No room.
     Full,
     /// The participant's number is not below the number of participants that the queue
     /// was made for.

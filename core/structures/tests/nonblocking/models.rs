@@ -19,7 +19,7 @@ pub enum Op {
 pub enum Out {
     /// Done, with this answer.
     Is(Option<u64>),
-    /// There was no room.
+    /// No room.
     Full,
     /// Unknown: its participant died meanwhile.
     Died,

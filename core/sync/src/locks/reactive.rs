@@ -84,7 +84,7 @@ struct ReactiveNode<P: Processor> {
     status: P::Word,
 }
 
-/// By which node's owner which of the two locks is held, and whether to change over on
+/// Holder's node, the lock of the two that it holds, and whether to change over on
 /// release.
 #[derive(Debug)]
 pub struct ReactiveHeld {

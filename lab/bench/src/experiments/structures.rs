@@ -73,7 +73,7 @@ impl Measure for Structures {
     fn seconds(&self) -> u64 {
         60
     }
-    /// There is much to compare: asked for by name.
+    /// Returns false: it compares so much that it runs only when it is named.
     fn is_one_of_all(&self) -> bool {
         false
     }

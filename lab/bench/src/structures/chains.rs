@@ -34,7 +34,7 @@ pub struct ChainNode {
     next: AtomicU64,
     key: AtomicU64,
     value: AtomicU64,
-    /// In which mending it was found in a chain.
+    /// Number of the mending that found it in a chain.
     seen: AtomicU64,
 }
 

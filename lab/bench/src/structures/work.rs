@@ -21,7 +21,7 @@ const VERSIONS: u64 = 1000;
 /// The kind of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// On which structure.
+    /// Structure that is worked on.
     pub structure: Structure,
     /// Number of operations in a hundred that read.
     pub reads: u32,

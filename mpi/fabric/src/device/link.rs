@@ -54,7 +54,7 @@ enum RingState {
 pub enum SendResult {
     /// The frame is out.
     Yes,
-    /// There is no space now.
+    /// No space now.
     Full,
     /// The receiver takes no more frames.
     Gone,

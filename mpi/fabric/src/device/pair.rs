@@ -104,7 +104,7 @@ impl PairOut {
         Ok(PairOut { ring: RingSender::new(memory, FIRST_BYTES), moved: 0, stores: StoreModes::new(past) })
     }
 
-    /// From now on short messages go through the shared line when this end may write it.
+    /// Sends short messages through the shared line, too, when this end may write it.
     /// The receiver must look at it from when it accepts the ring ([`PairIn::share`]).
     pub fn share(&mut self, line: &Rc<PairLine>) {
         self.ring.share(line);
@@ -168,7 +168,7 @@ impl PairOut {
         self.moved >= EARNS && self.ring.capacity() < SLOT_BYTES
     }
 
-    /// From now on uses all of its memory, unless too many pairs do.
+    /// Uses all of its memory from now on, unless too many pairs do.
     #[cold]
     pub fn grow(&mut self) {
         // Relaxed, both: a count.
@@ -235,8 +235,8 @@ impl PairIn {
         PairIn { ring: RingReceiver::new(Rc::new(memory)) }
     }
 
-    /// From now on looks at the shared line, too. To be called before the sender learns
-    /// that its ring was accepted, or at least before it uses it.
+    /// Makes the receiver look at the shared line, too. To be called before the sender
+    /// learns that its ring was accepted, or at least before it uses it.
     pub fn share(&mut self, line: &Rc<PairLine>) {
         self.ring.share(line);
     }

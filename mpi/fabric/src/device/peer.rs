@@ -42,7 +42,7 @@ pub enum ConnectionState {
     Open(Box<Link>),
     /// Its descriptor listener was asked for its segment.
     Asking(Box<FdRequest>),
-    /// There is none, and why was said.
+    /// No connection, and the reason was reported.
     Closed,
 }
 

@@ -369,7 +369,7 @@ impl Ep {
         Ok(())
     }
 
-    /// From now on it takes operations, and is found under its service.
+    /// Enables it: it takes operations, and is found under its service.
     fn enable(&mut self) -> c_int {
         if self.av.is_null() {
             return -(FI_ENOAV as c_int);

@@ -80,7 +80,7 @@ impl Bit {
         self.event.as_raw_fd()
     }
 
-    /// From now on it is readable, or not.
+    /// Makes it readable, or not.
     pub fn set(&self, readable: bool) {
         if self.is_set.replace(readable) == readable {
             return;
@@ -221,8 +221,8 @@ impl Listeners {
         self.armed.get() != 0
     }
 
-    /// From now on this one is told of news, at the latest after so many nanoseconds.
-    /// `false`: there are some.
+    /// Announces a waiter, which is told of news, after `longest` nanoseconds at the
+    /// latest. Returns false if there is some already.
     pub fn arm(&self, listener: &Listener, longest: u64) -> bool {
         if listener.news.has_come() {
             self.disarm(listener);

@@ -53,7 +53,7 @@ pub fn a_sender_dies<V>(settings: Settings, after: Duration, len: usize, child: 
     }
 }
 
-/// We send to a child that takes nothing, or everything; it is killed. Every send ends,
+/// Sends to a child that takes nothing, or everything; it is killed. Every send ends,
 /// with or without an error, and the next is refused.
 pub fn a_receiver_dies<V>(settings: Settings, takes: bool, len: usize, child: impl Start<V>) {
     let mut node = open(settings);

@@ -198,7 +198,7 @@ impl Address {
     }
 }
 
-/// Under which number /proc shows this process.
+/// Number under which /proc shows this process.
 fn pid_in_proc() -> Option<u32> {
     std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()
 }

@@ -136,7 +136,7 @@ pub struct CompletionTicket {
     pub flags: u64,
     /// True if a success is reported, not only counted.
     pub notify: bool,
-    /// For which counter.
+    /// Class of operations, by which counters are chosen.
     pub class: Class,
 }
 

@@ -248,11 +248,11 @@ fn apply(op: AtomicOp, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) 
 /// An atomic operation of ours.
 #[derive(Clone, Debug)]
 pub struct Atomic<'a> {
-    /// On which memory.
+    /// Memory that it changes.
     pub target: RmaTarget,
     /// The operation.
     pub op: AtomicOp,
-    /// On which type.
+    /// Type of its operands.
     pub of: Type,
     /// Number of elements.
     pub count: usize,

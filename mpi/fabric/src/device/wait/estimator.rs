@@ -53,7 +53,7 @@ struct Clocks {
     wall: u64,
     /// `thread` was read at the last step.
     is_timed: bool,
-    /// There was a poll since then without a look at the clocks.
+    /// True if a poll since then has not looked at the clocks.
     skipped: bool,
     /// The last step was a pause.
     after_pause: bool,

@@ -27,7 +27,7 @@
 //! The wait begins anew when the program starts an operation, when it is given a completion, and
 //! when it did foreign work between two polls ([`Estimator`]). Where cores are shared, time passes
 //! while others run, so the thread's own processor time is read; that is a system call, so it is
-//! read in Observe and Sleep only.
+//! read in Observe, after a pause and after a long gap only.
 //!
 //! A program may also poll in passing, while it computes, and then each stage keeps it from its
 //! work. With a core for each rank it loses some 20 µs of spinning at most, and sleeps only if

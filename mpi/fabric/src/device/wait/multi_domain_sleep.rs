@@ -128,7 +128,7 @@ thread_local! {
 /// State of the other domains of a loop.
 #[derive(Default)]
 pub enum Others {
-    /// There are none.
+    /// No others.
     #[default]
     None,
     /// At least one is not ready to sleep.
