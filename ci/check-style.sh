@@ -32,7 +32,7 @@ LC_ALL=C awk '
             first = $0
             sub(/^ *\/\/[\/!] */, "", first)
             if (columns > 90) report("first line of more than 90 columns")
-            if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |If |With |Of |Not |It |They |That )/)
+            if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |If |With |Of |Not |It |They |That |By how|By which|By what|From which|On which|Under which|For which)/)
                 report("first line that is neither a noun phrase nor a verb")
             else if (tolower(first) ~ /(^|[^a-z`_])what([^a-z_]|$)/) report("forbidden subject")
         }

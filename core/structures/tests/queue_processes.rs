@@ -3,8 +3,10 @@
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, OwnLine, Plain, Processor};
+use towpath_process::Child;
 use towpath_structures::InPlace;
 use towpath_structures::queues::{
     ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
@@ -84,28 +86,8 @@ fn shared<Q: Plain>() -> &'static Shared<Q> {
     unsafe { &*memory.cast::<Shared<Q>>() }
 }
 
-/// Child processes by pid, killed and collected in the end, whatever happens.
-struct Children(Vec<libc::pid_t>);
-
-impl Children {
-    fn kill(&self, which: usize) {
-        // SAFETY: signals a child that has not been collected, so the pid is its own.
-        unsafe { libc::kill(self.0[which], libc::SIGKILL) };
-    }
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for which in 0..self.0.len() {
-            self.kill(which);
-            // SAFETY: collects a child of ours; the status is not asked for.
-            unsafe { libc::waitpid(self.0[which], std::ptr::null_mut(), 0) };
-        }
-    }
-}
-
 /// A producer's life. It allocates nothing: its process was forked from one with threads.
-fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> ! {
+fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> i32 {
     let cpu = Native::with_id(me as u32);
     let around = World { me, first_is_dead: &shared.first_is_dead, deadline: u64::MAX };
     let wait = Wait { policy: Policy::SpinThenYield, around: &around, budget: 2_000 };
@@ -116,15 +98,12 @@ fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> ! {
         loop {
             match shared.queue.enqueue(&cpu, &wait, me, (me as u64) << 32 | i) {
                 Ok(()) => break,
-                // SAFETY: no preconditions.
-                Err(QueueError::Full) => unsafe { libc::sched_yield() },
-                // SAFETY: ends this process, without running what the parent has registered.
-                Err(_) => unsafe { libc::_exit(1) },
-            };
+                Err(QueueError::Full) => std::thread::yield_now(),
+                Err(_) => return 1,
+            }
         }
     }
-    // SAFETY: ends this process, without running what the parent has registered.
-    unsafe { libc::_exit(0) }
+    0
 }
 
 /// Producers in processes of their own, the first of which is killed if `kill` (else it
@@ -133,16 +112,8 @@ fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool
     let shared = shared::<Q>();
     prepare(&shared.queue);
     let _ = Native::pause_ps(); // Measured before there are children.
-    let mut children = Children(Vec::new());
-    for me in usize::from(!kill)..PRODUCERS {
-        // SAFETY: the child calls `produce`, which allocates nothing and takes no lock of this
-        // process.
-        match unsafe { libc::fork() } {
-            0 => produce(shared, me),
-            -1 => panic!("no process for a producer"),
-            pid => children.0.push(pid),
-        }
-    }
+    let fork = |me| Child::fork(|| produce(shared, me)).expect("no process for a producer");
+    let mut children: Vec<Child> = (usize::from(!kill)..PRODUCERS).map(fork).collect();
     let cpu = Native::with_id(CONSUMER as u32);
     let mut killed = false;
     let mut next = [0u64; PRODUCERS];
@@ -157,18 +128,9 @@ fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool
                 next[producer] += 1;
                 last = now();
                 if kill && !killed && next[0] == ENOUGH {
-                    children.kill(0);
-                    // SAFETY: waits for a child of ours to be dead, and leaves it uncollected, so
-                    // that its pid stays its own.
-                    unsafe {
-                        let mut info = std::mem::zeroed();
-                        libc::waitid(
-                            libc::P_PID,
-                            children.0[0] as u32,
-                            &mut info,
-                            libc::WEXITED | libc::WNOWAIT,
-                        );
-                    }
+                    children[0].kill();
+                    let end = Instant::now() + Duration::from_nanos(PATIENCE);
+                    assert!(children[0].wait(end).expect("a child").is_some(), "it does not die");
                     killed = true;
                     shared.first_is_dead.store(1, Ordering::Relaxed);
                 }

@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use towpath_machine::{Native, OwnLine, Plain, Processor, Random};
+use towpath_process::Child;
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, Guerraoui, Harris};
 use towpath_structures::nonblocking::{
@@ -61,46 +62,18 @@ fn shared<T: Plain>() -> &'static Shared<T> {
     unsafe { &*memory.cast::<Shared<T>>() }
 }
 
-/// Child processes by pid, killed and collected in the end, whatever happens.
-struct Children([libc::pid_t; CHILDREN]);
+/// Children, one of each number. Killed when dropped.
+type Children = [Child; CHILDREN];
 
-impl Children {
-    fn signal(&self, which: usize, signal: i32) {
-        // SAFETY: signals a child that has not been collected, so the pid is its own.
-        unsafe { libc::kill(self.0[which], signal) };
-    }
-
-    /// Kills one and waits until it is dead.
-    fn kill(&mut self, which: usize) {
-        self.signal(which, libc::SIGKILL);
-        // SAFETY: collects a child of ours; the status is not asked for.
-        unsafe { libc::waitpid(self.0[which], null_mut(), 0) };
-        self.0[which] = 0;
-    }
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for which in 0..CHILDREN {
-            if self.0[which] != 0 {
-                self.kill(which);
-            }
-        }
-    }
-}
-
-fn fork(run: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child runs `run`, which allocates nothing and takes no lock of this process, and
-    // exits.
-    match unsafe { libc::fork() } {
-        0 => {
-            run();
-            // SAFETY: ends this process, without running what the parent has registered.
-            unsafe { libc::_exit(0) }
-        }
-        -1 => panic!("no process"),
-        pid => pid,
-    }
+/// Forks a child that runs `run`.
+///
+/// `run` allocates nothing: a thread of this process may hold a lock of the allocator.
+fn fork(run: impl FnOnce()) -> Child {
+    let ends = || {
+        run();
+        0
+    };
+    Child::fork(ends).expect("no process")
 }
 
 /// The `turn`-th operation of participant `me`.
@@ -169,13 +142,11 @@ impl<T: Subject<Native>> Shared<T> {
     fn end(&self, mut children: Children) {
         self.end.store(1, Ordering::Relaxed);
         let start = now();
-        for pid in &mut children.0 {
-            // SAFETY: waits for a child of ours; the status is not asked for.
-            while *pid != 0 && unsafe { libc::waitpid(*pid, null_mut(), libc::WNOHANG) } != *pid {
-                assert!(now() - start < PATIENCE, "{pid} does not end: {}", self.stand());
+        for child in &mut children {
+            while child.try_wait().expect("a child that was not waited for").is_none() {
+                assert!(now() - start < PATIENCE, "{} does not end: {}", child.pid(), self.stand());
                 std::thread::yield_now();
             }
-            *pid = 0;
         }
         assert_eq!(self.failed.load(Ordering::Relaxed), 0, "{}", self.stand());
         let cpu = Native::with_id(PARENT as u32);
@@ -192,14 +163,16 @@ fn kills() -> u64 {
 fn killed<T: Subject<Native> + Plain>() {
     let shared = shared::<T>();
     let _ = Native::pause_ps(); // Measured before there are children.
-    let mut children = Children(std::array::from_fn(|me| fork(|| live(shared, me))));
+    let mut children: Children = std::array::from_fn(|me| fork(|| live(shared, me)));
     let cpu = Native::with_id(PARENT as u32);
     let actor = Actor { cpu: &cpu, wait: &Spinning, me: PARENT };
     let mut freed = 0;
     for kill in 0..kills() {
         let victim = kill as usize % CHILDREN;
         shared.wait_for(std::iter::once(victim), 5 + kill * 37 % 50, &shared.done);
-        children.kill(victim);
+        children[victim].kill();
+        let end = std::time::Instant::now() + std::time::Duration::from_nanos(PATIENCE);
+        assert!(children[victim].wait(end).expect("a child").is_some(), "{victim} does not die");
         let start = now();
         loop {
             let audit = shared.subject.recover(&actor, |p| p == victim);
@@ -212,7 +185,7 @@ fn killed<T: Subject<Native> + Plain>() {
             std::thread::yield_now();
         }
         perform(shared, PARENT, kill);
-        children.0[victim] = fork(|| live(shared, victim));
+        children[victim] = fork(|| live(shared, victim));
     }
     shared.end(children);
     eprintln!("{}: {} killed, {freed} descriptors recovered", T::name(), kills());
@@ -234,12 +207,12 @@ fn the_killed_leave_nothing_behind() {
 fn stopped<T: Subject<Native> + Plain>() {
     let shared = shared::<T>();
     let _ = Native::pause_ps();
-    let children = Children(std::array::from_fn(|me| fork(|| live(shared, me))));
+    let children: Children = std::array::from_fn(|me| fork(|| live(shared, me)));
     for victim in (0..CHILDREN).cycle().take(6) {
         shared.wait_for(0..CHILDREN, 20, &shared.done);
-        children.signal(victim, libc::SIGSTOP);
+        assert!(children[victim].stop().expect("a child"), "{victim} has ended: {}", shared.stand());
         shared.wait_for((0..CHILDREN).filter(|me| *me != victim), 200, &shared.done);
-        children.signal(victim, libc::SIGCONT);
+        children[victim].go_on();
     }
     shared.end(children);
 }
@@ -291,7 +264,7 @@ fn live_with_handler(shared: &'static Shared<Subjected>, me: usize) {
 fn handlers_use_what_they_interrupt() {
     let shared = shared::<Subjected>();
     let _ = Native::pause_ps();
-    let children = Children(std::array::from_fn(|me| fork(|| live_with_handler(shared, me))));
+    let children: Children = std::array::from_fn(|me| fork(|| live_with_handler(shared, me)));
     shared.wait_for(0..CHILDREN, 300, &shared.handled);
     shared.end(children);
 }
