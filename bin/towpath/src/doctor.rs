@@ -54,7 +54,7 @@ impl ProbeResult {
 }
 
 #[derive(Debug, Serialize)]
-struct World {
+struct WorldLine {
     /// Name of the world, escaped if Towpath would not give it.
     name: String,
     #[serde(flatten)]
@@ -121,7 +121,7 @@ struct DoctorReport {
     works: bool,
     findings: Vec<ProbeResult>,
     directory: String,
-    worlds: Vec<World>,
+    worlds: Vec<WorldLine>,
     others: Vec<ForeignFile>,
     mpich: Vec<MpichLeftover>,
 }
@@ -129,7 +129,7 @@ struct DoctorReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let findings = probes::all();
     let found = named_files().map_err(CommandFailure::new)?;
-    let world = |w: towpath_shm::Leftover| World {
+    let world = |w: towpath_shm::Leftover| WorldLine {
         name: w.name,
         path: Path::new(&w.path),
         bytes: w.bytes,
@@ -166,7 +166,7 @@ fn text(report: &DoctorReport) -> String {
         lines.extend(row([finding.name, mark, &finding.value, &finding.meaning]));
     }
     lines.push(String::new());
-    let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
+    let (alive, dead): (Vec<&WorldLine>, Vec<&WorldLine>) = report.worlds.iter().partition(|w| w.alive);
     for world in &alive {
         lines.push(format!(
             "world {} is alive: {} in {}",

@@ -33,7 +33,7 @@ const SIGNALS: usize = 32;
 const VALID: u64 = 1 << 40;
 
 /// A signal's thread, and its action.
-struct Target {
+struct SignalTarget {
     /// The thread that expects it; 0: none.
     thread: AtomicI32,
     run: AtomicPtr<()>,
@@ -42,8 +42,12 @@ struct Target {
 
 /// Targets of this process. Only the thread that has a place looks at its `run` and
 /// `data`.
-static TARGETS: [Target; SIGNALS] = [const {
-    Target { thread: AtomicI32::new(0), run: AtomicPtr::new(null_mut()), data: AtomicPtr::new(null_mut()) }
+static TARGETS: [SignalTarget; SIGNALS] = [const {
+    SignalTarget {
+        thread: AtomicI32::new(0),
+        run: AtomicPtr::new(null_mut()),
+        data: AtomicPtr::new(null_mut()),
+    }
 }; SIGNALS];
 
 extern "C" fn handler(signal: libc::c_int) {

@@ -12,8 +12,8 @@ use crate::machine::{DatumId, ExploredMemory};
 use crate::processor::Explorer;
 use crate::run::End;
 use crate::specifications::{
-    Counter, Fifo, Increment, KeyedResult, Lifo, Lookup, Pair, PairCall, Transfer, Transferred,
-    leaves_too_early, overlap,
+    FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Pair, PairCall, Transfer,
+    Transferred, leaves_too_early, overlap,
 };
 use crate::subject::{Plan, Subject, SubjectRun};
 
@@ -173,7 +173,7 @@ impl<C: Container> SubjectRun for Exchange<C> {
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls = self.calls.calls(end);
         let verdict = match self.order {
-            Order::Fifo => Fifo { room: self.room }.judge(&calls),
+            Order::Fifo => FirstInFirstOut { room: self.room }.judge(&calls),
             Order::Lifo => Lifo { room: self.room }.judge(&calls),
         };
         verdict.map_err(no_order)
@@ -496,6 +496,6 @@ impl<F: Fn(&Explorer) -> u64> SubjectRun for Counting<F> {
     }
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls: Vec<Call<Increment, u64>> = self.calls.calls(end);
-        linearize(&Counter, &calls).map(drop).map_err(no_order)
+        linearize(&IncrementCounter, &calls).map(drop).map_err(no_order)
     }
 }

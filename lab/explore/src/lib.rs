@@ -42,7 +42,7 @@ pub use run::{End, RunOutcome};
 pub use schedule::{BadSchedule, Choice, Schedule, Turn};
 pub use search::{Error, FoundFault, Method, Report, SearchSettings, replay, replay_seed, search};
 pub use specifications::{
-    Counter, Fifo, Increment, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities, Set, Transfer,
-    Transferred, full_without_reason, leaves_too_early, overlap,
+    FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities,
+    Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
 };
 pub use subject::{Liberties, Plan, Subject, SubjectRun};

@@ -29,7 +29,7 @@ pub enum Transferred {
 
 /// First in, first out.
 #[derive(Clone, Copy, Debug)]
-pub struct Fifo {
+pub struct FirstInFirstOut {
     /// Least number of values for which it has room: it must not be full before.
     pub room: usize,
 }
@@ -103,7 +103,7 @@ macro_rules! container {
     };
 }
 
-container!(Fifo, true);
+container!(FirstInFirstOut, true);
 container!(Lifo, false);
 
 /// The first call that found the object full although that cannot be.
@@ -132,13 +132,13 @@ pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -
 
 /// Counter of which each call adds one and returns the old value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counter;
+pub struct IncrementCounter;
 
 /// Adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Increment;
 
-impl Specification for Counter {
+impl Specification for IncrementCounter {
     type State = u64;
     type Op = Increment;
     type Result = u64;

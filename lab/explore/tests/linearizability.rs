@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use towpath_explore::{
-    Call, Counter, Fifo, Increment, Lifo, Specification, Transfer, Transferred, linearize,
+    Call, FirstInFirstOut, Increment, IncrementCounter, Lifo, Specification, Transfer, Transferred, linearize,
 };
 
 /// Every order of every choice of calls: all that ended, and any of those that did not.
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn queues(raw in raw()) {
-        agree(&Fifo { room: 2 }, &history(&raw, transfer))?;
+        agree(&FirstInFirstOut { room: 2 }, &history(&raw, transfer))?;
     }
 
     #[test]
@@ -123,7 +123,7 @@ proptest! {
 
     #[test]
     fn counters(raw in raw()) {
-        agree(&Counter, &history(&raw, |_, _, result| (Increment, result as u64)))?;
+        agree(&IncrementCounter, &history(&raw, |_, _, result| (Increment, result as u64)))?;
     }
 }
 
@@ -135,7 +135,7 @@ fn random_histories_are_of_both_kinds() {
         let raw = raw().new_tree(&mut runner).unwrap().current();
         let calls = history(&raw, transfer);
         if calls.len() > 2 {
-            verdicts[usize::from(linearize(&Fifo { room: 2 }, &calls).is_ok())] += 1;
+            verdicts[usize::from(linearize(&FirstInFirstOut { room: 2 }, &calls).is_ok())] += 1;
         }
     }
     assert!(verdicts[0] > 100 && verdicts[1] > 100, "{verdicts:?}");
@@ -146,7 +146,7 @@ fn both_verdicts_occur() {
     let call =
         |thread, op, from, to, result| Call { thread, op, invoked: from, responded: Some((to, result)) };
     let put = |from, to| call(0, Transfer::Put(7), from, to, Transferred::Done);
-    let fifo = Fifo { room: 4 };
+    let fifo = FirstInFirstOut { room: 4 };
     let empty = |from, to| call(1, Transfer::Take, from, to, Transferred::Empty);
     assert_eq!(linearize(&fifo, &[put(1, 2), empty(1, 3)]).unwrap(), [1, 0]);
     let error = linearize(&fifo, &[put(1, 2), empty(3, 4)]).unwrap_err();
@@ -164,7 +164,7 @@ fn a_full_queue_has_a_reason() {
     let call =
         |thread, op, from, to, result| Call { thread, op, invoked: from, responded: Some((to, result)) };
     let put = |value, from, to, result| call(0, Transfer::Put(value), from, to, result);
-    let fifo = Fifo { room: 1 };
+    let fifo = FirstInFirstOut { room: 1 };
     let full = put(2, 3, 4, Transferred::Full);
     assert!(fifo.judge(&[put(1, 1, 2, Transferred::Done), full.clone()]).is_ok());
     assert!(fifo.judge(std::slice::from_ref(&full)).unwrap_err().text.contains("found it full"));

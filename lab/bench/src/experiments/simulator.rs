@@ -32,7 +32,7 @@ const HITS: u64 = 4_000_000;
 const INCREMENTS: u64 = 12_000;
 
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum MachineLoad {
     Hits,
     Contention,
 }
@@ -59,7 +59,7 @@ impl Measure for Simulator {
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let mut variants = Vec::new();
         for processors in PROCESSORS {
-            for load in [Load::Hits, Load::Contention] {
+            for load in [MachineLoad::Hits, MachineLoad::Contention] {
                 let subject = Subject::new(self.name(), "engine", "none", processors).with("model", MACHINE);
                 variants.push(Variant { subject, key: (processors, load) });
             }
@@ -70,7 +70,7 @@ impl Measure for Simulator {
 }
 
 /// Repeats a simulation for as long as a sample may take; at least once.
-fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Samples, Error> {
+fn measure(processors: u32, load: MachineLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
     let mut machine = machines::by_name(MACHINE).expect("a machine that comes with Towpath");
     machine.processors = u64::from(processors);
     let begun = Instant::now();
@@ -81,8 +81,8 @@ fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Sampl
         // Waiters are charged for their spinning too, arithmetically: accesses that were not
         // simulated do not count.
         accesses += match load {
-            Load::Hits => HITS,
-            Load::Contention => outcome.counters.accesses,
+            MachineLoad::Hits => HITS,
+            MachineLoad::Contention => outcome.counters.accesses,
         };
         events += outcome.events;
         if begun.elapsed() >= run.limit {
@@ -90,8 +90,8 @@ fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Sampl
         }
     }
     Ok(match load {
-        Load::Hits => Samples::one(HITS_PER_S, accesses as f64 / seconds),
-        Load::Contention => {
+        MachineLoad::Hits => Samples::one(HITS_PER_S, accesses as f64 / seconds),
+        MachineLoad::Contention => {
             let mut samples = Samples::one(EVENTS_PER_S, events as f64 / seconds);
             samples.push(CONTENDED_ACCESSES_PER_S, accesses as f64 / seconds);
             samples
@@ -100,13 +100,13 @@ fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Sampl
 }
 
 /// One simulation, and how long the host took for it.
-fn once(machine: &Parameters, load: Load, seed: u64) -> Result<(Outcome, f64), Error> {
+fn once(machine: &Parameters, load: MachineLoad, seed: u64) -> Result<(Outcome, f64), Error> {
     let processors = machine.processors;
     let mut simulation = Simulation::new(machine, processors as usize, seed);
     let arena = simulation.arena();
     let words: [SimWord; 2] = std::array::from_fn(|_| arena.word(Place::Home(0), 0));
     match load {
-        Load::Hits => simulation.spawn_all(move |cpu: &Sim| {
+        MachineLoad::Hits => simulation.spawn_all(move |cpu: &Sim| {
             if cpu.id() != 0 {
                 let _ = cpu.spin_until(&words[1], Relaxed, u64::MAX, |value| value == 1);
                 return;
@@ -117,7 +117,7 @@ fn once(machine: &Parameters, load: Load, seed: u64) -> Result<(Outcome, f64), E
             }
             cpu.store(&words[1], 1, Relaxed);
         }),
-        Load::Contention => simulation.spawn_all(move |cpu: &Sim| {
+        MachineLoad::Contention => simulation.spawn_all(move |cpu: &Sim| {
             for _ in 0..INCREMENTS / processors {
                 let ps = cpu.random().around(5_000_000, 0.2);
                 cpu.compute(ps);
@@ -177,9 +177,9 @@ mod tests {
     fn the_loads_are_what_they_are_called() {
         let mut machine = machines::by_name(MACHINE).unwrap();
         machine.processors = 64;
-        let hits = once(&machine, Load::Hits, 1).unwrap().0.counters;
+        let hits = once(&machine, MachineLoad::Hits, 1).unwrap().0.counters;
         assert!(hits.hits * 1000 > hits.accesses * 999, "{hits:?}");
-        let contention = once(&machine, Load::Contention, 1).unwrap().0.counters;
+        let contention = once(&machine, MachineLoad::Contention, 1).unwrap().0.counters;
         assert!(contention.hits * 2 < contention.accesses, "{contention:?}");
         assert!(contention.failed_conditionals > contention.conditionals, "{contention:?}");
     }

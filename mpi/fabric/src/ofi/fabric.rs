@@ -11,13 +11,13 @@ use super::{domain, eq, failed, info};
 /// that say less than it wants, and we use nothing that newer versions changed.
 const API: u32 = 2 << 16 | 99;
 
-struct Provider(core::cell::UnsafeCell<fi_provider>);
+struct StaticProvider(core::cell::UnsafeCell<fi_provider>);
 
 // SAFETY: not written here after it was made; the core, which alone gets the pointer, keeps
 // its own order.
-unsafe impl Sync for Provider {}
+unsafe impl Sync for StaticProvider {}
 
-static PROVIDER: Provider = Provider(core::cell::UnsafeCell::new(fi_provider {
+static PROVIDER: StaticProvider = StaticProvider(core::cell::UnsafeCell::new(fi_provider {
     version: info::VERSION,
     fi_version: API,
     context: fi_context { internal: [core::ptr::null_mut(); 4] },

@@ -13,13 +13,13 @@ use towpath_machine::{Native, NativeBytes, Plain};
 use towpath_shm::Memory;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::layout::{self, EndpointHeader, Member, SlotsHeader, at};
+use crate::device::connect::layout::{self, EndpointHeader, MemberRow, SlotsHeader, at};
 
 // `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for EndpointHeader {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
-unsafe impl Plain for Member {}
+unsafe impl Plain for MemberRow {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for SlotsHeader {}
 
@@ -115,7 +115,7 @@ fn given(pid: u32, file: OwnedFd) -> Result<Memory, AttachError> {
 /// them out for longer.
 pub struct Segment {
     header: &'static EndpointHeader,
-    members: &'static [Member],
+    members: &'static [MemberRow],
     queue: Queue<'static, Native>,
     memory: Memory,
 }
@@ -149,7 +149,7 @@ impl Segment {
         // SAFETY: `memory` is kept beside the references, and dropped after them.
         unsafe {
             let header = &lasting(memory.slice::<EndpointHeader>(0, 1)?)[0];
-            let members = lasting(memory.slice::<Member>(at::MEMBERS, layout::MEMBERS as u64)?);
+            let members = lasting(memory.slice::<MemberRow>(at::MEMBERS, layout::MEMBERS as u64)?);
             let queue = Queue {
                 id: 0,
                 control: &lasting(memory.slice::<Control<Native>>(at::CONTROL, 1)?)[0],
@@ -171,7 +171,7 @@ impl Segment {
 
     /// Its members.
     #[inline(always)]
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[MemberRow] {
         self.members
     }
 

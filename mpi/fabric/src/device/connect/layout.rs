@@ -53,7 +53,7 @@ pub struct EndpointHeader {
 
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
-pub struct Member {
+pub struct MemberRow {
     /// [`FREE`], or the sender in the upper half (its pid, or [`VISITOR`] and its number)
     /// with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
     pub state: AtomicU64,
@@ -109,7 +109,7 @@ pub mod at {
     /// The members.
     pub const MEMBERS: u64 = after(0, size_of::<EndpointHeader>());
     /// The queue's words.
-    pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<Member>());
+    pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<MemberRow>());
     /// Its packets.
     pub const SLOTS: u64 = after(CONTROL, size_of::<Control<Native>>());
     /// Offset of the packets' extra arguments.

@@ -19,7 +19,7 @@ const FEW: usize = 12;
 
 /// Condition of a receive: the messages that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct MatchPattern {
     /// A peer's number, or [`ANY`].
     pub source: u32,
     /// The tag.
@@ -28,7 +28,7 @@ pub struct Pattern {
     pub ignore: u64,
 }
 
-impl Pattern {
+impl MatchPattern {
     #[inline(always)]
     fn accepts(&self, source: u32, tag: u64) -> bool {
         (self.source == ANY || self.source == source) && (self.tag ^ tag) & !self.ignore == 0
@@ -54,12 +54,12 @@ impl ReceiveClass {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct NodeList {
     head: u32,
     tail: u32,
 }
 
-const EMPTY: List = List { head: NONE, tail: NONE };
+const EMPTY: NodeList = NodeList { head: NONE, tail: NONE };
 
 #[derive(Clone, Copy, Debug)]
 struct ListLink {
@@ -72,7 +72,7 @@ const LOOSE: ListLink = ListLink { prev: NONE, next: NONE };
 struct Index {
     class: ReceiveClass,
     count: usize,
-    buckets: Box<[List]>,
+    buckets: Box<[NodeList]>,
 }
 
 impl Index {
@@ -82,7 +82,7 @@ impl Index {
 }
 
 struct Posted<R> {
-    pattern: Pattern,
+    pattern: MatchPattern,
     order: u64,
     class: u8,
     link: ListLink,
@@ -102,13 +102,13 @@ pub struct Matcher<R, U> {
     posted: Vec<Posted<R>>,
     free_posted: Vec<u32>,
     /// Class [`CLASSES`]: receives without a class of their own.
-    others: List,
+    others: NodeList,
     others_count: usize,
     posted_classes: Vec<Index>,
     order: u64,
     waiting: Vec<Waiting<U>>,
     free_waiting: Vec<u32>,
-    arrivals: List,
+    arrivals: NodeList,
     waiting_classes: Vec<Index>,
 }
 
@@ -134,7 +134,7 @@ pub type Place = u32;
 
 impl<R, U> Matcher<R, U> {
     /// Posts a receive.
-    pub fn post(&mut self, pattern: Pattern, value: R) -> Place {
+    pub fn post(&mut self, pattern: MatchPattern, value: R) -> Place {
         let class = pattern.class();
         let known = self.posted_classes.iter().position(|i| i.class == class);
         let class = known.unwrap_or_else(|| {
@@ -227,7 +227,7 @@ impl<R, U> Matcher<R, U> {
 
     /// The first posted receive for which a question is answered with yes, in the order
     /// of posting.
-    pub fn search_posted(&self, mut of: impl FnMut(&Pattern, &R) -> bool) -> Option<Place> {
+    pub fn search_posted(&self, mut of: impl FnMut(&MatchPattern, &R) -> bool) -> Option<Place> {
         let fits = self
             .posted
             .iter()
@@ -266,7 +266,7 @@ impl<R, U> Matcher<R, U> {
 
     /// The message that a receive gets now.
     #[inline]
-    pub fn find_waiting(&mut self, pattern: &Pattern) -> Option<Place> {
+    pub fn find_waiting(&mut self, pattern: &MatchPattern) -> Option<Place> {
         if self.arrivals.head == NONE {
             return None;
         }
@@ -341,7 +341,7 @@ impl<R, U> Matcher<R, U> {
 }
 
 #[inline(always)]
-fn append<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
+fn append<T>(list: &mut NodeList, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
     let tail = list.tail;
     *link(&mut nodes[place as usize]) = ListLink { prev: tail, next: NONE };
     match tail {
@@ -352,7 +352,7 @@ fn append<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T)
 }
 
 #[inline(always)]
-fn unlink<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
+fn unlink<T>(list: &mut NodeList, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
     let ListLink { prev, next } = *link(&mut nodes[place as usize]);
     match prev {
         NONE => list.head = next,

@@ -8,7 +8,7 @@ use crate::device::endpoint::{Endpoint, EndpointCore};
 use crate::device::peer::{Assembly, NOT_LISTED};
 use crate::device::port::Port;
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::matching::{ANY, Pattern, Place};
+use crate::device::protocol::matching::{ANY, MatchPattern, Place};
 use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
 use crate::device::tune::copy_mode::CopyTrial;
@@ -91,7 +91,7 @@ pub struct Active {
 
 impl Endpoint {
     /// Posts a receive. It may be fulfilled at once.
-    pub fn receive(&mut self, tagged: bool, pattern: Pattern, receive: Receive) {
+    pub fn receive(&mut self, tagged: bool, pattern: MatchPattern, receive: Receive) {
         let Endpoint { port, core, .. } = self;
         core.activity.called(true);
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
@@ -124,7 +124,14 @@ impl Endpoint {
     /// Looks for an unexpected message that fits, and reports it as if it were received,
     /// without its bytes. `claim`: keeps it for the receive that claims it with the same context.
     /// `discard`: throws it away.
-    pub fn peek(&mut self, tagged: bool, pattern: Pattern, receive: &Receive, claim: bool, discard: bool) {
+    pub fn peek(
+        &mut self,
+        tagged: bool,
+        pattern: MatchPattern,
+        receive: &Receive,
+        claim: bool,
+        discard: bool,
+    ) {
         // Without making progress: MPICH, which has other ways to receive too, relies on a
         // message's becoming visible only when it reads the completion queue.
         let Endpoint { port, core, .. } = self;
@@ -366,7 +373,7 @@ impl EndpointCore {
     }
 
     /// The pattern of a receive from a source in the address vector.
-    pub fn pattern(source: Option<u32>, tag: u64, ignore: u64) -> Pattern {
-        Pattern { source: source.unwrap_or(ANY), tag, ignore }
+    pub fn pattern(source: Option<u32>, tag: u64, ignore: u64) -> MatchPattern {
+        MatchPattern { source: source.unwrap_or(ANY), tag, ignore }
     }
 }

@@ -3,7 +3,7 @@
 //! An MPI that waits polls in a loop, and the event that it waits for need not come through here:
 //! messages to oneself, files and threads are its own business. So a read must not keep the MPI for
 //! long before it has had a few turns of its loop; and while a rank waits, other ranks may need the
-//! core. A wait goes through the stages of `Stage`, by the number of empty polls so far:
+//! core. A wait goes through the stages of `IdleStage`, by the number of empty polls so far:
 //!
 //! ```text
 //! stage      cores are shared            a core for each rank                  pause
@@ -76,7 +76,7 @@ const LONG: u32 = 20;
 
 /// Stage of a wait: the table is in the file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum IdleStage {
     /// Return at once: events that the MPI makes itself are found now.
     Return,
     /// Spin for less than the program would notice.
@@ -91,7 +91,7 @@ enum Stage {
 
 /// The current wait.
 #[derive(Debug, Default)]
-struct Wait {
+struct IdleWait {
     /// Empty polls since it began, or since the last sleep.
     polls: u32,
     /// Empty polls since it began.
@@ -107,7 +107,7 @@ struct Wait {
 /// Idle strategy of one completion queue or counter.
 #[derive(Debug, Default)]
 pub struct Idle {
-    wait: Wait,
+    wait: IdleWait,
     /// Polls since the last pause.
     unpaused: u32,
     estimator: Estimator,
@@ -143,7 +143,7 @@ impl Idle {
         if self.estimator.on_completion(self.wait.empty_polls, activity) {
             self.on_new_operation();
         }
-        self.wait = Wait::default();
+        self.wait = IdleWait::default();
     }
 
     /// The program was given a completion and looked whether there is more.
@@ -198,9 +198,9 @@ impl Idle {
                 if without_frames {
                     self.on_new_operation();
                 }
-                self.wait = Wait::default();
+                self.wait = IdleWait::default();
             }
-            PollEvent::Elsewhere => self.wait = Wait::default(),
+            PollEvent::Elsewhere => self.wait = IdleWait::default(),
             PollEvent::Frame => {
                 // Others were served; the program has got nothing.
                 self.wait.polls = self.wait.polls.min(self.free());
@@ -264,31 +264,31 @@ impl Idle {
     }
 
     /// Stage of the wait: the table is in the file's header.
-    fn stage(&self, settings: &Settings) -> Stage {
+    fn stage(&self, settings: &Settings) -> IdleStage {
         if self.oversubscribed {
             let returns = self.returns();
             let yields = returns + self.yields(settings);
             return match self.wait.polls {
-                n if n <= returns => Stage::Return,
-                n if n > yields && n <= yields + self.observed() => Stage::Observe,
-                _ => Stage::Rounds,
+                n if n <= returns => IdleStage::Return,
+                n if n > yields && n <= yields + self.observed() => IdleStage::Observe,
+                _ => IdleStage::Rounds,
             };
         }
         match self.wait.polls.saturating_sub(self.estimator.patience()) {
-            0 => Stage::Return,
-            n if n <= 2 && !self.estimator.awaits_answer() => Stage::Return,
-            n if n <= SHORT_SPINS => Stage::ShortSpin,
-            n if n > SHORT_SPINS + 2 * LONG_SPINS && !n.is_multiple_of(SELDOM) => Stage::Rest,
-            _ => Stage::Rounds,
+            0 => IdleStage::Return,
+            n if n <= 2 && !self.estimator.awaits_answer() => IdleStage::Return,
+            n if n <= SHORT_SPINS => IdleStage::ShortSpin,
+            n if n > SHORT_SPINS + 2 * LONG_SPINS && !n.is_multiple_of(SELDOM) => IdleStage::Rest,
+            _ => IdleStage::Rounds,
         }
     }
 
     /// Pause of a stage. `elapsed`: wall time since the last poll, in nanoseconds.
-    fn pause(&mut self, stage: Stage, elapsed: u64, settings: &Settings) -> Pause {
+    fn pause(&mut self, stage: IdleStage, elapsed: u64, settings: &Settings) -> Pause {
         match stage {
-            Stage::Return | Stage::Observe | Stage::Rest => Pause::None,
-            Stage::ShortSpin => Pause::Spin(SHORT_SPIN.min(settings.spin)),
-            Stage::Rounds => {
+            IdleStage::Return | IdleStage::Observe | IdleStage::Rest => Pause::None,
+            IdleStage::ShortSpin => Pause::Spin(SHORT_SPIN.min(settings.spin)),
+            IdleStage::Rounds => {
                 let before = self.wait.steps;
                 match self.next_step(settings) {
                     Step::Spin(ns) => Pause::Spin(ns),

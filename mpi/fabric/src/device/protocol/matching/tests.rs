@@ -4,15 +4,19 @@ use towpath_machine::Random;
 
 use super::*;
 
-fn random_pattern(random: &mut Random, ignores: &[u64]) -> Pattern {
+fn random_pattern(random: &mut Random, ignores: &[u64]) -> MatchPattern {
     let source = if random.below(3) == 0 { ANY } else { random.below(3) as u32 };
-    Pattern { source, tag: random.below(8), ignore: ignores[random.below(ignores.len() as u64) as usize] }
+    MatchPattern {
+        source,
+        tag: random.below(8),
+        ignore: ignores[random.below(ignores.len() as u64) as usize],
+    }
 }
 
 fn compare(seed: u64, ignores: &[u64], steps: u32) {
     let mut random = Random::new(seed);
     let mut matcher = Matcher::<u64, u64>::default();
-    let (mut posted, mut waiting) = (Vec::<(Pattern, u64)>::new(), Vec::<(u32, u64, u64)>::new());
+    let (mut posted, mut waiting) = (Vec::<(MatchPattern, u64)>::new(), Vec::<(u32, u64, u64)>::new());
     for id in 0..u64::from(steps) {
         match random.below(5) {
             0 | 1 => {
@@ -72,7 +76,7 @@ fn many_messages_wait_in_order() {
     for i in 0..100_000 {
         matcher.keep(1, i % 1000, i);
     }
-    let pattern = Pattern { source: 1, tag: 7, ignore: 0 };
+    let pattern = MatchPattern { source: 1, tag: 7, ignore: 0 };
     for i in 0..100 {
         let place = matcher.find_waiting(&pattern).unwrap();
         assert_eq!(matcher.take_waiting(place), Some(7 + i * 1000));
