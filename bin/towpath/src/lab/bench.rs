@@ -372,7 +372,7 @@ fn on_one_screen(
             report.claims.len(),
             count(Kind::Good),
             count(Kind::Bad),
-            if open > 0 { format!(", {open} are undecided (the report says why)") } else { String::new() }
+            if open > 0 { format!(", {open} are undecided") } else { String::new() }
         ));
     }
     match results.missing_summary().len() {
