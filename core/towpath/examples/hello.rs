@@ -1,8 +1,5 @@
 //! A ring of requests: every rank greets the next one, which answers.
-//!
-//! ```text
-//! towpath run -n 4 target/release/examples/hello
-//! ```
+//! To start it: `towpath run -n 4 target/release/examples/hello`.
 use towpath::{Endpoint, World};
 
 fn main() -> Result<(), towpath::Error> {
