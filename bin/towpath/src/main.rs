@@ -18,6 +18,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Beginning of the help text.
+const ABOUT: &str = if cfg!(feature = "lab") {
+    "Messages between processes through shared memory: starts the processes, measures this machine, and removes leftovers of dead ones."
+} else {
+    "Messages between processes through shared memory: starts the processes, and removes leftovers of dead ones."
+};
+
 /// End of the help text.
 const HELP: &str = if cfg!(feature = "lab") {
     "Without a command: the measuring run of `towpath bench`, about a minute long. It writes a report to towpath-report/index.html.
@@ -29,15 +36,9 @@ Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be w
 Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
 };
 
-/// Messages between processes through shared memory: starts the processes, measures this
-/// machine, and removes leftovers of dead ones.
+/// The command's arguments.
 #[derive(Debug, Parser)]
-#[command(
-    name = "towpath",
-    version,
-    max_term_width = 110,
-    after_help = HELP
-)]
+#[command(name = "towpath", version, about = ABOUT, max_term_width = 110, after_help = HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -39,6 +39,14 @@ fn lean_build_has_few_packages_and_none_of_the_laboratory() {
 
 #[cfg(not(feature = "lab"))]
 #[test]
+fn help_of_the_lean_build_promises_no_measurements() {
+    let output = Command::new(env!("CARGO_BIN_EXE_towpath")).arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.starts_with("Messages between processes") && !help.contains("measur"), "{help}");
+}
+
+#[cfg(not(feature = "lab"))]
+#[test]
 fn commands_of_the_laboratory_name_the_build_that_has_them() {
     for arguments in [
         "",
