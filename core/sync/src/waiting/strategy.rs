@@ -263,6 +263,18 @@ impl BackOff {
         rounds
     }
 
+    /// Step before the `round`-th attempt (from 0) of a waiter that backs off for as long
+    /// as a strategy spins with cores to spare, rests where it rests, and begins anew.
+    pub fn attempt(&self, strategy: &Strategy, round: u32) -> Step {
+        let Course { spin, rest } = strategy.spare;
+        if rest == Rest::Nothing {
+            return Step::Spin(self.pause(round));
+        }
+        let rounds = self.rounds_within(spin);
+        let round = round % (rounds + 1);
+        if round < rounds { Step::Spin(self.pause(round)) } else { Step::Yield }
+    }
+
     /// Step of a policy that backs off for the `round`-th time in a row: all but
     /// [`Policy::Spin`] yield when the pauses no longer double, [`Policy::Adaptive`] at once if
     /// oversubscribed.
@@ -349,6 +361,21 @@ mod tests {
         let naps: Vec<Step> = (0..10).map(|_| strategy.next(&mut state, || false)).collect();
         let parks = [50, 100, 200, 300, 300].map(Step::Park);
         assert!(naps.iter().skip(1).step_by(2).eq(&parks), "{naps:?}");
+    }
+
+    #[test]
+    fn attempts_pause_while_the_strategy_spins_then_rest() {
+        let back_off = BackOff { base: 10, doublings: 2 };
+        let all = |policy| {
+            let strategy = Strategy::new(policy, 35, &Limits::LOCK);
+            (0..5).map(|round| back_off.attempt(&strategy, round)).collect::<Vec<_>>()
+        };
+        let [first, second, third] = [10, 20, 40].map(Step::Spin);
+        assert_eq!(all(Policy::Spin), [first, second, third, third, third]);
+        assert_eq!(all(Policy::SpinThenYield), [first, second, third, Step::Yield, first]);
+        assert_eq!(all(Policy::SpinThenPark), all(Policy::SpinThenYield));
+        assert_eq!(all(Policy::Adaptive), [first, second, third, third, third], "four budgets");
+        assert_eq!(all(Policy::Park), [Step::Yield; 5]);
     }
 
     #[test]

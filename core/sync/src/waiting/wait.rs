@@ -176,6 +176,23 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 }
 
 impl Wait<'_> {
+    /// Returns the way of waiting on a machine whose threads do not sleep: it yields where
+    /// the policy would park.
+    #[must_use]
+    pub fn without_sleep(self) -> Self {
+        let (policy, budget) = match self.policy {
+            Policy::Park => (Policy::SpinThenYield, 0),
+            Policy::SpinThenPark => (Policy::SpinThenYield, self.budget),
+            policy => (policy, self.budget),
+        };
+        Wait { policy, budget, ..self }
+    }
+
+    /// Returns the steps of a wait for a lock or at a barrier.
+    pub fn strategy(&self) -> Strategy {
+        Strategy::new(self.policy, self.budget, &Limits::LOCK)
+    }
+
     /// `probe` spins for so long at most, and reads with Acquire.
     #[cold]
     fn wait_slowly<P: Processor + Park>(
@@ -185,7 +202,7 @@ impl Wait<'_> {
         doorbell: Option<&P::Word>,
         probe: &mut impl FnMut(u64) -> Result<u64, u64>,
     ) -> Result<u64, Abandoned> {
-        let strategy = Strategy::new(self.policy, self.budget, &Limits::LOCK);
+        let strategy = self.strategy();
         let mut state = WaitState::default();
         let (mut since_asked, mut seen) = (0u64, 0);
         loop {

@@ -9,7 +9,7 @@
 use towpath_machine::{Park, Processor};
 use towpath_sim::Parameters;
 use towpath_sim::parameters::YIELD;
-use towpath_sync::strategy::BackOff;
+use towpath_sync::strategy::{BackOff, Step};
 use towpath_sync::{Abandoned, Alone, Policy, Wait, Waiting};
 
 /// Unit of the algorithms' own proportional pauses: nanoseconds for each waiter ahead.
@@ -34,13 +34,8 @@ impl Patience {
     /// switch. Where waiters that block let others run and then look again (`os.blocking`),
     /// blocking at once is giving way at once, and competitive spinning gives way in the end.
     pub fn new(machine: &Parameters, policy: Policy) -> Self {
-        let switch = machine.switch / 1000;
-        let (policy, budget) = match policy {
-            Policy::Park if machine.blocking == YIELD => (Policy::SpinThenYield, 0),
-            Policy::SpinThenPark if machine.blocking == YIELD => (Policy::SpinThenYield, switch),
-            _ => (policy, switch),
-        };
-        let wait = Wait { policy, around: &Alone, budget };
+        let wait = Wait { policy, around: &Alone, budget: machine.switch / 1000 };
+        let wait = if machine.blocking == YIELD { wait.without_sleep() } else { wait };
         let base = (machine.owner_access.max(machine.load * 4) / 1000).max(1);
         let fetch = (machine.to_hub + machine.fetch_latency + machine.to_processor) / 1000;
         Patience { wait, base, base_at_memory: fetch.max(base), doublings: 4, at_memory: false }
@@ -57,21 +52,11 @@ impl Patience {
         if self.at_memory { self.base_at_memory } else { self.base }
     }
 
-    /// The pause before the `round`-th attempt, in nanoseconds; `None` if it is time to
-    /// let others run. By competitive spinning a waiter that has backed off for as long as a
-    /// context switch gives way, and begins anew when it runs again.
-    fn pause(&self, round: u32) -> Option<u64> {
+    /// Step before the `round`-th attempt. By competitive spinning a waiter that has
+    /// backed off for as long as a context switch gives way, and begins anew when it runs again.
+    fn step(&self, round: u32) -> Step {
         let back_off = BackOff { base: self.base(), doublings: self.doublings };
-        match self.wait.policy {
-            // Waiters that block at once let others run instead of waiting.
-            Policy::Park => None,
-            Policy::SpinThenPark | Policy::SpinThenYield => {
-                let rounds = back_off.rounds_within(self.wait.budget);
-                let round = round % (rounds + 1);
-                (round < rounds).then(|| back_off.pause(round))
-            }
-            Policy::Spin | Policy::Adaptive => Some(back_off.pause(round)),
-        }
+        back_off.attempt(&self.wait.strategy(), round)
     }
 }
 
@@ -106,9 +91,9 @@ impl<P: Processor + Park> Waiting<P> for Patience {
         Patience { wait: Waiting::<P>::scaled(&self.wait, times), ..self.clone() }
     }
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
-        match self.pause(round) {
-            None => cpu.yield_now(),
-            Some(pause) => cpu.delay(pause),
+        match self.step(round) {
+            Step::Spin(pause) => cpu.delay(pause),
+            Step::Yield | Step::Park(_) => cpu.yield_now(),
         }
         Ok(())
     }
@@ -159,14 +144,15 @@ mod tests {
         for at_memory in [false, true] {
             let patience = |policy| Patience::new(&machine, policy).at_memory(at_memory);
             let competitive = patience(Policy::SpinThenPark);
-            let first = (0..).find(|&r| competitive.pause(r).is_none()).unwrap();
-            let spent: u64 = (0..first).filter_map(|r| competitive.pause(r)).sum();
-            let last = competitive.pause(first - 1).unwrap();
+            let pauses = |step| if let Step::Spin(pause) = step { Some(pause) } else { None };
+            let pauses: Vec<u64> = (0..).map_while(|round| pauses(competitive.step(round))).collect();
+            let (first, last) = (pauses.len() as u32, pauses.last().unwrap());
+            let spent: u64 = pauses.iter().sum();
             let switch = machine.switch / 1000;
             assert!((switch..switch + last).contains(&spent), "{spent} ns");
-            assert_eq!(competitive.pause(first + 1), competitive.pause(0), "it begins anew");
-            assert!(patience(Policy::Park).pause(0).is_none());
-            assert!((0..100).all(|r| patience(Policy::Spin).pause(r).is_some()));
+            assert_eq!(competitive.step(first + 1), competitive.step(0), "it begins anew");
+            assert_eq!(patience(Policy::Park).step(0), Step::Yield);
+            assert!((0..100).all(|r| matches!(patience(Policy::Spin).step(r), Step::Spin(_))));
         }
     }
 }
