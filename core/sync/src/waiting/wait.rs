@@ -176,8 +176,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 }
 
 impl Wait<'_> {
-    /// Returns the way of waiting on a machine whose threads do not sleep: it yields where
-    /// the policy would park.
+    /// Returns the way of waiting on a machine whose threads do not sleep: it yields
+    /// where the policy would park.
     #[must_use]
     pub fn without_sleep(self) -> Self {
         let (policy, budget) = match self.policy {
