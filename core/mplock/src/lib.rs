@@ -41,7 +41,8 @@ mod token;
 
 pub use home::HomeLock;
 pub use message::{
-    Epoch, Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
+    Successor, Ticket,
 };
 pub use native::{Error, Guard, Lock, Manager};
 pub use node::{NodeLock, NodeState};

@@ -21,6 +21,42 @@ pub enum Mode {
     Shared,
 }
 
+/// Request of a node for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockRequest {
+    /// Its number.
+    pub ticket: Ticket,
+    /// Kind of access.
+    pub mode: Mode,
+    /// True if it is refused where another node has the lock; it never waits for one.
+    pub tries: bool,
+}
+
+impl LockRequest {
+    /// Makes a request that waits for its turn.
+    #[inline]
+    #[must_use]
+    pub fn waiting(ticket: Ticket, mode: Mode) -> LockRequest {
+        LockRequest { ticket, mode, tries: false }
+    }
+
+    /// Makes a request that is refused where another node has the lock.
+    #[inline]
+    #[must_use]
+    pub fn trying(ticket: Ticket, mode: Mode) -> LockRequest {
+        LockRequest { ticket, mode, tries: true }
+    }
+}
+
+/// Decision on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// The node holds the lock.
+    Granted(Grant),
+    /// Another node has the lock, or waits for it.
+    Refused,
+}
+
 /// Grant of a lock to a node that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
@@ -60,7 +96,12 @@ pub enum Holding {
     /// Neither has the lock nor waits.
     Absent,
     /// Waits.
-    Waits(Mode),
+    Waits {
+        /// Kind of access.
+        mode: Mode,
+        /// True if the request is refused where another node has the lock.
+        tries: bool,
+    },
     /// Holds the lock.
     Held {
         /// Its token.
@@ -108,10 +149,8 @@ pub struct NodeReport {
 pub enum MessageBody {
     /// Node to home: asks for the lock.
     Request {
-        /// Number of the request.
-        ticket: Ticket,
-        /// Kind of access.
-        mode: Mode,
+        /// The request.
+        request: LockRequest,
         /// Largest token that the node has seen.
         seen: Token,
     },
@@ -123,6 +162,27 @@ pub enum MessageBody {
         behind: Ticket,
         /// The next one.
         next: Successor,
+    },
+    /// Home to the node of a request that only tries: another node has the lock.
+    Refuse {
+        /// The request.
+        ticket: Ticket,
+    },
+    /// Home to the only node of the queue: asks for the lock, if it is idle there.
+    Probe {
+        /// The node's request that it concerns.
+        behind: Ticket,
+        /// Node that tries to get the lock.
+        node: Node,
+        /// Its request.
+        ticket: Ticket,
+    },
+    /// Node to home: the lock is not idle there.
+    InUse {
+        /// Node that tries to get the lock.
+        node: Node,
+        /// Its request.
+        ticket: Ticket,
     },
     /// Holder to home: gives the lock back.
     Return {

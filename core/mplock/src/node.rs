@@ -3,12 +3,13 @@
 //! ```text
 //!            acquire: Request          Grant
 //!   Absent ───────────────────▶ Waits ───────▶ Held ◀──┐ acquire
-//!     ▲  ▲                        │ ▲            │     │
+//!     ▲  ▲        Refuse          │ ▲            │     │
+//!     │  │ ◀──────────────────────┤ │            │     │
 //!     │  │                 cancel ▼ │ acquire    │ release, cachable, no successor
 //!     │  │  Grant: passed on    Abandoned        ▼     │
 //!     │  └───────────────────────┘             Cached ─┘
 //!     │  release: Grant to the successor, or Return     │
-//!     └─────────────────────────────────────────────────┘ Forward, Inquire
+//!     └─────────────────────────────────────────────────┘ Forward, Probe, Inquire
 //! ```
 //!
 //! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). The place
@@ -16,7 +17,8 @@
 
 use crate::Outbox;
 use crate::message::{
-    Epoch, Grant, Holding, Message, MessageBody, Mode, NodeReport, Passage, Successor, Ticket,
+    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, Successor,
+    Ticket,
 };
 use crate::token::Token;
 
@@ -33,7 +35,7 @@ pub enum NodeState {
         /// Kind of access that it asked for.
         mode: Mode,
         /// Request that follows when this one is over.
-        then: Option<(Ticket, Mode)>,
+        then: Option<LockRequest>,
     },
     /// Lock held; `Shared`: beside other nodes.
     Held(Mode),
@@ -48,6 +50,8 @@ pub struct NodeLock {
     epoch: Epoch,
     /// Its last request.
     ticket: Ticket,
+    /// True if that one is refused where another node has the lock.
+    tries: bool,
     /// Largest token that it knows of.
     token: Token,
     /// Receiver of the lock after this node.
@@ -84,34 +88,37 @@ impl NodeLock {
         self.state == NodeState::Absent && !self.passed.is_some_and(|passed| passed.inconsistent)
     }
 
-    /// Asks for the lock. Returns the grant, if the lock is here; otherwise
+    /// Asks for the lock. Returns the decision, if it is made here; otherwise
     /// [`NodeLock::on_message`] returns it later.
     ///
-    /// `ticket`: a number that the node has not used for a request for this lock before.
+    /// The request's ticket is a number that the node has not used for this lock before. A request
+    /// that only tries is refused at once while an earlier one, which waited and was withdrawn, is
+    /// still in the queue.
     ///
     /// # Panics
     ///
     /// If the node holds the lock or waits for it: it has one request at a time.
-    pub fn acquire(&mut self, ticket: Ticket, mode: Mode, out: &mut impl Outbox) -> Option<Grant> {
+    pub fn acquire(&mut self, request: LockRequest, out: &mut impl Outbox) -> Option<Decision> {
         match self.state {
             NodeState::Cached => {
                 if let Some(token) = self.token.next() {
                     self.token = token;
                     // To the home and the other nodes it is the owner, also while it only reads.
                     self.state = NodeState::Held(Mode::Exclusive);
-                    self.reads = mode == Mode::Shared;
-                    return Some(self.grant(mode));
+                    self.reads = request.mode == Mode::Shared;
+                    return Some(Decision::Granted(self.grant(request.mode)));
                 }
                 // The epoch's tokens are used up: only a new epoch has more.
                 self.give_back(out);
-                self.request(ticket, mode, out);
+                self.request(request, out);
             }
-            NodeState::Absent => self.request(ticket, mode, out),
+            NodeState::Absent => self.request(request, out),
+            NodeState::Abandoned { .. } if request.tries && !self.tries => return Some(Decision::Refused),
             NodeState::Abandoned { mode: asked, .. } => {
-                self.state = if asked == mode {
-                    NodeState::Waits(mode)
+                self.state = if (asked, self.tries) == (request.mode, request.tries) {
+                    NodeState::Waits(asked)
                 } else {
-                    NodeState::Abandoned { mode: asked, then: Some((ticket, mode)) }
+                    NodeState::Abandoned { mode: asked, then: Some(request) }
                 };
             }
             NodeState::Waits(_) | NodeState::Held(_) => panic!("a node has one request for a lock at a time"),
@@ -154,9 +161,9 @@ impl NodeLock {
         }
     }
 
-    /// Handles a message from the home or another node. Returns the grant that the node
-    /// has waited for.
-    pub fn on_message(&mut self, message: &Message, out: &mut impl Outbox) -> Option<Grant> {
+    /// Handles a message from the home or another node. Returns the decision that the
+    /// node's request has waited for.
+    pub fn on_message(&mut self, message: &Message, out: &mut impl Outbox) -> Option<Decision> {
         if message.epoch < self.epoch {
             return None;
         }
@@ -171,13 +178,33 @@ impl NodeLock {
                     _ => self.next = Some(next),
                 }
             }
+            MessageBody::Refuse { ticket } => return self.on_refusal(ticket, out),
+            MessageBody::Probe { behind, node, ticket } if behind == self.ticket => match self.state {
+                NodeState::Cached => self.give_back(out),
+                // The lock is on its way home.
+                NodeState::Absent => {}
+                _ => out.to_home(self.message(MessageBody::InUse { node, ticket })),
+            },
             MessageBody::Inquire => self.on_inquiry(message.epoch, out),
             _ => {}
         }
         None
     }
 
-    fn on_grant(&mut self, epoch: Epoch, grant: &Grant, out: &mut impl Outbox) -> Option<Grant> {
+    fn on_refusal(&mut self, ticket: Ticket, out: &mut impl Outbox) -> Option<Decision> {
+        if ticket != self.ticket || !self.tries {
+            return None;
+        }
+        match core::mem::take(&mut self.state) {
+            NodeState::Waits(_) => return Some(Decision::Refused),
+            NodeState::Abandoned { then: Some(request), .. } => self.request(request, out),
+            NodeState::Abandoned { then: None, .. } => {}
+            other => self.state = other,
+        }
+        None
+    }
+
+    fn on_grant(&mut self, epoch: Epoch, grant: &Grant, out: &mut impl Outbox) -> Option<Decision> {
         if grant.ticket != self.ticket {
             return None;
         }
@@ -189,10 +216,9 @@ impl NodeLock {
         self.reads = grant.mode == Mode::Shared;
         self.cachable = grant.cachable && grant.mode == Mode::Exclusive;
         self.inconsistent = grant.previous_owner_died;
-        let NodeState::Abandoned { then, .. } = before else { return Some(*grant) };
+        let NodeState::Abandoned { then, .. } = before else { return Some(Decision::Granted(*grant)) };
         self.release(!self.inconsistent, out);
-        let (ticket, mode) = then?;
-        self.acquire(ticket, mode, out)
+        self.acquire(then?, out)
     }
 
     /// Answers the home's inquiry. Orders of earlier epochs count no more.
@@ -202,7 +228,7 @@ impl NodeLock {
         let mut then = None;
         let holding = match self.state {
             NodeState::Absent => Holding::Absent,
-            NodeState::Waits(mode) => Holding::Waits(mode),
+            NodeState::Waits(mode) => Holding::Waits { mode, tries: self.tries },
             NodeState::Abandoned { then: next, .. } => {
                 then = next;
                 Holding::Absent
@@ -217,16 +243,16 @@ impl NodeLock {
         }
         let report = NodeReport { ticket: self.ticket, holding, passed: self.passed };
         out.to_home(self.message(MessageBody::Report(report)));
-        if let Some((ticket, mode)) = then {
-            self.request(ticket, mode, out);
+        if let Some(request) = then {
+            self.request(request, out);
         }
     }
 
-    fn request(&mut self, ticket: Ticket, mode: Mode, out: &mut impl Outbox) {
-        self.ticket = ticket;
+    fn request(&mut self, request: LockRequest, out: &mut impl Outbox) {
+        (self.ticket, self.tries) = (request.ticket, request.tries);
         self.next = None;
-        self.state = NodeState::Waits(mode);
-        out.to_home(self.message(MessageBody::Request { ticket, mode, seen: self.token }));
+        self.state = NodeState::Waits(request.mode);
+        out.to_home(self.message(MessageBody::Request { request, seen: self.token }));
     }
 
     fn pass_on(&mut self, next: Successor, out: &mut impl Outbox) {

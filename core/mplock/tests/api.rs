@@ -94,6 +94,8 @@ fn request_that_is_withdrawn_lets_the_lock_pass_by() {
             let lock = manager.lock_with("x", protocol);
             manager.barrier().unwrap();
             assert!(lock.try_acquire().unwrap().is_none(), "{protocol:?}");
+            assert!(lock.try_acquire_shared().unwrap().is_none(), "{protocol:?}");
+            assert!(lock.acquire_shared_timeout(Duration::from_millis(2)).unwrap().is_none());
             assert!(lock.acquire_timeout(Duration::from_millis(2)).unwrap().is_none());
             manager.barrier().unwrap();
             manager.barrier().unwrap();

@@ -99,6 +99,11 @@ fn member(world: &World, rank: usize, page: Page, protocol: Protocol) {
                     write(page, n, rank, &mut guard, &mut random);
                 }
             }
+            3 => {
+                if let Some(mut guard) = locks[n].try_acquire().unwrap() {
+                    write(page, n, rank, &mut guard, &mut random);
+                }
+            }
             // The last handle goes: the node forgets the lock.
             2 => {
                 locks[n] = {

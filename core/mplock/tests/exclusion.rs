@@ -72,6 +72,12 @@ fn count(manager: &Manager, locks: &[Lock], page: &'static [AtomicU64], rank: us
                     mine.fetch_add(1, SeqCst);
                 }
             }
+            2 if random.below(2) == 0 => {
+                if let Some(guard) = locks[which].try_acquire().unwrap() {
+                    resources[which].write(&guard);
+                    mine.fetch_add(1, SeqCst);
+                }
+            }
             2 => {
                 let first = locks[0].acquire().unwrap();
                 assert!(matches!(locks[0].acquire(), Err(Error::AlreadyHeld(_))));

@@ -10,6 +10,7 @@ use towpath_mplock::{Mode, NodeState, Protocol};
 #[derive(Clone, Debug)]
 enum Step {
     Acquire(usize, Mode),
+    Try(usize, Mode),
     Release(usize, bool),
     Cancel(usize),
     Forget(usize),
@@ -20,11 +21,15 @@ enum Step {
 
 const NODES: usize = 5;
 
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![3 => Just(Mode::Exclusive), 1 => Just(Mode::Shared)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let node = 0..NODES;
     prop_oneof![
-        6 => (node.clone(), prop_oneof![3 => Just(Mode::Exclusive), 1 => Just(Mode::Shared)])
-            .prop_map(|(node, mode)| Step::Acquire(node, mode)),
+        6 => (node.clone(), mode()).prop_map(|(node, mode)| Step::Acquire(node, mode)),
+        2 => (node.clone(), mode()).prop_map(|(node, mode)| Step::Try(node, mode)),
         5 => (node.clone(), any::<bool>()).prop_map(|(node, repaired)| Step::Release(node, repaired)),
         1 => node.clone().prop_map(Step::Cancel),
         1 => node.clone().prop_map(Step::Forget),
@@ -39,14 +44,8 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize) -> Network {
     let mut left = deaths;
     for step in steps {
         match *step {
-            Step::Acquire(node, mode) if net.alive[node] => {
-                if matches!(
-                    net.state(node),
-                    NodeState::Absent | NodeState::Cached | NodeState::Abandoned { .. }
-                ) {
-                    net.acquire(node, mode);
-                }
-            }
+            Step::Acquire(node, mode) if net.alive[node] && net.may_ask(node) => net.acquire(node, mode),
+            Step::Try(node, mode) if net.alive[node] && net.may_ask(node) => net.request(node, mode, true),
             Step::Release(node, repaired) if net.alive[node] && net.holds(node) => {
                 net.release(node, repaired)
             }
@@ -75,8 +74,11 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize) -> Network {
     net
 }
 
-/// All that wait are served in the end, and the lock can be had by each survivor.
+/// Requests that only try are answered whether the lock is released or not. All that wait
+/// are served in the end, and the lock can be had by each survivor.
 fn ends_well(mut net: Network) {
+    net.settle_deliveries();
+    assert!(!net.trying.contains(&true), "a request that only tries has no answer: {net:#?}");
     net.settle();
     for node in 0..NODES {
         if !net.alive[node] {
@@ -86,15 +88,22 @@ fn ends_well(mut net: Network) {
             matches!(net.state(node), NodeState::Absent | NodeState::Cached),
             "node {node} waits for ever: {net:#?}"
         );
-        net.acquire(node, Mode::Exclusive);
-        while !net.holds(node) {
-            let channel = *net.busy().first().expect("a message under way");
-            net.deliver(channel);
+        for tries in [false, true] {
+            net.request(node, Mode::Exclusive, tries);
+            while !net.holds(node) {
+                let channel = *net.busy().first().expect("a message under way");
+                net.deliver(channel);
+            }
+            net.release(node, true);
+            net.settle();
         }
-        net.release(node, true);
-        net.settle();
     }
     assert!(net.home.is_unused() || net.nodes.iter().any(|n| n.state() == NodeState::Cached), "{net:#?}");
+}
+
+/// Number of histories of each kind; more with `PROPTEST_CASES`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(5_000)
 }
 
 fn protocol() -> impl Strategy<Value = Protocol> {
@@ -102,7 +111,7 @@ fn protocol() -> impl Strategy<Value = Protocol> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn histories_without_deaths(protocol in protocol(), steps in proptest::collection::vec(step(), 1..120)) {
@@ -205,5 +214,89 @@ fn holder_that_returns_to_a_new_home_is_no_dead_owner() {
         net.acquire(2, Mode::Exclusive);
         net.settle();
         assert_eq!(net.warned, 0, "{protocol:?}");
+    }
+}
+
+#[test]
+fn try_is_refused_while_another_node_holds_the_lock() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        // The second time it may keep the lock.
+        for uses in 1..3 {
+            net.acquire(1, Mode::Exclusive);
+            net.settle_deliveries();
+            for mode in [Mode::Exclusive, Mode::Shared] {
+                net.request(2, mode, true);
+                net.settle_deliveries();
+                assert_eq!(net.state(2), NodeState::Absent, "{protocol:?}");
+            }
+            assert_eq!(net.refused, 2 * uses, "{protocol:?}");
+            net.release(1, true);
+            net.settle_deliveries();
+        }
+    }
+}
+
+#[test]
+fn try_fetches_an_idle_lock_from_the_node_that_keeps_it() {
+    for protocol in Protocol::ALL {
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            let mut net = Network::new(protocol, NODES);
+            for _ in 0..2 {
+                net.acquire(1, Mode::Exclusive);
+                net.settle_deliveries();
+                net.release(1, true);
+                net.settle_deliveries();
+            }
+            // Of two that try at once, one has it; readers both.
+            net.request(2, mode, true);
+            net.request(3, mode, true);
+            net.settle_deliveries();
+            let holders = [2, 3].into_iter().filter(|&node| net.holds(node)).count();
+            let expected = if mode == Mode::Shared { 2 } else { 1 };
+            assert_eq!((holders, net.refused as usize), (expected, 2 - expected), "{protocol:?}");
+        }
+    }
+}
+
+#[test]
+fn try_comes_before_waiters_that_come_later() {
+    let mut net = Network::new(Protocol::Distributed, NODES);
+    net.acquire(1, Mode::Exclusive);
+    net.settle_deliveries();
+    net.release(1, true);
+    net.request(2, Mode::Exclusive, true);
+    net.deliver((2, 0));
+    for node in [3, 4] {
+        net.acquire(node, Mode::Exclusive);
+        net.deliver((node as u16, 0));
+    }
+    net.settle_deliveries();
+    assert!(net.holds(2));
+    for (holder, next) in [(2, 3), (3, 4)] {
+        net.release(holder, true);
+        net.settle_deliveries();
+        assert!(net.holds(next), "{net:#?}");
+    }
+}
+
+#[test]
+fn try_is_answered_when_owner_or_home_die() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        for _ in 0..2 {
+            net.acquire(1, Mode::Exclusive);
+            net.settle_deliveries();
+            net.release(1, true);
+            net.settle_deliveries();
+        }
+        net.request(2, Mode::Exclusive, true);
+        net.deliver((2, 0));
+        if protocol != Protocol::Central {
+            net.kill(1);
+        }
+        net.kill_home(4);
+        net.settle_deliveries();
+        assert!(net.holds(2), "{protocol:?}: {net:#?}");
     }
 }

@@ -6,9 +6,10 @@
 //! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
 //! 1–4   identity of the lock
 //! 5     epoch
-//! 6     ticket                                       Request, Grant, Forward, Return, Report
+//! 6     ticket                                       all but Inquire
 //! 7–8   token                                        Request, Grant, Return, Report
-//! 7–8   next node, its ticket                        Forward
+//! 7–8   next node, its ticket                        Forward, Probe
+//! 7     node                                         InUse
 //! 9–12  passing of the lock: node, ticket, token     Report
 //! ```
 //!
@@ -18,7 +19,7 @@ use towpath_am::MAX_ARGS;
 
 use super::identity::Identity;
 use crate::message::{
-    Grant, Holding, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+    Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
 use crate::protocol::Protocol;
 use crate::token::Token;
@@ -60,6 +61,9 @@ mod kind {
     pub(super) const TELL: u32 = 7;
     pub(super) const FAREWELL: u32 = 8;
     pub(super) const STRANGER: u32 = 9;
+    pub(super) const REFUSE: u32 = 10;
+    pub(super) const PROBE: u32 = 11;
+    pub(super) const IN_USE: u32 = 12;
 }
 
 /// Access is shared.
@@ -78,6 +82,8 @@ const WARNED: u32 = 1 << 16;
 const CLEAN: u32 = 1 << 11;
 /// First bit of a [`Holding`]: 0 absent, 1 waits, 2 held, 3 given up.
 const HOLDING: u32 = 12;
+/// The request only tries.
+const TRIES: u32 = 1 << 14;
 
 impl LetterWords {
     /// Returns the arguments.
@@ -124,7 +130,9 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         LetterContent::Stranger => return LetterWords::of(kind::STRANGER, from),
     };
     let (bits, ticket) = match message.body {
-        MessageBody::Request { ticket, mode, .. } => (kind::REQUEST | mode_bits(mode), Some(ticket)),
+        MessageBody::Request { request: LockRequest { ticket, mode, tries }, .. } => {
+            (kind::REQUEST | mode_bits(mode) | flag(TRIES, tries), Some(ticket))
+        }
         MessageBody::Grant(grant) => {
             let flags = flag(CACHABLE, grant.cachable) | flag(INCONSISTENT, grant.previous_owner_died);
             (kind::GRANT | mode_bits(grant.mode) | flags, Some(grant.ticket))
@@ -133,6 +141,9 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::Return { ticket, inconsistent, .. } => {
             (kind::RETURN | flag(INCONSISTENT, inconsistent), Some(ticket))
         }
+        MessageBody::Refuse { ticket } => (kind::REFUSE, Some(ticket)),
+        MessageBody::Probe { behind, .. } => (kind::PROBE, Some(behind)),
+        MessageBody::InUse { ticket, .. } => (kind::IN_USE, Some(ticket)),
         MessageBody::Inquire => (kind::INQUIRE, None),
         MessageBody::Report(report) => {
             let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
@@ -147,15 +158,19 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
             words.push_token(token)
         }
         MessageBody::Grant(grant) => words.push_token(grant.token),
-        MessageBody::Forward { next: Successor::Node { node, ticket, .. }, .. } => {
+        MessageBody::Forward { next: Successor::Node { node, ticket, .. }, .. }
+        | MessageBody::Probe { node, ticket, .. } => {
             words.push(node.into());
             words.push(ticket);
         }
-        MessageBody::Forward { next: Successor::Home, .. } | MessageBody::Inquire => {}
+        MessageBody::InUse { node, .. } => words.push(node.into()),
+        MessageBody::Forward { next: Successor::Home, .. }
+        | MessageBody::Refuse { .. }
+        | MessageBody::Inquire => {}
         MessageBody::Report(report) => {
             words.push_token(match report.holding {
                 Holding::Held { token, .. } | Holding::GivenUp { token, .. } => token,
-                Holding::Absent | Holding::Waits(_) => Token::NONE,
+                Holding::Absent | Holding::Waits { .. } => Token::NONE,
             });
             if let Some(passed) = report.passed {
                 words.push(u32::from(passed.node) | flag(WARNED, passed.inconsistent));
@@ -189,7 +204,8 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
     let inconsistent = bits & INCONSISTENT != 0;
     Some(match (bits & 0xf, rest) {
         (kind::REQUEST, &[ticket, low, high]) => {
-            MessageBody::Request { ticket: some(ticket)?, mode, seen: token(low, high) }
+            let request = LockRequest { ticket: some(ticket)?, mode, tries: bits & TRIES != 0 };
+            MessageBody::Request { request, seen: token(low, high) }
         }
         (kind::GRANT, &[ticket, low, high]) => MessageBody::Grant(Grant {
             ticket: some(ticket)?,
@@ -212,11 +228,20 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
         (kind::RETURN, &[ticket, low, high]) => {
             MessageBody::Return { ticket: some(ticket)?, token: token(low, high), inconsistent }
         }
+        (kind::REFUSE, &[ticket]) => MessageBody::Refuse { ticket: some(ticket)? },
+        (kind::PROBE, &[behind, node, ticket]) => MessageBody::Probe {
+            behind: some(behind)?,
+            node: Node::try_from(node).ok()?,
+            ticket: some(ticket)?,
+        },
+        (kind::IN_USE, &[ticket, node]) => {
+            MessageBody::InUse { node: Node::try_from(node).ok()?, ticket: some(ticket)? }
+        }
         (kind::INQUIRE, &[]) => MessageBody::Inquire,
         (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
             let holding = match bits >> HOLDING & 3 {
                 0 => Holding::Absent,
-                1 => Holding::Waits(mode),
+                1 => Holding::Waits { mode, tries: bits & TRIES != 0 },
                 2 => Holding::Held { token: token(low, high), mode, inconsistent },
                 _ => Holding::GivenUp { token: token(low, high), inconsistent },
             };
@@ -258,7 +283,7 @@ fn successor_bits(next: Successor) -> u32 {
 fn holding_bits(holding: Holding) -> u32 {
     match holding {
         Holding::Absent => 0,
-        Holding::Waits(mode) => 1 << HOLDING | mode_bits(mode),
+        Holding::Waits { mode, tries } => 1 << HOLDING | mode_bits(mode) | flag(TRIES, tries),
         Holding::Held { mode, inconsistent, .. } => {
             2 << HOLDING | mode_bits(mode) | flag(INCONSISTENT, inconsistent)
         }
@@ -308,7 +333,7 @@ mod tests {
             .prop_map(|(node, ticket, token, inconsistent)| Passage { node, ticket, token, inconsistent });
         let holding = prop_oneof![
             Just(Holding::Absent),
-            modes().prop_map(Holding::Waits),
+            (modes(), any::<bool>()).prop_map(|(mode, tries)| Holding::Waits { mode, tries }),
             (tokens(), modes(), any::<bool>()).prop_map(|(token, mode, inconsistent)| Holding::Held {
                 token,
                 mode,
@@ -324,11 +349,16 @@ mod tests {
                     .prop_map(|(node, ticket, cachable)| Successor::Node { node, ticket, cachable }),
             ];
         prop_oneof![
-            (ticket(), modes(), tokens()).prop_map(|(ticket, mode, seen)| MessageBody::Request {
-                ticket,
-                mode,
-                seen
+            (ticket(), modes(), any::<bool>(), tokens()).prop_map(|(ticket, mode, tries, seen)| {
+                MessageBody::Request { request: LockRequest { ticket, mode, tries }, seen }
             }),
+            ticket().prop_map(|ticket| MessageBody::Refuse { ticket }),
+            (ticket(), any::<Node>(), ticket()).prop_map(|(behind, node, ticket)| MessageBody::Probe {
+                behind,
+                node,
+                ticket
+            }),
+            (any::<Node>(), ticket()).prop_map(|(node, ticket)| MessageBody::InUse { node, ticket }),
             (ticket(), tokens(), modes(), any::<bool>(), any::<bool>()).prop_map(
                 |(ticket, token, mode, cachable, previous_owner_died)| MessageBody::Grant(Grant {
                     ticket,

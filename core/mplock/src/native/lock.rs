@@ -9,21 +9,19 @@ use super::error::Error;
 use super::guard::Guard;
 use super::identity::Identity;
 use super::serve::{ManagerState, Sends};
-use crate::message::{Grant, Mode, Node};
+use crate::message::{Decision, LockRequest, Mode, Node};
 use crate::node::{NodeLock, NodeState};
 use crate::protocol::Protocol;
 
 /// Number of acquisitions without a message after which the manager polls.
 const POLL_EVERY: u32 = 16;
-/// Patience of [`Lock::try_acquire`].
-const TRY: Duration = Duration::from_millis(5);
 
 /// State of a lock at this node.
 #[derive(Debug)]
 pub(crate) struct LockCell {
     pub(crate) node: RefCell<NodeLock>,
-    /// Grant that has come for the request that waits.
-    pub(crate) grant: Cell<Option<Grant>>,
+    /// Decision that has come on the request that waits.
+    pub(crate) decision: Cell<Option<Decision>>,
     pub(crate) home: Cell<Node>,
     pub(crate) identity: Identity,
     pub(crate) protocol: Protocol,
@@ -32,8 +30,8 @@ pub(crate) struct LockCell {
 
 impl LockCell {
     pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> LockCell {
-        let (node, grant, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
-        LockCell { node, grant, home, identity, protocol, name: name.into() }
+        let (node, decision, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
+        LockCell { node, decision, home, identity, protocol, name: name.into() }
     }
 
     #[inline]
@@ -114,11 +112,14 @@ impl Lock {
         self.acquire_in(Mode::Shared)
     }
 
-    /// Acquires the lock if that needs no waiting for another holder.
+    /// Acquires the lock if no other process has it or waits for it; `None` otherwise.
     ///
-    /// At once if the lock is cached here. Otherwise it asks, and withdraws the request if no grant
-    /// comes within 5 ms: a lock that is free is missed if its home or its last holder does not
-    /// answer so soon, and one that is released within that time is had.
+    /// At once if the lock is cached here. Otherwise its home answers, after asking the process
+    /// that keeps the lock, if there is one: the answer comes when these poll. While the home looks
+    /// for the lock of a process that has died, the answer comes when it has found it.
+    ///
+    /// `None` is also the answer while a request of this process that was withdrawn
+    /// ([`Lock::acquire_timeout`]) still has its place in the queue.
     ///
     /// # Errors
     ///
@@ -133,7 +134,25 @@ impl Lock {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn try_acquire(&self) -> Result<Option<Guard<'_>>, Error> {
-        self.acquire_timeout(TRY)
+        self.acquire_within(Mode::Exclusive, true, None)
+    }
+
+    /// Acquires the lock for reading if no other process has it alone or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// assert!(lock.try_acquire_shared()?.is_some());
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn try_acquire_shared(&self) -> Result<Option<Guard<'_>>, Error> {
+        self.acquire_within(Mode::Shared, true, None)
     }
 
     /// Acquires the lock, waiting for at most `timeout`. Withdraws the request then:
@@ -158,11 +177,27 @@ impl Lock {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard<'_>>, Error> {
-        let grant = match self.begin(Mode::Exclusive)? {
-            Some(grant) => Some(grant),
-            None => self.await_grant(Instant::now().checked_add(timeout))?,
-        };
-        Ok(grant.map(|grant| Guard::new(self, &grant)))
+        self.acquire_within(Mode::Exclusive, false, Instant::now().checked_add(timeout))
+    }
+
+    /// Acquires the lock for reading, waiting for at most `timeout`, as
+    /// [`Lock::acquire_timeout`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// let reader = lock.acquire_shared_timeout(std::time::Duration::from_secs(1))?;
+    /// assert!(reader.is_some());
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn acquire_shared_timeout(&self, timeout: Duration) -> Result<Option<Guard<'_>>, Error> {
+        self.acquire_within(Mode::Shared, false, Instant::now().checked_add(timeout))
     }
 
     /// Returns whether the idle lock is cached here: the next acquisition needs no
@@ -186,23 +221,37 @@ impl Lock {
 
     #[inline]
     fn acquire_in(&self, mode: Mode) -> Result<Guard<'_>, Error> {
-        if let Some(grant) = self.begin(mode)? {
-            return Ok(Guard::new(self, &grant));
-        }
         loop {
-            if let Some(grant) = self.await_grant(None)? {
-                return Ok(Guard::new(self, &grant));
+            if let Some(guard) = self.acquire_within(mode, false, None)? {
+                return Ok(guard);
             }
         }
     }
 
+    #[inline]
+    fn acquire_within(
+        &self,
+        mode: Mode,
+        tries: bool,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Guard<'_>>, Error> {
+        let decision = match self.begin(mode, tries)? {
+            Some(decision) => decision,
+            None => self.await_decision(deadline)?,
+        };
+        Ok(match decision {
+            Decision::Granted(grant) => Some(Guard::new(self, &grant)),
+            Decision::Refused => None,
+        })
+    }
+
     /// Takes the lock if it is here, and asks for it otherwise.
     #[inline]
-    fn begin(&self, mode: Mode) -> Result<Option<Grant>, Error> {
+    fn begin(&self, mode: Mode, tries: bool) -> Result<Option<Decision>, Error> {
         let manager = &*self.manager;
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
-        if acquired.is_multiple_of(POLL_EVERY) {
+        if acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_cached() {
             manager.serve();
         }
         let mut node = self.cell.node.borrow_mut();
@@ -210,11 +259,12 @@ impl Lock {
             return Err(self.already_held());
         }
         let ticket = manager.next_ticket.get();
-        let grant = node.acquire(ticket, mode, &mut self.cell.sends(manager));
-        if grant.is_none() {
+        let request = LockRequest { ticket, mode, tries };
+        let decision = node.acquire(request, &mut self.cell.sends(manager));
+        if decision.is_none() {
             manager.next_ticket.set(ticket.wrapping_add(1).max(1));
         }
-        Ok(grant)
+        Ok(decision)
     }
 
     #[cold]
@@ -222,20 +272,21 @@ impl Lock {
         Error::AlreadyHeld(self.cell.name.to_string())
     }
 
-    /// Serves until the grant comes, or `None` at `deadline`.
+    /// Serves until the decision comes. Withdraws the request at `deadline`, which counts
+    /// as a refusal.
     #[cold]
-    fn await_grant(&self, deadline: Option<Instant>) -> Result<Option<Grant>, Error> {
+    fn await_decision(&self, deadline: Option<Instant>) -> Result<Decision, Error> {
         let manager = &*self.manager;
         loop {
             let polled = manager.serve();
-            if let Some(grant) = self.cell.grant.take() {
-                return Ok(Some(grant));
+            if let Some(decision) = self.cell.decision.take() {
+                return Ok(decision);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let outcome = manager.check();
             if outcome.is_err() || left == Some(Duration::ZERO) {
                 self.cell.node.borrow_mut().cancel();
-                return outcome.map(|()| None);
+                return outcome.map(|()| Decision::Refused);
             }
             if polled == 0 {
                 manager.rest(left);

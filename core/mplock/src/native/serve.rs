@@ -271,9 +271,11 @@ impl ManagerState {
     fn deliver(&self, from: Node, content: LetterContent) {
         match content {
             LetterContent::Lock { lock, protocol, message } => match message.body {
-                MessageBody::Grant(_) | MessageBody::Forward { .. } | MessageBody::Inquire => {
-                    self.at_node(from, lock, protocol, &message);
-                }
+                MessageBody::Grant(_)
+                | MessageBody::Forward { .. }
+                | MessageBody::Refuse { .. }
+                | MessageBody::Probe { .. }
+                | MessageBody::Inquire => self.at_node(from, lock, protocol, &message),
                 _ => self.at_home(from, lock, protocol, Some(&message)),
             },
             LetterContent::Tell { lock, protocol } => self.at_home(from, lock, protocol, None),
@@ -296,9 +298,9 @@ impl ManagerState {
             }
             return;
         };
-        let grant = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
-        if grant.is_some() {
-            cell.grant.set(grant);
+        let decision = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
+        if decision.is_some() {
+            cell.decision.set(decision);
         }
         // The table's and this one.
         if Rc::strong_count(&cell) == 2 && cell.node.borrow().is_absent() {

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
-    Epoch, Grant, HomeLock, Message, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
+    Decision, Epoch, Grant, HomeLock, LockRequest, Message, Mode, Node, NodeLock, NodeState, Outbox,
+    Protocol, Token,
 };
 
 /// Side of a node that a message is for.
@@ -57,6 +58,10 @@ pub struct Network {
     broken: bool,
     /// Holders that were told of an owner's death.
     pub warned: u32,
+    /// Requests that only tried and were refused.
+    pub refused: u32,
+    /// True for each node whose request only tries, and is not decided.
+    pub trying: Vec<bool>,
     /// Grant of each holder.
     grants: Vec<Option<Grant>>,
 }
@@ -76,6 +81,8 @@ impl Network {
             exclusive: Token::NONE,
             broken: false,
             warned: 0,
+            refused: 0,
+            trying: vec![false; nodes],
             grants: vec![None; nodes],
         }
     }
@@ -88,9 +95,23 @@ impl Network {
         matches!(self.state(node), NodeState::Held(_))
     }
 
+    /// Returns whether a node may ask for the lock.
+    pub fn may_ask(&self, node: usize) -> bool {
+        !matches!(self.state(node), NodeState::Held(_) | NodeState::Waits(_))
+    }
+
     fn with_node<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &mut Out<'_>) -> R) -> R {
         let mut out = Out { from: node as Node, home: self.home_node, wires: &mut self.wires };
         act(&mut self.nodes[node], &mut out)
+    }
+
+    fn decided(&mut self, node: usize, decision: Option<Decision>) {
+        self.trying[node] &= decision.is_none();
+        match decision {
+            Some(Decision::Granted(grant)) => self.granted(node, grant),
+            Some(Decision::Refused) => self.refused += 1,
+            None => {}
+        }
     }
 
     /// Checks a grant: only one holder, and a larger token than before.
@@ -116,12 +137,15 @@ impl Network {
     }
 
     pub fn acquire(&mut self, node: usize, mode: Mode) {
+        self.request(node, mode, false);
+    }
+
+    pub fn request(&mut self, node: usize, mode: Mode, tries: bool) {
         self.tickets[node] += 1;
-        let ticket = self.tickets[node];
-        let grant = self.with_node(node, |lock, out| lock.acquire(ticket, mode, out));
-        if let Some(grant) = grant {
-            self.granted(node, grant);
-        }
+        let request = LockRequest { ticket: self.tickets[node], mode, tries };
+        self.trying[node] = tries;
+        let decision = self.with_node(node, |lock, out| lock.acquire(request, out));
+        self.decided(node, decision);
     }
 
     pub fn release(&mut self, node: usize, repaired: bool) {
@@ -133,6 +157,7 @@ impl Network {
 
     pub fn cancel(&mut self, node: usize) {
         self.nodes[node].cancel();
+        self.trying[node] = false;
     }
 
     /// Drops the node's state of the lock, as a node may that neither has it nor waits.
@@ -166,10 +191,8 @@ impl Network {
             Side::Home => {}
             Side::User => {
                 let to = usize::from(to);
-                let grant = self.with_node(to, |lock, out| lock.on_message(&message, out));
-                if let Some(grant) = grant {
-                    self.granted(to, grant);
-                }
+                let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
+                self.decided(to, decision);
             }
         }
         side
@@ -177,6 +200,7 @@ impl Network {
 
     fn note_death(&mut self, node: usize) {
         self.alive[node] = false;
+        self.trying[node] = false;
         let mode = self.grants[node].map(|grant| grant.mode);
         self.broken |= self.holds(node) && mode == Some(Mode::Exclusive);
     }

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use towpath_mplock::{
-    HomeLock, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
+    HomeLock, LockRequest, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
 };
 use towpath_sim::{ArrivedMessage, NodeKernel, Reception, Sim};
 
@@ -122,7 +122,8 @@ impl Managers {
                 let it = &mut self.locks.borrow_mut()[lock];
                 it.tickets[node] += 1;
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                let _ = it.at_nodes[node].acquire(it.tickets[node], Mode::Exclusive, &mut out);
+                let request = LockRequest::waiting(it.tickets[node], Mode::Exclusive);
+                let _ = it.at_nodes[node].acquire(request, &mut out);
             }
             self.settle(kernel, node, letters);
             self.locks.borrow()[lock].holds(node)
@@ -165,8 +166,7 @@ impl Managers {
             match letter.side {
                 LetterSide::Home => it.at_home.on_message(from as Node, &letter.message, &mut out),
                 LetterSide::User => {
-                    let grant = it.at_nodes[node].on_message(&letter.message, &mut out);
-                    granted |= grant.is_some();
+                    granted |= it.at_nodes[node].on_message(&letter.message, &mut out).is_some();
                 }
             }
             // All further letters come from this node itself.

@@ -1,0 +1,214 @@
+//! Recovery of a lock: the inquiry of its home after a death.
+//!
+//! The lock of a dead node that is in the queue is looked for ([`HomeLock::on_death`]):
+//! all nodes of the queue are asked, and from their answer on ignore what was ordered and granted
+//! before. So at most one of them holds it, and what was on its way between two of them is void.
+//! Of the grants that the home made and the nodes passed on, the one with the largest token names
+//! the last receiver: if that one is dead, the owner may have died while it held the lock. So may
+//! another one if the receiver lives, and its answer does not name the request that was granted: it
+//! has had the lock since, and forgotten it. A second death during this begins it again.
+//!
+//! **A home that dies**: its successor asks all survivors ([`HomeLock::take_over`]).
+
+use super::{HomeLock, QueuedRequest};
+use crate::Outbox;
+use crate::message::{
+    Epoch, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Ticket,
+};
+use crate::protocol::Protocol;
+use crate::token::Token;
+
+/// Inquiry that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Inquiry {
+    /// Nodes that have not answered yet.
+    awaited: Vec<Node>,
+    /// Nodes that died.
+    dead: Vec<Node>,
+    /// Owner that was found.
+    pub(super) owner: Option<QueuedRequest>,
+    /// Last passing of the lock, as far as known, by its token.
+    receiver: Option<Passage>,
+    /// Largest token that a node has given back with the lock.
+    returned: Token,
+    /// True if no grant before the inquiry is known, and the holder may have died.
+    pub(super) home_died: bool,
+    /// Nodes that have answered, each with its last request.
+    answered: Vec<(Node, Ticket)>,
+}
+
+impl Inquiry {
+    pub(super) fn is_owner(&self, node: Node, ticket: Ticket) -> bool {
+        self.owner.is_some_and(|owner| (owner.node, owner.ticket) == (node, ticket))
+    }
+
+    /// Returns whether an owner may have died with the lock, which no survivor has.
+    fn may_have_died(&self) -> bool {
+        let receiver = self.receiver.filter(|passage| passage.token > self.returned);
+        // A home that died may have granted it later.
+        self.home_died
+            || receiver.is_some_and(|Passage { node, ticket, inconsistent, .. }| {
+                inconsistent
+                    || self.dead.contains(&node)
+                    || !self.dead.is_empty() && !self.answered.contains(&(node, ticket))
+            })
+    }
+
+    /// Notes that the lock came back, with its last token.
+    pub(super) fn note_return(&mut self, token: Token) {
+        self.returned = self.returned.max(token);
+        self.home_died = false;
+    }
+}
+
+impl HomeLock {
+    /// Makes the state of a lock whose home is gone, and asks the survivors.
+    ///
+    /// `epoch`: one that is larger than any before. `dead`: the other nodes, but those that have
+    /// left in good order. `home_died`: false if no home before this one is dead.
+    pub fn take_over(
+        protocol: Protocol,
+        epoch: Epoch,
+        survivors: &[Node],
+        dead: &[Node],
+        home_died: bool,
+        out: &mut impl Outbox,
+    ) -> HomeLock {
+        let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
+        lock.inquire(survivors.to_vec(), dead.to_vec(), home_died, out);
+        lock.end_inquiry(out);
+        lock
+    }
+
+    /// Handles a node's death. `epoch`: one that is larger than any before. No message of
+    /// that node may follow.
+    pub fn on_death(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
+        self.readers.retain(|&(reader, _)| reader != node);
+        self.tries.retain(|entry| entry.node != node);
+        let waits = self.place_of(node).is_some();
+        if self.inquiry.is_none() && !waits {
+            return self.advance(out);
+        }
+        if self.inquiry.is_none() && !self.away {
+            // It waits behind readers.
+            self.queue.retain(|entry| entry.node != node);
+            return self.advance(out);
+        }
+        self.epoch = epoch;
+        let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
+        let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
+        let mut returned = Token::NONE;
+        if let Some(before) = self.inquiry.take() {
+            asked.extend(before.awaited);
+            asked.extend(before.owner.map(|entry| entry.node));
+            (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
+            known = later(known, before.receiver);
+        }
+        dead.push(node);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|other| !dead.contains(other));
+        self.queue.retain(|entry| !dead.contains(&entry.node));
+        self.inquire(asked, dead, home_died, out);
+        if let Some(inquiry) = &mut self.inquiry {
+            (inquiry.receiver, inquiry.returned) = (known, returned);
+        }
+        self.end_inquiry(out);
+    }
+
+    /// Asks nodes for the state of the lock.
+    fn inquire(&mut self, awaited: Vec<Node>, dead: Vec<Node>, home_died: bool, out: &mut impl Outbox) {
+        for entry in &mut self.queue {
+            entry.linked = false;
+        }
+        for &node in &awaited {
+            out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Inquire });
+        }
+        let (owner, receiver, returned, answered) = (None, None, Token::NONE, Vec::new());
+        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died, answered });
+    }
+
+    pub(super) fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
+        let Some(inquiry) = &mut self.inquiry else { return };
+        let Some(at) = inquiry.awaited.iter().position(|&node| node == from) else { return };
+        inquiry.awaited.swap_remove(at);
+        inquiry.receiver = later(inquiry.receiver, report.passed);
+        let place = self.queue.iter().position(|entry| entry.node == from);
+        self.tries.retain(|entry| entry.node != from);
+        inquiry.answered.push((from, report.ticket));
+        let entry = |mode| QueuedRequest::new(from, LockRequest::waiting(report.ticket, mode));
+        match report.holding {
+            Holding::Waits { mode, tries: true } => {
+                let request = LockRequest::trying(report.ticket, mode);
+                self.queue.retain(|entry| entry.node != from);
+                self.tries.push(QueuedRequest::new(from, request));
+            }
+            Holding::Waits { mode, tries: false } => match place {
+                Some(at) => self.queue[at] = entry(mode),
+                None => self.queue.push_back(entry(mode)),
+            },
+            other => {
+                if let Some(at) = place {
+                    self.queue.remove(at);
+                }
+                match other {
+                    Holding::Held { token, mode: Mode::Exclusive, inconsistent } => {
+                        // It may have been told that it keeps the lock.
+                        let cachable = self.protocol.forwards();
+                        inquiry.owner = Some(QueuedRequest { cachable, ..entry(Mode::Exclusive) });
+                        let held = Passage { node: from, ticket: report.ticket, token, inconsistent };
+                        inquiry.receiver = later(inquiry.receiver, Some(held));
+                        self.token = self.token.max(token);
+                    }
+                    Holding::Held { token, mode: Mode::Shared, inconsistent } => {
+                        self.inconsistent |= inconsistent;
+                        if !self.readers.contains(&(from, report.ticket)) {
+                            self.readers.push((from, report.ticket));
+                        }
+                        self.token = self.token.max(token);
+                        inquiry.note_return(token);
+                    }
+                    Holding::GivenUp { token, inconsistent } => {
+                        self.token = self.token.max(token);
+                        self.inconsistent = inconsistent;
+                        self.granted = None;
+                        inquiry.note_return(token);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.end_inquiry(out);
+    }
+
+    /// Ends the inquiry when all have answered.
+    fn end_inquiry(&mut self, out: &mut impl Outbox) {
+        let Some(inquiry) = self.inquiry.take_if(|inquiry| inquiry.awaited.is_empty()) else { return };
+        if let Some(Passage { token, .. }) = inquiry.receiver {
+            self.token = self.token.max(token);
+        }
+        self.token = self.token.max(Token::of_epoch(self.epoch));
+        self.granted = inquiry.receiver.filter(|_| inquiry.owner.is_some());
+        self.away = inquiry.owner.is_some();
+        match inquiry.owner {
+            Some(owner) => {
+                self.queue.push_front(owner);
+                for entry in core::mem::take(&mut self.tries) {
+                    self.refuse(&entry, out);
+                }
+            }
+            None => {
+                self.inconsistent |= inquiry.may_have_died();
+            }
+        }
+        self.advance(out);
+    }
+}
+
+/// Returns the later one of two passings, by its token.
+fn later(a: Option<Passage>, b: Option<Passage>) -> Option<Passage> {
+    match (a, b) {
+        (Some(x), Some(y)) => Some(if x.token >= y.token { x } else { y }),
+        (x, y) => x.or(y),
+    }
+}
