@@ -1,8 +1,9 @@
-//! `towpath clean`: removes the files of dead worlds, and nothing of living ones.
+//! `towpath clean`: removes the files of dead worlds and of unused locks.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use towpath_lockfile::LockInfo;
 use towpath_shm::{Error, named_files, shown, shown_size};
 
 use crate::output::{remark, say};
@@ -10,8 +11,8 @@ use crate::{CommandFailure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
-    about = "Remove leftovers of dead worlds",
-    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched.",
+    about = "Remove leftovers of dead worlds and locks",
+    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched. Locks of `towpath lock` that no living process uses go, too: the next holder is then not told that the last one died.",
     after_help = "Examples:
   towpath clean --dry-run    which files would go
   towpath clean              remove them
@@ -50,6 +51,30 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             // Gone, or alive again, since it was listed.
             Ok(false) | Err(Error::NameTaken { .. }) => {}
+            Err(e) => {
+                remark!("towpath: {path} could not be removed: {e}");
+                failed = true;
+            }
+        }
+    }
+    let (locks, strange) = towpath_lockfile::survey(None).map_err(CommandFailure::new)?;
+    for file in &strange {
+        remark!("towpath: {} stays: {}", shown(&file.path), file.error);
+    }
+    for lock in locks.into_iter().filter(LockInfo::is_unused) {
+        let size = shown_size(lock.bytes);
+        let path = shown(&lock.path);
+        if arguments.dry_run {
+            said = said.and_then(|()| say!("would remove {path} ({size})"));
+            removed += 1;
+            continue;
+        }
+        match lock.remove() {
+            Ok(true) => {
+                said = said.and_then(|()| say!("removed {path} ({size})"));
+                removed += 1;
+            }
+            Ok(false) => {}
             Err(e) => {
                 remark!("towpath: {path} could not be removed: {e}");
                 failed = true;

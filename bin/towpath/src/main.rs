@@ -8,6 +8,7 @@ mod lab;
 #[cfg(not(feature = "lab"))]
 #[path = "lean.rs"]
 mod lab;
+mod lock;
 mod mpich;
 mod mpirun;
 mod output;
@@ -20,9 +21,9 @@ use clap::{Parser, Subcommand};
 
 /// Beginning of the help text.
 const ABOUT: &str = if cfg!(feature = "lab") {
-    "Messages between processes through shared memory: starts the processes, measures this machine, and removes leftovers of dead ones."
+    "Messages and locks between processes: starts the processes, runs commands under locks, measures this machine, and removes leftovers of dead ones."
 } else {
-    "Messages between processes through shared memory: starts the processes, and removes leftovers of dead ones."
+    "Messages and locks between processes: starts the processes, runs commands under locks, and removes leftovers of dead ones."
 };
 
 /// End of the help text.
@@ -50,6 +51,7 @@ enum Command {
     #[command(flatten)]
     Lab(lab::LabCommand),
     Run(run::Arguments),
+    Lock(lock::Arguments),
     Mpirun(mpirun::Arguments),
     Doctor(doctor::Arguments),
     Clean(clean::Arguments),
@@ -74,6 +76,7 @@ fn run(command: Option<Command>) -> Outcome {
         None => lab::run(None),
         Some(Command::Lab(command)) => lab::run(Some(command)),
         Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Lock(arguments)) => lock::run(&arguments),
         Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),

@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(launcher) = launcher else { return Err(failed("no launcher".into())) };
-    supervised(FAILED, |parent, signals| {
+    supervised(FAILED, "the ranks", |parent, signals| {
         let mut command = Command::new(&launcher.command);
         command.args(&arguments.arguments).envs(settings);
         let mut mpi = RunningLauncher::new(kind, arguments.grace, parent, signals)

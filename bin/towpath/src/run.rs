@@ -139,7 +139,7 @@ fn make_world(arguments: &Arguments) -> Result<World, String> {
 }
 
 pub fn run(arguments: Arguments) -> Outcome {
-    supervised(LAUNCHER_FAILED, |parent, signals| supervise(&arguments, parent, signals))
+    supervised(LAUNCHER_FAILED, "the ranks", |parent, signals| supervise(&arguments, parent, signals))
 }
 
 /// Starts the ranks and looks after them, as the supervisor.

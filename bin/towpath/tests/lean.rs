@@ -42,7 +42,7 @@ fn lean_build_has_few_packages_and_none_of_the_laboratory() {
 fn help_of_the_lean_build_promises_no_measurements() {
     let output = Command::new(env!("CARGO_BIN_EXE_towpath")).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
-    assert!(help.starts_with("Messages between processes") && !help.contains("measur"), "{help}");
+    assert!(help.starts_with("Messages and locks between processes") && !help.contains("measur"), "{help}");
 }
 
 #[cfg(not(feature = "lab"))]
@@ -75,7 +75,7 @@ fn commands_of_the_laboratory_name_the_build_that_has_them() {
 fn help_lists_only_commands_that_are_there() {
     let output = Command::new(env!("CARGO_BIN_EXE_towpath")).arg("--help").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for command in ["run", "mpirun", "doctor", "clean"] {
+    for command in ["run", "lock", "mpirun", "doctor", "clean"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {text}");
     }
     for command in ["bench", "sim", "reproduce", "explore"] {

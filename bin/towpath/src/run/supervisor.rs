@@ -71,8 +71,8 @@ impl AsFd for Parent {
 ///
 /// Returns twice: in the supervisor the result of `work`, in the command the supervisor's exit
 /// code. The calling process must have one thread. `failed` is the exit code if the supervisor
-/// can't be started.
-pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -> Outcome {
+/// can't be started, `of` names what is supervised.
+pub fn supervised(failed: u8, of: &str, work: impl FnOnce(&Parent, &Signals) -> Outcome) -> Outcome {
     let failure = |what: &str, e: &io::Error| {
         let remedy = match e.raw_os_error() {
             Some(libc::EAGAIN) => " (too many processes of this user: raise the limit, `ulimit -u`)",
@@ -103,8 +103,8 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
         }
         supervisor => {
             drop(read);
-            let code =
-                wait(supervisor, &signals, &write).map_err(|e| failure("waiting for the supervisor", &e))?;
+            let code = wait(supervisor, of, &signals, &write)
+                .map_err(|e| failure("waiting for the supervisor", &e))?;
             // Its pipe tells the supervisor that the command lives.
             drop(write);
             Ok(ExitCode::from(code))
@@ -113,14 +113,14 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
 }
 
 /// Passes signals on until the supervisor has ended. Returns the exit code.
-fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Result<u8> {
+fn wait(supervisor: i32, of: &str, signals: &Signals, to_supervisor: &OwnedFd) -> io::Result<u8> {
     loop {
         while let Some(child) = children::ended_child() {
             let ended = children::reap(child);
             if child == supervisor as u32 {
                 return Ok(match ended {
                     Some(ChildEnd::Code(code)) => code,
-                    Some(ChildEnd::Signal(signal)) => left_alone(supervisor, signal, signals),
+                    Some(ChildEnd::Signal(signal)) => left_alone(supervisor, of, signal, signals),
                     None => 1,
                 });
             }
@@ -141,12 +141,12 @@ fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Resu
 }
 
 /// Ends the processes that a killed supervisor has left.
-fn left_alone(supervisor: i32, signal: i32, signals: &Signals) -> u8 {
+fn left_alone(supervisor: i32, of: &str, signal: i32, signals: &Signals) -> u8 {
     children::end_orphans(Duration::ZERO, |_| {});
     signals.unblock();
     let name = name_of(signal);
     remark!(
-        "towpath: the supervisor of the ranks (process {supervisor}) was killed by {name}: they are ended"
+        "towpath: the supervisor of {of} (process {supervisor}) was killed by {name}: what it has started is ended"
     );
     128 + signal as u8
 }

@@ -1,0 +1,148 @@
+//! `towpath lock`: a command under a lock, as with flock(1).
+
+mod holder;
+mod status;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use clap::Args;
+use towpath_lockfile::LockAccess;
+
+use crate::run::supervisor::supervised;
+use crate::{CommandFailure, Outcome};
+
+/// Exit code where the command can't be executed, as flock(1) has it.
+const NOT_EXECUTED: u8 = 69;
+/// Exit code where the system refuses a process or the like.
+const SYSTEM_FAILED: u8 = 71;
+/// Exit code where the lock can't be made.
+const NOT_MADE: u8 = 73;
+
+#[derive(Debug, Args)]
+#[command(
+    about = "Run a command under a lock, as flock(1) does",
+    long_about = "Runs a command under the lock of a name, and releases the lock when the command ends or dies. The name may be any text; nothing has to be started or made first. The lock is this user's on this host: other users' locks of that name are others. Waiters are served in the order in which they have come.",
+    after_help = "Examples:
+  towpath lock backup -- rsync -a /home /mnt      one at a time; others wait
+  towpath lock backup -n -- rsync -a /home /mnt   exit code 1 if it is held
+  towpath lock backup -w 10 -c 'cd /home && ./save.sh'
+  towpath lock table --shared -- ./report         together with other readers
+  towpath lock --status                           holders and waiters of all locks
+
+The command finds in its environment TOWPATH_LOCK, the name; TOWPATH_TOKEN, its fencing token: a number that is larger than those of all holders before it (tokens increase also where nobody has used the lock for a while, as long as the host's clock is not set back meanwhile); and TOWPATH_PREVIOUS_OWNER_DIED=1 if a holder before it died by a signal, or was killed with this command, and no command under the exclusive lock has ended with code 0 since.
+
+The lock lasts until the command ends; processes that it leaves running do not keep it. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM and SIGWINCH are passed on to the command. If `towpath lock` is killed (SIGKILL), the command and its descendants are killed, and the lock goes on when they have ended: it is never given to another while a process of a killed holder runs that has not closed the descriptor which it has inherited. A command that is stopped keeps the lock.
+
+Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made.",
+    trailing_var_arg = true
+)]
+pub struct Arguments {
+    /// Name of the lock
+    #[arg(value_name = "NAME", required_unless_present = "status")]
+    name: Option<String>,
+    /// Hold the lock together with others that do so
+    #[arg(short = 's', long)]
+    shared: bool,
+    /// Hold the lock alone [default]
+    #[arg(short = 'x', short_alias = 'e', long, conflicts_with = "shared")]
+    exclusive: bool,
+    /// Fail, instead of waiting, if the lock is held
+    #[arg(short = 'n', long, visible_alias = "nb")]
+    nonblock: bool,
+    /// Fail if the lock can't be had within this time: in seconds, or with a unit (500ms,
+    /// 5s, 2m, 1h)
+    #[arg(short = 'w', long, visible_alias = "wait", value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+    /// Exit code if the lock can't be had (-n, -w)
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
+    conflict_exit_code: u8,
+    /// Command line for the shell ($SHELL, or /bin/sh), instead of COMMAND
+    #[arg(short = 'c', long = "command", value_name = "COMMANDLINE", conflicts_with = "program")]
+    line: Option<OsString>,
+    /// Show holders and waiters, of all locks of this user or of the one that is named
+    #[arg(long, conflicts_with_all = ["shared", "exclusive", "nonblock", "timeout", "line", "program"])]
+    status: bool,
+    /// Print the status as JSON
+    #[arg(long, requires = "status")]
+    json: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND")]
+    program: Vec<OsString>,
+}
+
+impl Arguments {
+    fn access(&self) -> LockAccess {
+        if self.shared { LockAccess::Shared } else { LockAccess::Exclusive }
+    }
+
+    /// Returns the program and its arguments.
+    fn command(&self) -> Option<Vec<OsString>> {
+        if let Some(line) = &self.line {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            return Some(vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line.clone()]);
+        }
+        (!self.program.is_empty()).then(|| self.program.clone())
+    }
+}
+
+/// A time: a number of seconds, or a number with a unit.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("`{other}` is no unit of time: ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| "not a time that can be waited for".to_owned())
+}
+
+/// The words of a command as people would write them.
+fn shown_command(words: &[OsString]) -> String {
+    let quoted = words.iter().map(|word| {
+        let text = String::from_utf8_lossy(word.as_bytes()).into_owned();
+        let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
+        if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{text}'") }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.status {
+        return status::show(arguments.name.as_deref(), arguments.json);
+    }
+    let (Some(name), Some(command)) = (&arguments.name, arguments.command()) else {
+        return Err(CommandFailure::new(
+            "no command: say which one is to run under the lock, as in `towpath lock NAME -- COMMAND`, or `-c COMMANDLINE`",
+        )
+        .with_code(2));
+    };
+    supervised(SYSTEM_FAILED, "the command", |parent, signals| {
+        holder::hold(arguments, name, &command, parent, signals)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, milliseconds) in [("5", 5000), ("0.5", 500), ("250ms", 250), ("5s", 5000), ("2m", 120_000)]
+        {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for bad in ["", "s", "-1", "5 parsecs", "5d", "NaN", "1e300h"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_with_blanks_are_shown_in_quotes() {
+        assert_eq!(shown_command(&["sh".into(), "-c".into(), "a b".into()]), "sh -c 'a b'");
+    }
+}

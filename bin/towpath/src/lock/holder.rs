@@ -1,0 +1,259 @@
+//! A command under a lock, as its supervisor sees it: the wait, the command, the release.
+//!
+//! The supervisor has the place in the lock's queue; the command inherits the place's lifeline.
+//! So the lock lasts as long as one of the two lives. A supervisor whose command has ended releases
+//! it, also from processes that the command has left running.
+//!
+//! | is killed | then |
+//! | --- | --- |
+//! | the command | the supervisor releases the lock, and says that the owner died |
+//! | `towpath lock` | the supervisor kills the command and its descendants, then as above |
+//! | the supervisor | the kernel kills the command (PR_SET_PDEATHSIG), `towpath lock` kills its descendants, and the lock goes on when the last one has ended |
+//! | all of them at once | the lock goes on when the last descendant with the lifeline has ended |
+#![allow(unsafe_code)]
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use towpath_lockfile::{Leaving, LockGrant, LockPlace};
+
+use super::{Arguments, NOT_EXECUTED, NOT_MADE, SYSTEM_FAILED, shown_command};
+use crate::run::children::{self, ChildEnd};
+use crate::run::signals::{self, Signals, is_ending};
+use crate::run::supervisor::{Heard, Parent};
+use crate::{CommandFailure, Outcome};
+
+/// Lowest number of the descriptor that the command inherits: scripts use the first ones.
+const LIFELINE: libc::c_int = 100;
+
+/// End of the wait for the lock.
+enum Waited {
+    Granted(LockGrant),
+    /// The time is over.
+    TooLong,
+    /// A signal has come that ends waiters.
+    Signal(Signal),
+    /// The command `towpath lock` has died.
+    Alone,
+}
+
+/// Waits for the lock and runs the command under it.
+pub fn hold(
+    arguments: &Arguments,
+    name: &str,
+    command: &[OsString],
+    parent: &Parent,
+    signals: &Signals,
+) -> Outcome {
+    let refused = |e: towpath_lockfile::Error| CommandFailure::new(e).with_code(NOT_MADE);
+    let place = LockPlace::enter(name, arguments.access(), &shown_command(command)).map_err(refused)?;
+    // The number that the caller knows.
+    if let Some(front) = getppid() {
+        place.name_process(front.as_raw_nonzero().get().cast_unsigned()).map_err(refused)?;
+    }
+    let place = Arc::new(place);
+    let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
+    match wait(&place, timeout, parent, signals)? {
+        Waited::Granted(grant) => run(name, command, &place, grant, parent, signals),
+        Waited::TooLong => Ok(ExitCode::from(arguments.conflict_exit_code)),
+        Waited::Signal(signal) => Ok(ExitCode::from(128 + signal.as_raw() as u8)),
+        Waited::Alone => Ok(ExitCode::from(128 + libc::SIGKILL as u8)),
+    }
+}
+
+/// Waits for the lock. Unless it is granted, the place is given up.
+fn wait(
+    place: &Arc<LockPlace>,
+    timeout: Option<Duration>,
+    parent: &Parent,
+    signals: &Signals,
+) -> Result<Waited, CommandFailure> {
+    let refused = |e: towpath_lockfile::Error| CommandFailure::new(e).with_code(NOT_MADE);
+    if let Some(grant) = place.try_take().map_err(refused)? {
+        return Ok(Waited::Granted(grant));
+    }
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let outcome = if timeout == Some(Duration::ZERO) {
+        Waited::TooLong
+    } else {
+        let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
+        let (granted, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
+        let waiter = Arc::clone(place);
+        // The system call that waits has no time-out and no other way to be ended: the thread that
+        // makes it is left behind. An error comes again below.
+        let wait = move || drop((waiter.wait(), tell));
+        thread::Builder::new().spawn(wait).map_err(system)?;
+        watch(&granted, until, parent, signals).map_err(system)?
+    };
+    match (place.give_up().map_err(refused)?, outcome) {
+        (Some(grant), Waited::TooLong | Waited::Granted(_)) => Ok(Waited::Granted(grant)),
+        (None, Waited::Granted(_)) => Err(CommandFailure::new("waiting for the lock failed: its file was removed or damaged, or a process is stopped while it changes the file").with_code(NOT_MADE)),
+        (held, outcome) => {
+            if held.is_some() {
+                place.leave(Leaving::Unchanged).map_err(refused)?;
+            }
+            Ok(outcome)
+        }
+    }
+}
+
+/// Waits until the pipe is closed, or something else ends the wait.
+fn watch(
+    granted: &OwnedFd,
+    until: Option<Instant>,
+    parent: &Parent,
+    signals: &Signals,
+) -> io::Result<Waited> {
+    // Of signals that a waiter gets, only the change of the window is none that ends it.
+    let ends = |signal: Signal| signal != Signal::WINCH;
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Ok(Waited::TooLong);
+        }
+        if sleep([granted.as_fd(), signals.as_fd(), parent.as_fd()], left)?[0] {
+            return Ok(Waited::Granted(LockGrant { token: 0, previous_owner_died: false }));
+        }
+        while let Some(received) = signals.next() {
+            if ends(received.signal) {
+                return Ok(Waited::Signal(received.signal));
+            }
+        }
+        while let Some(heard) = parent.next() {
+            match heard {
+                Heard::Signal(signal) if ends(signal) => return Ok(Waited::Signal(signal)),
+                Heard::Signal(_) => {}
+                Heard::Death => return Ok(Waited::Alone),
+            }
+        }
+    }
+}
+
+/// Sleeps until a descriptor is ready, or the time is over. Returns which are ready.
+fn sleep<const N: usize>(sources: [BorrowedFd<'_>; N], limit: Option<Duration>) -> io::Result<[bool; N]> {
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
+    match poll(&mut polled, limit.as_ref()) {
+        Ok(_) => Ok(polled.map(|source| !source.revents().is_empty())),
+        Err(Errno::INTR) => Ok([false; N]),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Runs the command under the lock.
+fn run(
+    name: &str,
+    words: &[OsString],
+    place: &LockPlace,
+    grant: LockGrant,
+    parent: &Parent,
+    signals: &Signals,
+) -> Outcome {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env("TOWPATH_LOCK", name).env("TOWPATH_TOKEN", grant.token.to_string());
+    if grant.previous_owner_died {
+        command.env("TOWPATH_PREVIOUS_OWNER_DIED", "1");
+    } else {
+        command.env_remove("TOWPATH_PREVIOUS_OWNER_DIED");
+    }
+    let (mask, supervisor, lifeline) = (signals.mask_before(), getpid(), place.lifeline().as_raw_fd());
+    let prepare = move || {
+        signals::set_mask(&mask)?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The supervisor may have died before the call.
+        if getppid() != Some(supervisor) {
+            // SAFETY: `_exit` has no preconditions.
+            unsafe { libc::_exit(i32::from(SYSTEM_FAILED)) };
+        }
+        // SAFETY: two system calls on a descriptor that is open in the child, as in its parent.
+        let inherited = unsafe {
+            libc::fcntl(lifeline, libc::F_DUPFD, LIFELINE) >= 0
+                || libc::fcntl(lifeline, libc::F_SETFD, 0) == 0
+        };
+        if inherited { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure only makes system calls: it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(prepare) };
+    let left = |leaving| place.leave(leaving).map_err(|e| CommandFailure::new(e).with_code(NOT_MADE));
+    let child = match command.spawn() {
+        Ok(child) => child.id(),
+        Err(error) => {
+            left(Leaving::Unchanged)?;
+            return Err(not_started(&words[0], &error));
+        }
+    };
+    // A remark for people: the command runs without it, too.
+    let _ = place.name_process(child);
+    let ended =
+        look_after(child, parent, signals).map_err(|e| CommandFailure::new(e).with_code(SYSTEM_FAILED));
+    if ended.is_err() {
+        children::end_orphans(Duration::ZERO, |_| {});
+    }
+    let (leaving, code) = match ended? {
+        ChildEnd::Code(0) => (Leaving::Consistent, 0),
+        ChildEnd::Code(code) => (Leaving::Unchanged, code),
+        ChildEnd::Signal(signal) => (Leaving::Died, 128 + signal as u8),
+    };
+    left(leaving)?;
+    Ok(ExitCode::from(code))
+}
+
+/// Passes signals on to the command until it has ended.
+fn look_after(child: u32, parent: &Parent, signals: &Signals) -> io::Result<ChildEnd> {
+    loop {
+        while let Some(ended) = children::ended_child() {
+            let end = children::reap(ended);
+            if ended == child {
+                return Ok(end.unwrap_or(ChildEnd::Signal(libc::SIGKILL)));
+            }
+        }
+        sleep([signals.as_fd(), parent.as_fd()], None)?;
+        // The command is of the same process group, and has got what was typed or sent to all.
+        while signals.next().is_some() {}
+        while let Some(heard) = parent.next() {
+            match heard {
+                Heard::Signal(signal) => {
+                    children::signal(child, signal);
+                    if is_ending(signal) {
+                        // A command that is stopped could not react.
+                        children::signal(child, Signal::CONT);
+                    }
+                }
+                Heard::Death => {
+                    // Orphans become children of this process, and end too.
+                    children::end_orphans(Duration::ZERO, |_| {});
+                    return Ok(ChildEnd::Signal(libc::SIGKILL));
+                }
+            }
+        }
+    }
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> CommandFailure {
+    let (code, why) = match error.kind() {
+        io::ErrorKind::NotFound => {
+            (NOT_EXECUTED, "not found: neither here nor in PATH, or its interpreter is missing".to_owned())
+        }
+        io::ErrorKind::PermissionDenied => {
+            (NOT_EXECUTED, "not executable: permission denied (chmod +x?)".to_owned())
+        }
+        _ if error.raw_os_error() == Some(libc::EAGAIN) => {
+            (SYSTEM_FAILED, "too many processes of this user: raise the limit (`ulimit -u`)".to_owned())
+        }
+        _ => (NOT_EXECUTED, format!("can't be started: {error}")),
+    };
+    CommandFailure::new(format!("{}: {why}", program.to_string_lossy())).with_code(code)
+}

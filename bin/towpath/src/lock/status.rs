@@ -1,0 +1,101 @@
+//! `towpath lock --status`: holders and waiters of locks.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use towpath_lockfile::{LockAccess, LockInfo, LockUser, survey};
+use towpath_shm::shown;
+
+use crate::output::{printable, remark, say};
+use crate::{CommandFailure, Outcome};
+
+/// Holder or waiter, as JSON.
+#[derive(Serialize)]
+struct UserRow {
+    pid: u32,
+    command: String,
+    shared: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    seconds: f64,
+}
+
+/// Lock, as JSON.
+#[derive(Serialize)]
+struct LockRow {
+    name: String,
+    token: u64,
+    previous_owner_died: bool,
+    holders: Vec<UserRow>,
+    waiters: Vec<UserRow>,
+}
+
+/// Shows the locks of this user, or the one of that name.
+pub fn show(name: Option<&str>, as_json: bool) -> Outcome {
+    let (locks, strange) = survey(name).map_err(CommandFailure::new)?;
+    for file in &strange {
+        remark!("towpath: {}", printable(&file.error.to_string()));
+    }
+    let code = if strange.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    let locks = locks.into_iter().filter(|lock| !lock.is_unused() || lock.previous_owner_died);
+    let rows: Vec<LockRow> = locks.map(row).collect();
+    if as_json {
+        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::new)?;
+        say!("{text}")?;
+        return Ok(code);
+    }
+    if rows.is_empty() {
+        match name {
+            Some(name) => say!("{}: free", printable(name))?,
+            None => say!("no lock is held")?,
+        }
+    }
+    for lock in &rows {
+        say!("{}", text_of(lock))?;
+    }
+    Ok(code)
+}
+
+fn row(lock: LockInfo) -> LockRow {
+    let user = |user: LockUser| UserRow {
+        pid: user.process,
+        command: user.description,
+        shared: user.access == LockAccess::Shared,
+        token: (user.token != 0).then_some(user.token),
+        seconds: seconds_since(user.since),
+    };
+    LockRow {
+        name: lock.name,
+        token: lock.token,
+        previous_owner_died: lock.previous_owner_died,
+        holders: lock.holders.into_iter().map(user).collect(),
+        waiters: lock.waiters.into_iter().map(user).collect(),
+    }
+}
+
+fn seconds_since(nanoseconds: u64) -> f64 {
+    let then = UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+    let seconds = SystemTime::now().duration_since(then).unwrap_or_default().as_secs_f64();
+    (seconds * 1000.0).round() / 1000.0
+}
+
+fn text_of(lock: &LockRow) -> String {
+    let state = match lock.holders.len() {
+        0 => "free".to_owned(),
+        _ => "held".to_owned(),
+    };
+    let died =
+        if lock.previous_owner_died { ", an owner died and its work was not repaired since" } else { "" };
+    let name = shown(&lock.name);
+    let mut text =
+        format!("{name}: {state}, {} waiting, last token {}{died}", lock.waiters.len(), lock.token);
+    let users = lock.holders.iter().map(|user| ("holder", user));
+    for (role, user) in users.chain(lock.waiters.iter().map(|user| ("waiter", user))) {
+        let access = if user.shared { "shared" } else { "exclusive" };
+        let token = user.token.map_or(String::new(), |token| format!(", token {token}"));
+        let (pid, since, command) = (user.pid, user.seconds, shown(&user.command));
+        text.push_str(&format!("\n  {role}  process {pid}, {access}{token}, for {since:.1} s: {command}"));
+    }
+    text
+}

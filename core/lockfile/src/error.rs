@@ -1,0 +1,68 @@
+//! Errors: each names the cause and the remedy.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use towpath_shm::shown;
+
+/// Reason why a lock can't be used. `Debug` prints the sentence, as `Display` does.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that no lock can have.
+    #[error("{name:?} can't be the name of a lock: {why}")]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// The fault.
+        why: &'static str,
+    },
+    /// The operating system refused something that concerns the lock's file.
+    #[error("{what} {path}: {source}{remedy}", path = shown(path), remedy = remedy(source))]
+    File {
+        /// The attempt.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file with the lock's name that is none of this user's locks.
+    #[error("{path} can't be used as a lock: {why}; remove or rename it", path = shown(path))]
+    NotTrusted {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        why: String,
+    },
+    /// The place was given up while a thread waited at it.
+    #[error("the wait for the lock was given up: take another place to wait again")]
+    Withdrawn,
+    /// No more places.
+    #[error("the lock {0:?} has {most} users already: a lock has no more places", most = crate::record::MOST_PLACES)]
+    Full(String),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// Returns a function that makes an error of the system's answer.
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> Error {
+        move |errno| Error::File { what, path: path.to_owned(), source: errno.into() }
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => " (make room in that directory)",
+        Some(libc::EMFILE) => " (too many open files: raise the limit, `ulimit -n`)",
+        Some(libc::ENOENT | libc::ENOTDIR) => " (locks lie in /dev/shm, or in TOWPATH_SHM_DIR)",
+        _ => "",
+    }
+}
