@@ -33,6 +33,7 @@ use towpath_machine::{Native, Park};
 use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
 
 use crate::Error;
+use crate::gateway::HostArrival;
 use crate::inner::Inner;
 use crate::layout::{MOST_PROCESSES, RANK_BITS};
 use crate::participant::{EntryState, EntryWord};
@@ -56,6 +57,16 @@ fn deaths_of(episode: u64) -> u64 {
 /// Returns whether the episode `now` is the wanted one or a later one.
 fn reached(now: u32, wanted: u32) -> bool {
     now.wrapping_sub(wanted) < 1 << 31
+}
+
+/// Returns whether a rank with this entry is waited for: not one that has left, or is
+/// dead.
+fn is_expected(word: EntryWord) -> bool {
+    match word.state {
+        EntryState::Entered | EntryState::Joining => true,
+        EntryState::Free => word.generation == 0,
+        EntryState::Dying | EntryState::Dead => false,
+    }
 }
 
 /// Outcome of the episode `mine`, read from `episode` when that has been reached.
@@ -233,6 +244,7 @@ impl Inner {
         // all, itself included; pairs with (B2) in `complete`.
         self.arrival(me.index).store(mine, Ordering::SeqCst);
         self.complete(mine);
+        self.tell_gateway();
         Ok(mine)
     }
 
@@ -252,8 +264,12 @@ impl Inner {
         result_of(outcome, mine)
     }
 
-    /// Ends this episode, if it is the next and all that count have arrived.
+    /// Ends this episode, if it is the next and all that count have arrived. In a world
+    /// that spans hosts the gateways do that.
     fn complete(&self, wanted: u32) {
+        if self.host.is_some() {
+            return;
+        }
         let state = &self.control().barrier;
         loop {
             // (B1) Acquire: pairs with the AcqRel (B3).
@@ -271,17 +287,10 @@ impl Inner {
                 // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and
                 // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
-                let expected = match word.state {
-                    EntryState::Entered | EntryState::Joining => true,
-                    // Not yet here, or here no more.
-                    EntryState::Free => word.generation == 0,
-                    EntryState::Dying => {
-                        self.count_death(index);
-                        false
-                    }
-                    EntryState::Dead => false,
-                };
-                if expected && !arrived {
+                if word.state == EntryState::Dying {
+                    self.count_death(index);
+                }
+                if is_expected(word) && !arrived {
                     return;
                 }
             }
@@ -296,15 +305,62 @@ impl Inner {
             // (B3) AcqRel: Release pairs with the Acquire (B1) and those in `wait_until`; fails if
             // another rank ended it, or parked.
             if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                if seen & PARKED != 0 {
-                    Native::with_id(0).wake(&state.episode, u32::MAX);
+                self.wake_waiters(seen, wanted);
+                return;
+            }
+        }
+    }
+
+    /// Wakes the waiters for an episode that has ended. `seen`: the word before that.
+    fn wake_waiters(&self, seen: u64, wanted: u32) {
+        let state = &self.control().barrier;
+        if seen & PARKED != 0 {
+            Native::with_id(0).wake(&state.episode, u32::MAX);
+        }
+        // (B5) SeqCst: the end of the episode before the look; pairs with (B4).
+        core::sync::atomic::fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence; at worst all waiters look once too often.
+        if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
+            self.wake_doorbells();
+        }
+    }
+
+    /// Returns how far the ranks of this host are.
+    pub(crate) fn host_arrival(&self) -> HostArrival {
+        // (B1) Acquire: pairs with the AcqRel (B3).
+        let wanted = number(self.control().barrier.episode.load(Ordering::Acquire)).wrapping_add(1);
+        let mut arrival = HostArrival::NoneExpected;
+        for index in self.host_ranks() {
+            // (B2) SeqCst: pairs with the store (B2) in `arrive`.
+            let arrived = self.arrival(index).load(Ordering::SeqCst) == wanted;
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
+            let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
+            if is_expected(word) {
+                if !arrived {
+                    return HostArrival::Awaited;
                 }
-                // (B5) SeqCst: the end of the episode before the look; pairs with (B4).
-                core::sync::atomic::fence(Ordering::SeqCst);
-                // Relaxed: ordered by the fence; at worst all waiters look once too often.
-                if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
-                    self.wake_doorbells();
-                }
+                arrival = HostArrival::All(wanted);
+            }
+        }
+        arrival
+    }
+
+    /// Ends this episode as the gateways have agreed, if it is the next. `dead`: the rank
+    /// by whose death it has failed.
+    pub(crate) fn conclude(&self, wanted: u32, dead: Option<u32>) {
+        let state = &self.control().barrier;
+        loop {
+            // (B1) Acquire: pairs with the AcqRel (B3).
+            let seen = state.episode.load(Ordering::Acquire);
+            if number(seen).wrapping_add(1) != wanted {
+                return;
+            }
+            let failed = dead.map_or(0, |rank| FAILED | u64::from(rank & (MOST_PROCESSES - 1)) << RANK);
+            let next = failed | (self.deaths().count() & DEATHS) << 32 | u64::from(wanted);
+            // (B3) AcqRel: Release pairs with the Acquire (B1) and those in `wait_until`; fails if
+            // a waiter parked.
+            if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                self.wake_waiters(seen, wanted);
                 return;
             }
         }
@@ -331,11 +387,7 @@ impl Inner {
                 // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and
                 // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
-                match word.state {
-                    EntryState::Entered | EntryState::Joining => true,
-                    EntryState::Free => word.generation == 0,
-                    EntryState::Dying | EntryState::Dead => false,
-                }
+                is_expected(word)
             }
         })
     }

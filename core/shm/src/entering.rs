@@ -141,6 +141,7 @@ impl Inner {
         self.show_presence(index, true);
         self.local.sleepers.store(0, Ordering::Relaxed);
         self.note_processors(me);
+        self.tell_gateway();
         if let Ok(mut held) = self.lock.try_lock() {
             *held = lock;
         } else {

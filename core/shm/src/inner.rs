@@ -25,6 +25,7 @@ use std::sync::Mutex;
 
 use towpath_machine::Native;
 
+use crate::gateway::HostRanks;
 use crate::layout::{Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY, WorldControl};
 use crate::local::LocalPage;
 use crate::participant::ParticipantId;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub segment: Parts,
     pub local: LocalPage,
     pub processes: u32,
+    /// Its ranks on this host, if it spans several.
+    pub host: Option<HostRanks>,
     pub params: [u64; 16],
     pub name: Option<(String, PathBuf)>,
     /// The rank that the environment gives to this process.
@@ -67,7 +70,12 @@ pub(crate) struct Inner {
 }
 
 /// Writes the header of a new segment that no other process can find yet.
-pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geometry) {
+pub(crate) fn write_header(
+    segment: &Segment,
+    spec: &WorldSpec,
+    host: Option<HostRanks>,
+    geometry: &Geometry,
+) {
     let header = &segment.control().header;
     // Relaxed, all but the last: (H1) publishes them.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -80,6 +88,7 @@ pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geome
     set(&header.area_bytes, spec.area_bytes);
     set(&header.processes, u64::from(spec.processes));
     set(&header.creator, u64::from(std::process::id()));
+    set(&header.host_ranks, HostRanks::pack(host));
     for (word, value) in header.params.iter().zip(spec.params) {
         set(word, value);
     }
@@ -132,6 +141,7 @@ pub(crate) fn adopt(
     expect("the area's offset", get(&header.area_offset), geometry.area())?;
     expect("the size of all parts together", geometry.end(), bytes)?;
     let params = std::array::from_fn(|i| get(&header.params[i]));
+    let host = HostRanks::unpack(get(&header.host_ranks), processes)?;
     let local = LocalPage::new()?;
     // Relaxed: no other process has this page yet.
     local.opener.store(1, Ordering::Relaxed);
@@ -141,6 +151,7 @@ pub(crate) fn adopt(
         segment,
         local,
         processes,
+        host,
         params,
         name,
         suggested,

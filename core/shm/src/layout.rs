@@ -25,7 +25,7 @@ use towpath_machine::Plain;
 use crate::Error;
 
 /// Version of the layout of segments. Programs of different versions can't share a world.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// Maximum number of processes in a world: as many as [`RANK_BITS`] can name.
 pub(crate) const MOST_PROCESSES: u32 = 1 << RANK_BITS;
@@ -80,6 +80,8 @@ pub(crate) struct WorldHeader {
     pub params: [AtomicU64; 16],
     /// Bytes for named objects, as the creator asked for them.
     pub object_bytes: AtomicU64,
+    /// Ranks that run on this host (`gateway.rs`); 0 if all do.
+    pub host_ranks: AtomicU64,
 }
 
 /// Words of slow paths, apart from those of fast paths.
@@ -135,7 +137,9 @@ pub(crate) struct BarrierState {
     pub episode: AtomicU64,
     /// Number of the last episode for which a waiter slept at its doorbell.
     pub at_doorbells: AtomicU64,
-    pub pad: [AtomicU64; 14],
+    /// Number of events of this host that its gateway looks at (`gateway.rs`).
+    pub host_events: AtomicU64,
+    pub pad: [AtomicU64; 13],
 }
 
 /// Record of a named object, in the heap before the object: see `directory.rs`.

@@ -300,6 +300,7 @@ impl Inner {
             cpu.wake(&doorbell.0, u32::MAX);
         }
         cpu.wake(&self.control().barrier.episode, u32::MAX);
+        self.tell_gateway();
     }
 
     /// See [`crate::World::process_ended`].

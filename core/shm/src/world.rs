@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use towpath_sync::{Policy, Surroundings};
 
+use crate::gateway::HostRanks;
 use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
 use crate::participant::{Ending, EntryState, EntryWord, ParticipantId};
@@ -48,17 +49,22 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn create(spec: &WorldSpec) -> Result<World, Error> {
+        World::create_as(spec, None)
+    }
+
+    /// Makes a world, or this host's part of one.
+    pub(crate) fn create_as(spec: &WorldSpec, host: Option<HostRanks>) -> Result<World, Error> {
         let geometry = Geometry::of(spec.processes, spec.object_bytes, spec.area_bytes)?;
         let bytes = geometry.end();
         let Some(name) = &spec.name else {
             let segment = Segment::anonymous(bytes)?;
-            write_header(&segment, spec, &geometry);
+            write_header(&segment, spec, host, &geometry);
             return World::adopt(segment, None, None);
         };
         let path = path_of(name)?;
         sweep::remove_if_dead(&path)?;
         let segment = Segment::unnamed(bytes)?;
-        write_header(&segment, spec, &geometry);
+        write_header(&segment, spec, host, &geometry);
         while !segment.publish(&path)? {
             // Another process was faster. If its world is dead already, once more.
             sweep::remove_if_dead(&path)?;
@@ -231,7 +237,7 @@ impl World {
         self.me().index
     }
 
-    /// The number of ranks.
+    /// The number of ranks, of all hosts together.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -425,7 +431,8 @@ impl World {
     /// use.
     ///
     /// When a death is noted and when a participant leaves, sleepers on it are woken,
-    /// without a change of its value.
+    /// without a change of its value. All ranks of other hosts have one word together, their
+    /// gateway's.
     ///
     /// # Panics
     ///
@@ -442,7 +449,7 @@ impl World {
     #[inline]
     pub fn doorbell(&self, index: u32) -> &AtomicU64 {
         assert!(index < self.0.processes, "no rank {index} in a world of {}", self.0.processes);
-        &self.0.segment.doorbells()[index as usize].0
+        &self.0.segment.doorbells()[self.0.doorbell_of(index)].0
     }
 
     /// The world as a waiter sees it: whether more participants run than there are cores

@@ -126,7 +126,8 @@ pub use towpath_am::{
 };
 pub use towpath_machine::{Object, Plain};
 pub use towpath_shm::{
-    Area, Ending, Episode, Error as WorldError, ParticipantId, RemoteBytes, Shared, World, WorldSpec,
+    Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes, Shared,
+    World, WorldSpec,
 };
 pub use towpath_sync::{Exclusive, Guard, LockError, Mutex, Policy};
 
