@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::message::Direction;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
-use crate::packet::{CLAIMED, FREE, Header};
+use crate::packet::{CLAIMED, FREE, Header, from_source_code};
 use crate::queue::{CLOSED, Census, TICKET, intent, tail_generation};
 use crate::segment::Segment;
 
@@ -32,7 +32,7 @@ pub(crate) trait Directory: Membership + Hooks {
         // Places never used before those whose last owner is gone: its messages may still be looked
         // for.
         for used in [false, true] {
-            for endpoint in in_order() {
+            for endpoint in in_order().filter(|&endpoint| self.is_local(endpoint)) {
                 let entry = self.entry(endpoint)?;
                 // (E1) Acquire, both: pairs with the Release when an endpoint is taken (E2) or
                 // given up (E3).
@@ -75,33 +75,82 @@ pub(crate) trait Directory: Membership + Hooks {
         owner: ParticipantId,
         segment: &Segment<Self::Segment>,
     ) -> Result<(u64, Vec<Outstanding>), Error> {
+        let last = self.begin_opening(me)?;
+        while last > 0 && self.has_stragglers(me)? {
+            self.pause(A_MOMENT);
+        }
+        let outstanding = self.take_outstanding(Name { endpoint: me, generation: last })?;
+        let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
+        self.finish_opening(Name { endpoint: me, generation: last + 1 }, owner, shared)?;
+        Ok((last + 1, outstanding))
+    }
+
+    /// Opens the entry of an endpoint on another host, under its name there.
+    ///
+    /// `None`: a sender is in the middle of a send to its predecessor; to be tried again.
+    fn open_proxy_entry(&self, name: Name, owner: ParticipantId) -> Result<Option<Vec<Outstanding>>, Error> {
+        let (entry, cpu) = (self.entry(name.endpoint)?, self.cpu());
+        // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
+        let last_owner = cpu.load(&entry.owner, Ordering::Acquire);
+        let ours = owner.to_bits();
+        if last_owner != ours {
+            // (E2) AcqRel: as in `take_entry`.
+            let (word, acq_rel, relaxed) = (&entry.owner, Ordering::AcqRel, Ordering::Relaxed);
+            if owner_lives(self, &entry)
+                || cpu.compare_exchange(word, last_owner, ours, acq_rel, relaxed).is_err()
+            {
+                let endpoint = name.endpoint;
+                return Err(Error::InUse(format!("endpoint {endpoint} belongs to a rank that lives")));
+            }
+        }
+        let last = self.begin_opening(name.endpoint)?;
+        if last > 0 && self.has_stragglers(name.endpoint)? {
+            return Ok(None);
+        }
+        let outstanding = self.take_outstanding(Name { generation: last, ..name })?;
+        self.finish_opening(name, owner, 0)?;
+        Ok(Some(outstanding))
+    }
+
+    /// Begins to ready an entry that the caller owns. Returns its last generation, 0 if
+    /// there was none.
+    fn begin_opening(&self, me: u16) -> Result<u64, Error> {
         let (entry, cpu) = (self.entry(me)?, self.cpu());
-        // (E4) Release throughout: the entry is the caller's; pairs with the Acquire (E6) of
-        // senders.
+        // (E4) Release, both: the entry is the caller's; pairs with the Acquire (E6) of senders.
         cpu.store(&entry.open, 0, Ordering::Release);
         cpu.store(&entry.signal, 0, Ordering::Release);
         self.bury(&entry);
         // Relaxed: the caller's own.
-        let last = cpu.load(&entry.generation, Ordering::Relaxed);
-        let first = last == 0;
-        let mut outstanding = Vec::new();
-        if !first {
-            self.wait_for_stragglers(me)?;
-            let side = self.side(me, Direction::Request)?;
-            let destination = Name { endpoint: me, generation: last };
-            outstanding = Outstanding::take_all(cpu, side.queue(), side.claim(), destination, |_, _| true);
+        Ok(cpu.load(&entry.generation, Ordering::Relaxed))
+    }
+
+    /// Takes the requests that a predecessor did not finish.
+    fn take_outstanding(&self, predecessor: Name) -> Result<Vec<Outstanding>, Error> {
+        if predecessor.generation == 0 {
+            return Ok(Vec::new());
         }
-        let generation = last + 1;
-        // (E4) Release: as above; pairs with the Acquire (E6).
-        cpu.store(&entry.generation, generation, Ordering::Release);
+        let side = self.side(predecessor.endpoint, Direction::Request)?;
+        // The gateways of other hosts know which of their ranks' requests were not finished.
+        let mine = |source, _| self.is_local(from_source_code(source).0);
+        Ok(Outstanding::take_all(self.cpu(), side.queue(), side.claim(), predecessor, mine))
+    }
+
+    /// Resets the queues of an entry that the caller owns, and opens it with a new
+    /// generation. `shared`: length of its shared segment.
+    fn finish_opening(&self, name: Name, owner: ParticipantId, shared: u64) -> Result<(), Error> {
+        let (entry, cpu) = (self.entry(name.endpoint)?, self.cpu());
+        // Relaxed: the caller's own.
+        let first = cpu.load(&entry.generation, Ordering::Relaxed) == 0;
+        // (E4) Release: the entry is the caller's; pairs with the Acquire (E6) of senders.
+        cpu.store(&entry.generation, name.generation, Ordering::Release);
         for direction in [Direction::Request, Direction::Reply] {
-            self.reset(&self.side(me, direction)?, first, generation);
+            self.reset(&self.side(name.endpoint, direction)?, first, name.generation);
         }
-        let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
         // (E4) Release, both: as above; each pairs with the Acquire (E6).
         cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Release);
         cpu.store(&entry.open, owner.to_bits(), Ordering::Release);
-        Ok((generation, outstanding))
+        self.tell_gateway();
+        Ok(())
     }
 
     /// Takes back the intents of an entry's last owner, and closes queues whose lock it
@@ -161,19 +210,19 @@ pub(crate) trait Directory: Membership + Hooks {
         }
     }
 
-    /// Waits until no living sender is about to write into the receive block's old
-    /// queues: as long as one is stopped in the middle of a send to the predecessor.
-    fn wait_for_stragglers(&self, me: u16) -> Result<(), Error> {
+    /// Closes a receive block's old queues. Returns whether a living sender may still
+    /// write into them: it is in the middle of a send to the predecessor.
+    fn has_stragglers(&self, me: u16) -> Result<bool, Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
             // (D2) SeqCst: after this no claim succeeds, and those before it are visible; it
             // pairs with the load (C4) in `claim/locked.rs` and with (D1).
             self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::SeqCst);
-            while self.is_written(me, &side) {
-                self.pause(A_MOMENT);
+            if self.is_written(me, &side) {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns whether a living sender may still write into a closed queue: it has a
@@ -223,6 +272,7 @@ pub(crate) trait Directory: Membership + Hooks {
         // the next owner (E2).
         self.cpu().store(&entry.open, 0, Ordering::Release);
         self.cpu().store(&entry.owner, 0, Ordering::Release);
+        self.tell_gateway();
     }
 
     /// Returns the name of a rank's first open endpoint.

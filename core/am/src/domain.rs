@@ -136,6 +136,13 @@ pub trait Membership: Memory {
     fn read_remote(&self, _participant: ParticipantId, _from: RemoteBytes, _to: &mut [u8]) -> bool {
         false
     }
+    /// Returns whether an endpoint's rank runs on this host: its peers reach it without a
+    /// gateway between.
+    fn is_local(&self, _endpoint: u16) -> bool {
+        true
+    }
+    /// Tells this host's gateway, if there is one, that an endpoint was opened or closed.
+    fn tell_gateway(&self) {}
     /// Returns the word on which a participant sleeps, if there is such a rank.
     fn doorbell(&self, rank: u32) -> Option<&<Self::Cpu as Processor>::Word>;
 }

@@ -17,6 +17,7 @@ use crate::message::Direction;
 use crate::name::{Name, Tag};
 use crate::offers::Offers;
 use crate::outgoing::{Body, OnFull, Outgoing};
+use crate::outstanding::Outstanding;
 use crate::path::FIRST_QUOTA;
 use crate::queue::Receiver;
 use crate::segment::{PrivateSegment, Segment, SegmentKind};
@@ -191,6 +192,18 @@ impl<D: Domain> Endpoint<D> {
         let segment =
             Endpoint::segment_of(&domain, me, segment).inspect_err(|_| domain.give_up_entry(&entry))?;
         let (generation, owed) = domain.open_entry(me, participant, &segment)?;
+        Endpoint::of_entry(domain, Name { endpoint: me, generation }, segment, owed)
+    }
+
+    /// Makes the endpoint of an entry that is open. `owed`: its predecessor's requests.
+    pub(crate) fn of_entry(
+        domain: D,
+        name: Name,
+        segment: Segment<D::Segment>,
+        owed: Vec<Outstanding>,
+    ) -> Result<Endpoint<D>, Error> {
+        let me = name.endpoint;
+        let entry = domain.entry(me)?;
         let own = |direction| -> Result<Own<D>, Error> {
             let side = domain.side(me, direction)?;
             // Relaxed: the endpoint's own queue, just made.
@@ -203,7 +216,7 @@ impl<D: Domain> Endpoint<D> {
         };
         let core = Rc::new(Core {
             entry,
-            name: Name { endpoint: me, generation },
+            name,
             tag: Cell::new(Tag::ALL),
             segment,
             request: own(Direction::Request)?,
@@ -216,7 +229,7 @@ impl<D: Domain> Endpoint<D> {
             dispatch: Dispatch::default(),
             answers: Answers::new(&domain),
             streams: Streams::new(&domain),
-            offers: Offers::new(Name { endpoint: me, generation }),
+            offers: Offers::new(name),
             back: Back { owed: RefCell::new(owed), ..Back::default() },
             upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },
             company: Company { bundle: RefCell::new(Weak::new()), poll_replies: RefCell::new(None) },

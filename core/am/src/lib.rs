@@ -19,6 +19,7 @@
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
 //! | `directory.rs`, `census.rs`, `upkeep.rs`, `outstanding.rs` | deaths and successors |
 //! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
+//! | `proxy.rs` | endpoints of other hosts' ranks, for gateways |
 //! | `reply_predictor.rs` | prefetch of the line that an answer will use |
 #![deny(unsafe_code)]
 
@@ -39,6 +40,7 @@ mod offers;
 mod outgoing;
 mod outstanding;
 mod parallel;
+mod proxy;
 mod reply_predictor;
 mod segment;
 mod send;
@@ -62,6 +64,7 @@ pub use message::{Direction, Operation, Payload, Returned};
 pub use name::{Name, Tag};
 pub use packet::MAX_ARGS;
 pub use parallel::{ParallelBundle, ParallelEndpoint};
+pub use proxy::{EndpointWatch, ForwardedMessage, ForwardedPiece, Proxy};
 pub use segment::{PrivateSegment, Segment, SegmentKind};
 pub use shared_memory::{SharedMemory, SharedSegment};
 pub use signal::SignalEndpoint;

@@ -335,7 +335,7 @@ impl<D: Domain> Core<D> {
             // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the
             // intent and waits for this sender, or the sender sees that the queue is closed and
             // does not touch the segment, which may be the successor's by now; pairs with (D2) in
-            // `wait_for_stragglers`.
+            // `has_stragglers`.
             self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
             let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
             if here {

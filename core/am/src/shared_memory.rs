@@ -83,6 +83,12 @@ impl Attached {
         owner != 0 && self.world.is_alive(ParticipantId::from_bits(owner))
     }
 
+    /// Returns whether an endpoint's rank runs on this host: the entries behind those of
+    /// all ranks belong to the ranks in turn.
+    fn is_local(&self, endpoint: u16) -> bool {
+        self.world.is_local(u32::from(endpoint) % self.world.size())
+    }
+
     fn block_start(&self, endpoint: u16) -> u64 {
         self.layout.blocks_start + u64::from(endpoint) * self.layout.stride
     }
@@ -268,13 +274,17 @@ impl Memory for SharedMemory {
         self.attached.segment(endpoint)
     }
     fn answer_line(&self, one: u16, other: u16) -> Option<&'static AnswerLine<Native>> {
-        let offset = self.attached.layout.answer_line(&self.attached.config, one, other)?;
-        Some(&self.attached.slice(offset, 1).ok()?[0])
+        let attached = &self.attached;
+        // A gateway reads no lines: see also `stream`.
+        let are_here = attached.is_local(one) && attached.is_local(other);
+        let offset = are_here.then(|| attached.layout.answer_line(&attached.config, one, other))??;
+        Some(&attached.slice(offset, 1).ok()?[0])
     }
     fn stream(&self, endpoint: u16, number: u32) -> Option<&'static Stream<Native>> {
         let attached = &self.attached;
-        let in_range =
-            number < attached.config.streams_each() && u32::from(endpoint) < attached.config.endpoints;
+        let in_range = number < attached.config.streams_each()
+            && u32::from(endpoint) < attached.config.endpoints
+            && attached.is_local(endpoint);
         let at = attached.layout.streams + u64::from(number) * size_of::<Stream<Native>>() as u64;
         let offset = in_range.then(|| attached.block_start(endpoint) + at)?;
         Some(&attached.slice(offset, 1).ok()?[0])
@@ -304,7 +314,15 @@ impl Membership for SharedMemory {
         std::process::id() != self.process
     }
     fn may_offer(&self, to: ParticipantId) -> bool {
-        self.attached.config.algorithm == Algorithm::Towpath && self.world().is_remote(to)
+        self.attached.config.algorithm == Algorithm::Towpath
+            && self.world().is_local(to.index)
+            && self.world().is_remote(to)
+    }
+    fn is_local(&self, endpoint: u16) -> bool {
+        self.attached.is_local(endpoint)
+    }
+    fn tell_gateway(&self) {
+        self.world().tell_gateway();
     }
     fn read_remote(&self, participant: ParticipantId, from: RemoteBytes, to: &mut [u8]) -> bool {
         self.world().read_remote(participant, from, to)

@@ -67,7 +67,7 @@ impl<D: Domain> Core<D> {
 
     /// Looks after one of the endpoint's queues. `acquit`: takes intents to lock it back
     /// from the dead; `sweep`: frees packets and blocks of the dead.
-    fn look_after_queue(&self, own: &Own<D>, acquit: bool, sweep: bool) {
+    pub(crate) fn look_after_queue(&self, own: &Own<D>, acquit: bool, sweep: bool) {
         let (claim, q, census) = (own.side.claim(), own.side.queue(), Members(&self.domain));
         if acquit && self.domain.config().algorithm.is_locked() {
             self.domain.acquit(&own.side);

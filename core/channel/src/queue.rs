@@ -188,7 +188,7 @@ pub struct Sender {
     pub expected: u64,
     /// The receiver's progress as last read (`towpath`).
     pub head_seen: u64,
-    /// The one after the last ticket that we drew (`towpath`).
+    /// The one after the last ticket that we got.
     pub next_ticket: u64,
     /// True if no other sender came between our last two tickets (`towpath`): the next
     /// one is likely to be `next_ticket`.
@@ -324,20 +324,49 @@ impl Receiver {
         // Only now the late ones: if the head's message was sent after a late one by the same
         // endpoint, then the late one is visible here and goes first.
         let next_place = next.map(|_| q.index(self.head));
-        self.find_late(c, q, cpu, next_place).or(next)
+        self.find_late(c, q, cpu, next_place, |_| false).or(next)
+    }
+
+    /// Returns the next message at a ticket or after it, for a receiver that takes
+    /// messages before it has handled those that it took before.
+    ///
+    /// `has_taken`: whether it has taken the message of a ticket whose turn has passed. Messages
+    /// are [`done`](Receiver::done) in the order in which they were taken.
+    pub fn next_from<P: Processor, C: Claim<P>>(
+        &mut self,
+        c: &C,
+        q: &Queue<'_, P>,
+        cpu: &P,
+        from: u64,
+        has_taken: impl Fn(u64) -> bool,
+    ) -> Option<Arrival> {
+        self.skip_void(q);
+        let end = self.head + q.len();
+        let is_void =
+            |ticket: &u64| self.valid_from.get(q.index(*ticket)).is_some_and(|valid| ticket < valid);
+        let ticket = (from.max(self.head)..end).find(|ticket| !is_void(ticket));
+        let next = ticket.and_then(|ticket| {
+            // (Q1) Acquire: pairs with the Release (Q2).
+            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+            c.is_ready(q, header, ticket).then_some(Arrival { ticket, header, late: false })
+        });
+        // Only now the late ones: as in `next_carefully`.
+        let next_place = next.map(|next| q.index(next.ticket));
+        self.find_late(c, q, cpu, next_place, has_taken).or(next)
     }
 
     /// Returns a message whose turn has passed, if one is there. `but`: a place whose
-    /// message is in its turn now.
+    /// message is in its turn now. `has_taken`: which tickets are passed over.
     fn find_late<P: Processor, C: Claim<P>>(
         &self,
         c: &C,
         q: &Queue<'_, P>,
         cpu: &P,
         but: Option<usize>,
+        has_taken: impl Fn(u64) -> bool,
     ) -> Option<Arrival> {
         for late in &self.late {
-            if but == Some(q.index(late.ticket)) {
+            if but == Some(q.index(late.ticket)) || has_taken(late.ticket) {
                 continue;
             }
             // (Q1) Acquire: pairs with the Release (Q2).
@@ -352,7 +381,7 @@ impl Receiver {
     /// Returns whether a message is there whose turn has passed.
     #[cold]
     pub fn has_late<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        self.find_late(c, q, cpu, None).is_some()
+        self.find_late(c, q, cpu, None, |_| false).is_some()
     }
 
     /// Passes over tickets that no sender will use.

@@ -160,6 +160,7 @@ impl<P: Processor> Claim<P> for LockFree {
         match cpu.compare_exchange(word, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 sender.misses = 0;
+                sender.next_ticket = ticket + 1;
                 // (I2) Release: from here on the packet names its owner; pairs with the Acquire
                 // (I1) of the census.
                 cpu.store(intent, 0, Ordering::Release);

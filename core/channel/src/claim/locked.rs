@@ -100,7 +100,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<u64, ClaimError> {
-        locked(&*self.0, q, sender, cpu, wait, intent, || {
+        let claimed = locked(&*self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock.
             let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
             if sender.shut_out(tail) {
@@ -118,7 +118,11 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             cpu.store(header, claimed.0, Ordering::Release);
             cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
             Ok(tail & TICKET)
-        })
+        });
+        if let Ok(ticket) = claimed {
+            sender.next_ticket = ticket + 1;
+        }
+        claimed
     }
 
     fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
