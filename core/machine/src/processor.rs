@@ -153,6 +153,11 @@ pub trait Processor: Sized + 'static {
     fn delay(&self, ns: u64);
     /// Private computation of about `ns` nanoseconds.
     fn work(&self, ns: u64);
+    /// Notes that the caller executes about so many instructions of its own, beside its
+    /// accesses to shared memory. Costs nothing natively, where it does execute them; a simulated
+    /// machine charges their time.
+    #[inline(always)]
+    fn instructions(&self, _count: u64) {}
     /// Nanoseconds since some fixed instant that all processors of the machine share.
     fn now(&self) -> u64;
     /// Notes an event. Does nothing natively.

@@ -438,3 +438,22 @@ fn bytes_keep_their_values() {
     });
     s.run().unwrap();
 }
+
+#[test]
+fn instructions_take_a_cycle_each_and_data_can_be_looked_at() {
+    for (name, cycle) in [("avalanche", 8333), ("origin2000", 5100)] {
+        let machine = machines::by_name(name).unwrap();
+        let mut s = Simulation::new(&machine, 1, 1);
+        let arena = s.arena();
+        let cell = arena.cell(Place::NewLine, 7);
+        assert_eq!(arena.value(&cell), 7);
+        s.spawn(0, 0, move |cpu| {
+            cpu.write(&cell, 9);
+            let start = cpu.clock();
+            cpu.instructions(100);
+            assert_eq!(cpu.clock() - start, 100 * cycle, "{name}");
+        });
+        s.run().unwrap();
+        assert_eq!(arena.value(&cell), 9);
+    }
+}

@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::events::{FOREVER, Time};
 use crate::machine::Machine;
+use crate::memory::place_of;
 use crate::parameters::Parameters;
 use crate::request::Op;
 use crate::task::Task;
@@ -47,6 +48,14 @@ pub struct SimBytes {
 /// in turn.
 #[derive(Clone, Debug)]
 pub struct SimArena(pub(crate) Rc<RefCell<Machine>>);
+
+impl SimArena {
+    /// Returns a datum's value in memory, as it is when no thread runs. Takes no
+    /// simulated time: for looking at results.
+    pub fn value(&self, cell: &SimCell) -> u64 {
+        self.0.borrow().engine.memory.values[place_of(cell.0)]
+    }
+}
 
 impl Arena<Sim> for SimArena {
     fn word(&self, place: Place, value: u64) -> SimWord {
@@ -348,6 +357,15 @@ impl Processor for Sim {
     }
     fn work(&self, ns: u64) {
         self.compute(ns.saturating_mul(1000));
+    }
+    /// Charges a cycle for each: `processor.cycle`, or a store that hits where the
+    /// machine gives none.
+    fn instructions(&self, count: u64) {
+        let cycle = {
+            let p = &self.engine().p;
+            if p.cycle == 0 { p.store } else { p.cycle }
+        };
+        self.compute(count.saturating_mul(cycle));
     }
     fn now(&self) -> u64 {
         self.clock() / 1000
