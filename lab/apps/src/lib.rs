@@ -1,0 +1,30 @@
+//! Applications of the papers, each written once: a kernel is a function of a processor
+//! and its memory, and runs on real processors as on simulated ones.
+//!
+//! | module | application | paper | checked by |
+//! | --- | --- | --- | --- |
+//! | [`spark98`] | product of a sparse matrix and a vector | K | the sequential product |
+//! | [`lu`] | LU factors of a dense matrix in blocks | N | the residual |
+//!
+//! [`problem`] has the list, the sizes, and the traits; [`team`] what a kernel may use beside its
+//! own memory: locks, a barrier, queues of tasks. [`native`] and [`simulated`] run them.
+//! `README.md` walks through one.
+#![deny(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod lu;
+pub mod memory;
+pub mod native;
+pub mod parts;
+pub mod problem;
+pub mod simulated;
+pub mod spark98;
+pub mod team;
+
+pub use problem::{Application, Picture, Problem, ProblemChoice, Size, Verified};
+pub use team::{LockSet, MeetingPoint, Needs, TaskQueues, Team};
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,155 @@
+//! Applications over shared memory, their sizes, and the results of their runs.
+
+use towpath_machine::Processor;
+
+use crate::lu::Lu;
+use crate::memory::Memory;
+use crate::spark98::{Spark98, Summation};
+use crate::team::{Needs, Team};
+
+/// Application over shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// Product of a sparse matrix and a vector, a lock for each element of the result.
+    Spark98,
+    /// Product of a sparse matrix and a vector, by a reduction over the processors.
+    Spark98Reduced,
+    /// LU factors of a dense matrix, by blocks.
+    Lu,
+}
+
+impl Application {
+    /// All of them.
+    pub const ALL: [Application; 3] = [Application::Spark98, Application::Spark98Reduced, Application::Lu];
+
+    /// Its name, as users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Application::Spark98 => "spark98",
+            Application::Spark98Reduced => "spark98-reduced",
+            Application::Lu => "lu",
+        }
+    }
+
+    /// Returns its description, with the key of its paper, for lists.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Application::Spark98 => "product of a sparse matrix and a vector, a lock for each element (K)",
+            Application::Spark98Reduced => "the same product by a reduction, with barriers only (K)",
+            Application::Lu => "factors of a dense matrix in blocks, with barriers (N)",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Application> {
+        Application::ALL.into_iter().find(|a| a.name() == name)
+    }
+}
+
+/// Size of a problem. The head of an application's file gives its numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Size {
+    /// For tests: some milliseconds on one core.
+    Tiny,
+    /// For simulated machines: some hundred thousand accesses to shared memory.
+    #[default]
+    Small,
+    /// For real machines: a fraction of a second on one core.
+    Medium,
+    /// The paper's, where it can be had.
+    Large,
+}
+
+impl Size {
+    /// All of them.
+    pub const ALL: [Size; 4] = [Size::Tiny, Size::Small, Size::Medium, Size::Large];
+
+    /// Its name, as users call it.
+    pub const fn name(self) -> &'static str {
+        self.pick(["tiny", "small", "medium", "large"])
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Size> {
+        Size::ALL.into_iter().find(|s| s.name() == name)
+    }
+
+    /// The one of four things, from the smallest on, that belongs to this size.
+    pub const fn pick<T: Copy>(self, of: [T; 4]) -> T {
+        of[self as usize]
+    }
+}
+
+/// Choice of a problem: application, size, seed of its input, number of processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProblemChoice {
+    /// The application.
+    pub application: Application,
+    /// The size of its input.
+    pub size: Size,
+    /// The seed of its input.
+    pub seed: u64,
+    /// Number of processors.
+    pub procs: usize,
+}
+
+/// Picture that an application has made: rows of pixels, from the top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Red, green and blue of each pixel.
+    pub pixels: Vec<[u8; 3]>,
+}
+
+impl Picture {
+    /// The picture as a file in the format PPM.
+    pub fn to_ppm(&self) -> Vec<u8> {
+        let height = self.pixels.len() / self.width.max(1);
+        let mut file = format!("P6\n{} {height}\n255\n", self.width).into_bytes();
+        file.extend(self.pixels.iter().flatten());
+        file
+    }
+}
+
+/// Result of a run that agrees with the reference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verified {
+    /// Figures that a person can look at, in a line.
+    pub text: String,
+    /// Picture, if the application makes one.
+    pub picture: Option<Picture>,
+}
+
+impl Verified {
+    /// A result without a picture.
+    pub fn new(text: String) -> Verified {
+        Verified { text, picture: None }
+    }
+}
+
+/// Problem in the memory of a machine, to be solved once.
+pub trait Problem<P: Processor>: Send + Sync {
+    /// Returns the numbers of locks, queues and tasks that it needs.
+    fn needs(&self) -> Needs;
+
+    /// Solves the part of processor `me` of the team: the kernel.
+    fn work(&self, cpu: &P, me: usize, team: &Team<'_, P>);
+
+    /// Compares the result with the reference. `value` reads a datum; all processors have
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// The difference.
+    fn check(&self, value: &dyn Fn(&P::Cell) -> u64) -> Result<Verified, String>;
+}
+
+/// Makes a problem in the memory of a machine.
+pub fn make<P: Processor>(choice: ProblemChoice, memory: &Memory<'_, P>) -> Box<dyn Problem<P>> {
+    match choice.application {
+        Application::Spark98 => Box::new(Spark98::new(choice, memory, Summation::Locks)),
+        Application::Spark98Reduced => Box::new(Spark98::new(choice, memory, Summation::Reduction)),
+        Application::Lu => Box::new(Lu::new(choice, memory)),
+    }
+}

@@ -1,0 +1,144 @@
+//! Each application gives the reference's result: on threads under every lock, barrier,
+//! queue and policy, and on simulated machines.
+
+use towpath_apps::native::{
+    self, LOCKED, PartNames, TeamSurroundings, barrier_names, lock_names, queue_names,
+};
+use towpath_apps::parts::{all_locks, lock_row, locked_queues, one_barrier};
+use towpath_apps::simulated::{SimParts, SimulatedRun, run};
+use towpath_apps::{Application, LockSet, MeetingPoint, ProblemChoice, Size, Verified};
+use towpath_sim::{Sim, machines};
+use towpath_sync::barriers::Dissemination;
+use towpath_sync::locks::Ticket;
+use towpath_sync::{Policy, Spinning};
+
+fn choice(application: Application, procs: usize, seed: u64) -> ProblemChoice {
+    ProblemChoice { application, size: Size::Tiny, seed, procs }
+}
+
+fn natively(choice: ProblemChoice, names: PartNames<'_>, policy: Policy) -> Result<Verified, String> {
+    let problem = native::problem(choice);
+    let around = TeamSurroundings::new(choice.procs, 2);
+    let wait = native::waiting(policy, &around);
+    let parts = native::parts(names, problem.needs(), choice.procs, wait)?;
+    native::run(&*problem, choice.procs, &parts, &|_| ()).map(|run| run.verified)
+}
+
+fn simulated(machine: &str, choice: ProblemChoice, copies: usize) -> SimulatedRun {
+    let machine = machines::by_name(machine).unwrap();
+    let procs = choice.procs;
+    let result = run(&machine, choice, copies, &mut |_, arena, needs| SimParts {
+        locks: Box::new(lock_row::<Sim, Ticket<Sim>, _>(arena, all_locks(needs), Spinning)),
+        barrier: Box::new(one_barrier::<Sim, Dissemination<Sim, 64>, _>(arena, procs, Spinning)),
+        queues: locked_queues(arena, needs),
+    });
+    result.unwrap_or_else(|error| panic!("{} on {}: {error}", choice.application.name(), machine.name))
+}
+
+#[test]
+fn applications_agree_with_their_references_natively() {
+    for application in Application::ALL {
+        for procs in [1, 2, 3, 8] {
+            for seed in 1..4 {
+                let verified =
+                    natively(choice(application, procs, seed), PartNames::default(), Policy::Adaptive);
+                let verified = verified.unwrap_or_else(|e| panic!("{} on {procs}: {e}", application.name()));
+                assert!(!verified.text.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn applications_run_under_every_part_and_policy() {
+    let with = |names: PartNames<'_>, policy| {
+        for application in Application::ALL {
+            natively(choice(application, 3, 7), names, policy)
+                .unwrap_or_else(|e| panic!("{} with {names:?}: {e}", application.name()));
+        }
+    };
+    for lock in lock_names() {
+        with(PartNames { lock, ..PartNames::default() }, Policy::Adaptive);
+    }
+    for barrier in barrier_names() {
+        with(PartNames { barrier, ..PartNames::default() }, Policy::Adaptive);
+    }
+    for queue in queue_names() {
+        with(PartNames { queue, ..PartNames::default() }, Policy::Adaptive);
+    }
+    for (policy, _) in Policy::ALL {
+        with(PartNames::default(), policy);
+    }
+    let unknown = PartNames { queue: "heap", ..PartNames::default() };
+    let error = natively(choice(Application::Spark98, 1, 1), unknown, Policy::Spin).unwrap_err();
+    assert!(error.contains("`heap`") && error.contains(LOCKED) | error.contains("michael-scott"), "{error}");
+}
+
+#[test]
+fn applications_agree_with_their_references_simulated() {
+    for application in Application::ALL {
+        for (machine, procs) in
+            [("origin2000", 1), ("origin2000", 5), ("avalanche", 8), ("enterprise5000", 3)]
+        {
+            let run = simulated(machine, choice(application, procs, 1), 1);
+            assert!(run.ends[0] > 0 && !run.verified.text.is_empty());
+        }
+        let run = simulated("origin2000", choice(application, 4, 2), 2);
+        assert_eq!(run.ends.len(), 2);
+    }
+}
+
+#[test]
+fn simulated_runs_follow_from_their_seed() {
+    for application in Application::ALL {
+        let trace = |seed| simulated("origin2000", choice(application, 4, seed), 1).outcome.trace;
+        assert_eq!(trace(5), trace(5), "{}", application.name());
+        assert_ne!(trace(5), trace(6), "{}", application.name());
+    }
+}
+
+/// Locks that do not lock, and a barrier at which no processor waits.
+struct Nothing;
+
+impl LockSet<Sim> for Nothing {
+    fn hold(&self, _cpu: &Sim, _k: usize, section: &mut dyn FnMut()) {
+        section();
+    }
+}
+
+impl MeetingPoint<Sim> for Nothing {
+    fn meet(&self, _cpu: &Sim, _me: usize) {}
+}
+
+/// A run with a real barrier or with none, without locks.
+fn sabotaged(application: Application, has_barrier: bool) -> Result<SimulatedRun, String> {
+    let machine = machines::by_name("origin2000").unwrap();
+    run(&machine, choice(application, 8, 1), 1, &mut |_, arena, needs| SimParts {
+        locks: match has_barrier {
+            true => Box::new(Nothing),
+            false => Box::new(lock_row::<Sim, Ticket<Sim>, _>(arena, all_locks(needs), Spinning)),
+        },
+        barrier: match has_barrier {
+            true => Box::new(one_barrier::<Sim, Dissemination<Sim, 64>, _>(arena, 8, Spinning)),
+            false => Box::new(Nothing),
+        },
+        queues: locked_queues(arena, needs),
+    })
+}
+
+#[test]
+fn results_without_locks_or_barriers_are_refused() {
+    let without_locks = [Application::Spark98];
+    let without_barriers = [Application::Spark98, Application::Spark98Reduced, Application::Lu];
+    for (applications, has_barrier) in [(&without_locks[..], true), (&without_barriers[..], false)] {
+        for &application in applications {
+            let result = sabotaged(application, has_barrier);
+            let name = application.name();
+            assert!(
+                result.is_err(),
+                "{name} is right without {}",
+                if has_barrier { "locks" } else { "barriers" }
+            );
+        }
+    }
+}
