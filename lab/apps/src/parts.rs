@@ -23,12 +23,12 @@ impl<P: Processor> Arena<P> for Behind<'_, P> {
 }
 
 /// Locks of one kind, and the way to wait for them.
-struct LockRow<L, W> {
+struct ManyLocks<L, W> {
     locks: Vec<L>,
     wait: W,
 }
 
-impl<P: Processor, L: Lock<P>, W: Waiting<P>> LockSet<P> for LockRow<L, W> {
+impl<P: Processor, L: Lock<P>, W: Waiting<P>> LockSet<P> for ManyLocks<L, W> {
     fn hold(&self, cpu: &P, k: usize, section: &mut dyn FnMut()) {
         let lock = &self.locks[k];
         cpu.note(Event::Acquiring(k as u64));
@@ -54,7 +54,7 @@ where
     L: Lock<P> + Send + Sync,
     W: Waiting<P> + Send + Sync,
 {
-    LockRow { locks: (0..count).map(|_| L::new(&Behind(arena))).collect::<Vec<L>>(), wait }
+    ManyLocks { locks: (0..count).map(|_| L::new(&Behind(arena))).collect::<Vec<L>>(), wait }
 }
 
 /// Barrier, and the way to wait at it.
@@ -86,12 +86,12 @@ where
 }
 
 /// Queues of one kind that need none of the team's locks.
-struct QueueRow<Q, W> {
+struct ManyQueues<Q, W> {
     queues: Vec<Q>,
     wait: W,
 }
 
-impl<P: Processor, Q: ConcurrentQueue<P>, W: Waiting<P>> TaskQueues<P> for QueueRow<Q, W> {
+impl<P: Processor, Q: ConcurrentQueue<P>, W: Waiting<P>> TaskQueues<P> for ManyQueues<Q, W> {
     fn put(&self, cpu: &P, _locks: &dyn LockSet<P>, queue: usize, task: u64) {
         let mut round = 0;
         // Participants may hold on to nodes for a while (Valois).
@@ -123,7 +123,7 @@ where
     W: Waiting<P> + Send + Sync,
 {
     let queue = |_| Q::new(&Behind(arena), needs.tasks.max(1) + 2 * procs, procs);
-    QueueRow { queues: (0..needs.queues).map(queue).collect::<Vec<Q>>(), wait }
+    ManyQueues { queues: (0..needs.queues).map(queue).collect::<Vec<Q>>(), wait }
 }
 
 /// Parts of a team that an application needs.
