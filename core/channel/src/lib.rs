@@ -5,6 +5,7 @@
 //!   it; [`suspicion`]: finding a damaged lock in front of a queue; [`packet`]: a packet's layout.
 //! * [`answer_line`]: the line of two endpoints that answer each other, beside their queues.
 //! * [`stream`]: words of one sender beside a queue, for short messages that follow each other.
+//! * [`offer`]: the word by which a receiver copies a long transfer out of the sender's memory.
 //! * [`ring`]: slots of one sender and one receiver; [`shared_line`]: the line that two rings share
 //!   for messages that answer each other.
 //! * [`doorbell`]: the word on which a receiver sleeps, and the handshake by which no wake-up is
@@ -20,6 +21,7 @@ pub mod answer_line;
 mod census;
 pub mod claim;
 pub mod doorbell;
+pub mod offer;
 pub mod packet;
 pub mod path;
 mod plain;
