@@ -3,8 +3,8 @@
 //!
 //! An endpoint that has answered a peer a few times says that it uses the line. From then on each
 //! short message goes there while the endpoint may write it, and into a queue otherwise. A poll
-//! looks at the lines in which the endpoint expects a message, at most [`MOST`], and then at its
-//! queues; a message of a queue is delivered after those of the lines, which may have been sent
+//! looks at the lines in which the endpoint expects a message, at most [`MOST_LINES`], and then at
+//! its queues; a message of a queue is delivered after those of the lines, which may have been sent
 //! before it.
 //!
 //! Only where the claim algorithm is `towpath`: the others are what their papers say. Not from or
@@ -13,12 +13,11 @@
 //! **A receiver that dies** leaves the number of messages that it has handled: its peer gets a
 //! request back that was not among them, out of its own copy.
 
-use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_channel::answer_line::{ANSWER_ARGS, Answer, AnswerEnd, Unhandled};
+use towpath_channel::answer_line::{ANSWER_ARGS, Answer, Unhandled};
 
-use crate::domain::{EndpointStep, Memory, Side};
+use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
 use crate::outgoing::Outgoing;
@@ -26,10 +25,8 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
 use crate::path::Handled;
 use crate::queue::{Arrival, TICKET};
-use crate::state::{Core, Domain, Peer};
+use crate::state::{Core, Domain, MOST_LINES, Peer};
 
-/// Maximum number of lines in which an endpoint expects messages at one time.
-const MOST: usize = 8;
 /// Longest time for which a poll spins on a line in which an answer is likely, in
 /// nanoseconds.
 const TURN: u64 = 100;
@@ -37,45 +34,6 @@ const TURN: u64 = 100;
 const PATIENCE: u32 = 64;
 /// Number of times that an endpoint answers a peer before it uses the line.
 const TALKS: u32 = 4;
-
-/// Lines of an endpoint in use.
-pub(crate) struct Answers<D: Domain> {
-    /// True where the line may be used.
-    pub enabled: Cell<bool>,
-    /// Number of polls that may still spin on a line.
-    pub patience: Cell<u32>,
-    /// Number of polls that have found messages in lines.
-    pub in_turn: Cell<u32>,
-    /// Peers with which it uses a line.
-    pub lines: RefCell<Vec<Rc<Peer<D>>>>,
-    /// Number of these.
-    pub count: Cell<usize>,
-}
-
-impl<D: Domain> Answers<D> {
-    /// Returns whether the endpoint uses a line.
-    pub fn has_lines(&self) -> bool {
-        self.count.get() > 0
-    }
-
-    /// Makes those of a new endpoint.
-    pub fn new(domain: &D) -> Self {
-        Answers {
-            enabled: Cell::new(domain.config().has_answer_lines()),
-            in_turn: Cell::new(0),
-            patience: Cell::new(0),
-            lines: RefCell::new(Vec::with_capacity(MOST)),
-            count: Cell::new(0),
-        }
-    }
-}
-
-/// End of an endpoint's line with a peer.
-pub(crate) struct Talk<D: Domain> {
-    pub end: AnswerEnd<<D as Memory>::Line>,
-    /// Number of times that this endpoint has answered the peer.
-    pub times: Cell<u32>,
-}
 
 impl<D: Domain> Core<D> {
     /// Notes that this endpoint has answered a peer by its queue: uses the line from some
@@ -100,8 +58,8 @@ impl<D: Domain> Core<D> {
                 return;
             }
             // If there are as many already: one that this endpoint would be next to write goes.
-            let rests = lines.iter().position(|other| lines.len() == MOST && other.talk.end.is_ours());
-            if (lines.len() < MOST || rests.is_some()) && peer.talk.end.attach(self.cpu()) {
+            let rests = lines.iter().position(|other| lines.len() == MOST_LINES && other.talk.end.is_ours());
+            if (lines.len() < MOST_LINES || rests.is_some()) && peer.talk.end.attach(self.cpu()) {
                 if let Some(at) = rests {
                     lines.swap_remove(at).talk.end.rest();
                 }

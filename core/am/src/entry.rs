@@ -1,12 +1,12 @@
 //! Entry of an endpoint in the directory of its domain.
 //!
 //! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process
-//! that takes the entry over. `signal`: stored by the owner, taken by senders. `offer`: stored by
-//! the owner, changed by the receiver that takes the offer. `proof_at`, `proof`: the owner.
-//! `intents`: written by the owner, read by survivors.
+//! that takes the entry over. `signal`: stored by the owner, taken by senders. `offer`: see
+//! [`towpath_channel::offer`]. `intents`: written by the owner, read by survivors.
 //!
 //! **Crashes.** See `directory.rs`.
 
+use towpath_channel::offer::Offer;
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 
 /// Entry of an endpoint in the directory; natively its layout in shared memory.
@@ -28,11 +28,7 @@ pub struct Entry<P: Processor> {
     /// messages. A sender that takes the address interrupts.
     pub signal: P::Word,
     /// Long transfer that the owner offers out of its memory (`offers.rs`).
-    pub offer: P::Word,
-    /// Address of the proof that a process is the owner's: in its memory, for offers.
-    pub proof_at: P::Word,
-    /// Number that lies there.
-    pub proof: P::Word,
+    pub offer: Offer<P>,
     /// Intents of the owner for request queues and for reply queues (see
     /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that
     /// it has not published: the queue's number plus one.
@@ -49,9 +45,7 @@ impl<P: Processor> Entry<P> {
             open: word(),
             segment_len: word(),
             signal: word(),
-            offer: word(),
-            proof_at: word(),
-            proof: word(),
+            offer: Offer::new(arena),
             intents: OwnLine([arena.word(Place::NewLine, 0), word(), word(), word()]),
         }
     }

@@ -15,8 +15,10 @@
 //! | `domain.rs`, `entry.rs`, `layout.rs` | the world around an endpoint, and the layout of its memory |
 //! | `shared_memory.rs` | the native domain |
 //! | `state.rs` | the state of an endpoint |
-//! | `endpoint.rs`, `translation.rs`, `token.rs` | the API |
+//! | `endpoint.rs`, `translation.rs`, `requests.rs`, `token.rs` | the API |
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
+//! | `answers.rs`, `streams.rs` | short messages beside the queues |
+//! | `offers.rs`, `offer_choice.rs` | long messages out of the sender's memory |
 //! | `directory.rs`, `census.rs`, `upkeep.rs`, `outstanding.rs` | deaths and successors |
 //! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
 //! | `proxy.rs` | endpoints of other hosts' ranks, for gateways |
@@ -36,12 +38,14 @@ mod error;
 mod layout;
 mod message;
 mod name;
+mod offer_choice;
 mod offers;
 mod outgoing;
 mod outstanding;
 mod parallel;
 mod proxy;
 mod reply_predictor;
+mod requests;
 mod segment;
 mod send;
 mod shared_memory;

@@ -1,14 +1,7 @@
 //! Offers: long transfers that the receiver copies out of the sender's memory.
 //!
-//! One copy instead of two through blocks, where the system permits it.
-//!
-//! ```text
-//!                 receiver finds the packet            copied, and handled
-//!   Open ───────────────────────────────▶ Taken ───────────────────────────▶ Done
-//!    │                                      └──────────────────────────────▶ Refused
-//!    └─────────▶ Withdrawn                     the system does not permit it
-//!  sender: no receiver came in time
-//! ```
+//! One copy instead of two through blocks, where the system permits it, and where it is measured to
+//! be faster (`offer_choice.rs`). [`towpath_channel::offer`] has the states of an offer.
 //!
 //! The sender publishes a packet that says where the bytes are, and waits, polling as it does for
 //! space. If the receiver does not come soon, the sender withdraws the offer and sends the bytes
@@ -16,19 +9,11 @@
 //! that finds a withdrawn offer passes over it. Done comes after the handler: until then the
 //! message counts as not handled.
 //!
-//! Which way is faster depends on the machine, the length, and on the caches in which the bytes
-//! are: a sender that has just written them has them in its own, and the receiver's copy is slow.
-//! So both ways are measured now and then, for each peer and class of lengths ([`AbTest`]).
-//!
 //! Only where the claim algorithm is `towpath`, between processes that run on cores of their own,
 //! for messages of at most four arguments that may wait. An endpoint has one offer at a time: those
 //! that a handler makes while its endpoint waits go through blocks.
 //!
-//! A pid that is found in memory may be another process's by now. So the sender has a number in its
-//! memory that no other process has there, and one call of the system reads it and the bytes.
-//!
-//! **Fields.** `Entry::offer`: the sender, until the offer is taken; then its receiver, until it is
-//! done or refused. `Entry::proof`, `Entry::proof_at`: the sender.
+//! **Fields.** `Entry::offer`: see [`Offer`].
 //!
 //! **A sender that dies** before the packet is published has sent nothing. After it, the message
 //! arrives if its receiver has begun to copy, whose call of the system sees the memory to its end;
@@ -38,20 +23,18 @@
 //!
 //! **Don't use it** for short transfers: the system's call costs as much as copying some 16 KiB.
 
-use core::cell::{Cell, OnceCell, RefCell};
-use core::sync::atomic::Ordering;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use core::cell::Cell;
 use std::rc::Rc;
 
-use towpath_channel::ab_test::{AbTest, Round};
-use towpath_machine::Processor;
+use towpath_channel::offer::{Offer, OfferState, Proof};
+use towpath_machine::{Ordering, Processor};
 use towpath_shm::{ParticipantId, RemoteBytes};
-use towpath_sync::{PARKED, WaitForSpace, Waiting};
+use towpath_sync::Waiting;
 
 use crate::deliver::Received;
-use crate::domain::{Side, Word};
+use crate::domain::Side;
 use crate::message::{Direction, Payload};
-use crate::name::Name;
+use crate::offer_choice::LEAST;
 use crate::outgoing::{OnFull, Outgoing};
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code};
 use crate::path::{self, Failure, WhileFull};
@@ -60,8 +43,6 @@ use crate::segment::Segment;
 use crate::send::Waiter;
 use crate::state::{Core, Domain, Peer};
 
-/// Minimum number of bytes of a transfer that is offered.
-const LEAST: usize = 64 << 10;
 /// Time for which an offer stays open, in nanoseconds.
 const OPEN_FOR: u64 = 20_000;
 /// Time for which the sender looks at its offer without a rest, in nanoseconds, beside
@@ -78,24 +59,6 @@ const DESCRIPTION: usize = 4;
 /// In an offer's number as it is sent: the message's number of arguments.
 const COUNT_SHIFT: u32 = 60;
 
-/// State of an offer, in the low bits of its word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-enum OfferState {
-    Withdrawn = 0,
-    Open = 1,
-    Taken = 2,
-    Done = 3,
-    Refused = 4,
-}
-
-impl OfferState {
-    /// Returns the word of an offer in this state.
-    const fn of(self, number: u64) -> u64 {
-        number << 3 | self as u64
-    }
-}
-
 /// End of an offer, for its sender.
 enum OfferEnd {
     /// The message was handled, or its receiver has sent it back.
@@ -106,122 +69,22 @@ enum OfferEnd {
     Gone,
 }
 
-/// Offers of an endpoint.
-pub(crate) struct Offers {
-    /// Number of the last one.
-    number: Cell<u64>,
-    /// Number of those that were taken.
-    pub taken: Cell<u64>,
-    /// True while one is under way.
-    is_busy: Cell<bool>,
-    /// Number that only this process has at this address.
-    proof: Cell<u64>,
-}
-
-/// Number before the first offer of an incarnation. No other incarnation has its numbers.
-const fn first_number(generation: u64) -> u64 {
-    (generation & 0xff_ffff) << 32
-}
-
-impl Offers {
-    /// Makes those of a new endpoint.
-    pub fn new(name: Name) -> Self {
-        Offers {
-            number: Cell::new(first_number(name.generation)),
-            taken: Cell::new(0),
-            is_busy: Cell::new(false),
-            proof: Cell::new(RandomState::new().build_hasher().finish()),
-        }
-    }
-}
-
-/// Classes of lengths, by powers of two: that of [`LEAST`], and longer ones.
-const CLASSES: usize = 8;
-
-/// Choice between blocks and offers for transfers to a peer, measured.
-struct Choices {
-    /// By class; the second way is to offer.
-    classes: [AbTest; CLASSES],
-    /// Transfer that is being measured: its class, its length, its beginning.
-    trial: Option<(usize, Round, u64, u64)>,
-}
-
-impl Choices {
-    /// Returns whether the next transfer is to be offered. A transfer takes the time from
-    /// its beginning to that of the next one: the receiver's part may come after the call.
-    fn offers(&mut self, len: u64, now: u64) -> bool {
-        let class = (len.ilog2() - LEAST.ilog2()).min(CLASSES as u32 - 1) as usize;
-        if let Some((measured, round, len, begun)) = self.trial.take()
-            && measured == class
-        {
-            self.classes[class].took(round, (now.wrapping_sub(begun) << 10) / len);
-        }
-        let (offers, round) = self.classes[class].turn();
-        self.trial = round.map(|round| (class, round, len, now));
-        offers
-    }
-}
-
-/// Experience with offers to a peer.
-#[derive(Default)]
-pub(crate) struct OffersToPeer {
-    /// True if it is another process; asked at the first transfer.
-    is_remote: OnceCell<bool>,
-    /// Number of transfers until the next offer.
-    pause: Cell<u32>,
-    /// Number of offers in a row that came to nothing.
-    in_vain: Cell<u32>,
-    /// Made at the first transfer that might be offered.
-    choices: OnceCell<Box<RefCell<Choices>>>,
-}
-
-impl OffersToPeer {
-    /// Returns whether the next transfer is to be offered.
-    fn is_due(&self, len: usize, now: u64) -> bool {
-        let pause = self.pause.get();
-        self.pause.set(pause.saturating_sub(1));
-        let new = || Choices { classes: [AbTest::new(false); CLASSES], trial: None };
-        pause == 0
-            && self.choices.get_or_init(|| Box::new(RefCell::new(new()))).borrow_mut().offers(len as u64, now)
-    }
-
-    fn note(&self, took: bool) {
-        let in_vain = if took { 0 } else { self.in_vain.get() + 1 };
-        self.in_vain.set(in_vain);
-        self.pause.set((1 << in_vain.min(10)) - 1);
-    }
-}
-
 /// Offer that this endpoint has taken. It ends when this is dropped, also by a handler's
 /// panic.
 struct TakenOffer<'a, D: Domain> {
     core: &'a Core<D>,
     q: &'a Queue<'a, D::Cpu>,
-    word: &'a Word<D>,
+    offer: &'a Offer<D::Cpu>,
     number: u64,
     end: Cell<OfferState>,
 }
 
 impl<D: Domain> Drop for TakenOffer<'_, D> {
     fn drop(&mut self) {
-        let (cpu, end) = (self.core.cpu(), self.end.get().of(self.number));
-        loop {
-            // Relaxed: a guess, confirmed by the exchange.
-            let seen = cpu.load(self.word, Ordering::Relaxed);
-            // A successor of the sender's may use the word by now.
-            if seen & !PARKED != OfferState::Taken.of(self.number) {
-                return;
-            }
-            // (P1) Release: the bytes were copied, and the handler has run; pairs with the Acquire
-            // (P2) of the sender.
-            let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
-            if cpu.compare_exchange(self.word, seen, end, release, relaxed).is_ok() {
-                if seen & PARKED != 0 {
-                    let around = self.core.domain.around(self.q);
-                    self.core.domain.wait(&around).wake_all(cpu, self.word);
-                }
-                return;
-            }
+        let cpu = self.core.cpu();
+        if self.offer.end(cpu, self.number, self.end.get()) {
+            let around = self.core.domain.around(self.q);
+            self.core.domain.wait(&around).wake_all(cpu, self.offer.word());
         }
     }
 }
@@ -295,13 +158,8 @@ impl<D: Domain> Core<D> {
         let _busy = Offering(&offers.is_busy);
         let number = offers.number.get() + 1;
         offers.number.set(number);
-        let (cpu, entry) = (self.cpu(), &self.entry);
-        // (P3) Release, both: the entry's generation is this incarnation's; pairs with the Acquire
-        // (P4) of the receiver.
-        cpu.store(&entry.proof_at, offers.proof.as_ptr().addr() as u64, Ordering::Release);
-        cpu.store(&entry.proof, offers.proof.get(), Ordering::Release);
-        // Relaxed: published with the packet.
-        cpu.store(&entry.offer, OfferState::Open.of(number), Ordering::Relaxed);
+        let proof = Proof { at: offers.proof.as_ptr().addr() as u64, number: offers.proof.get() };
+        self.entry.offer.open(self.cpu(), number, proof);
         let (address, len) = (payload.as_ptr().addr() as u64, payload.len() as u64);
         let args = Description { address, offset, len, number }.with_args(out.args);
         let content = path::Outgoing { args: &args, ..self.content(out, Form::LongOffered, 0) };
@@ -325,7 +183,7 @@ impl<D: Domain> Core<D> {
     /// Waits for the end of an offer, polling meanwhile: at first for `spin` nanoseconds
     /// without a rest.
     fn await_end(&self, peer: &Peer<D>, direction: Direction, number: u64, spin: u64) -> OfferEnd {
-        let (cpu, word) = (self.cpu(), &self.entry.offer);
+        let (cpu, offer) = (self.cpu(), &self.entry.offer);
         let around = self.domain.around(peer.link(direction).side.queue());
         let waiting = self.domain.wait(&around);
         let meanwhile = Waiter { core: self, peer, direction, waiting: &waiting, in_stream: false };
@@ -333,21 +191,16 @@ impl<D: Domain> Core<D> {
         let spin = if self.domain.policy().spins() { spin } else { 0 };
         let mut round = 0;
         loop {
-            // (P2) Acquire: the receiver has copied the bytes; pairs with the Release (P1).
-            let seen = cpu.load(word, Ordering::Acquire);
-            let state = seen & !PARKED;
-            if state == OfferState::Done.of(number) {
-                return OfferEnd::Done;
-            }
-            if state == OfferState::Refused.of(number) {
-                return OfferEnd::ThroughBlocks;
+            let seen = offer.look(cpu, number);
+            match seen.state {
+                OfferState::Done => return OfferEnd::Done,
+                OfferState::Refused => return OfferEnd::ThroughBlocks,
+                OfferState::Open | OfferState::Taken | OfferState::Withdrawn => {}
             }
             let waited = cpu.now().wrapping_sub(begun);
-            let is_late = waited > OPEN_FOR && state == OfferState::Open.of(number);
+            let is_late = waited > OPEN_FOR && seen.state == OfferState::Open;
             if is_late || meanwhile.is_gone() {
-                let (withdrawn, relaxed) = (OfferState::Withdrawn.of(number), Ordering::Relaxed);
-                // Relaxed: the exchange only decides whether the receiver takes the offer.
-                let is_ours = cpu.compare_exchange(word, seen, withdrawn, relaxed, relaxed).is_ok();
+                let is_ours = offer.withdraw(cpu, seen, number);
                 if meanwhile.is_gone() {
                     return OfferEnd::Gone;
                 }
@@ -361,11 +214,10 @@ impl<D: Domain> Core<D> {
                 continue;
             }
             if waited < spin {
-                // Relaxed: a look, after which the word is read again.
-                let _ = cpu.spin_until(word, Ordering::Relaxed, LOOK, |word| word != seen);
+                offer.spin(cpu, seen, LOOK);
                 continue;
             }
-            waiting.wait_briefly(cpu, word, state, round);
+            offer.rest(cpu, &waiting, seen, round);
             round = round.saturating_add(1);
             if meanwhile.is_due(round) && !meanwhile.look_around() {
                 return OfferEnd::Gone;
@@ -382,31 +234,16 @@ impl<D: Domain> Core<D> {
         let Ok(entry) = self.domain.entry(from_source_code(source).0) else { return };
         // (E1) Acquire: pairs with the Release when the endpoint was taken (E2).
         let sender = ParticipantId::from_bits(cpu.load(&entry.owner, Ordering::Acquire));
-        // (P4) Acquire, both: if a successor has written them, its generation is seen below; pairs
-        // with the Release (P3) of the sender.
-        let proof_at = cpu.load(&entry.proof_at, Ordering::Acquire);
-        let proof = cpu.load(&entry.proof, Ordering::Acquire);
-        // Relaxed: ordered by (P4).
-        let generation = cpu.load(&entry.generation, Ordering::Relaxed);
-        // Relaxed: the offer was written before its packet was published (Q2), and the sender only
-        // looks whether it is taken.
-        let seen = cpu.load(&entry.offer, Ordering::Relaxed);
-        let taken = OfferState::Taken.of(offer.number) | seen & PARKED;
-        let relaxed = Ordering::Relaxed;
-        if first_number(generation) != offer.number >> 32 << 32
-            || seen & !PARKED != OfferState::Open.of(offer.number)
-            || cpu.compare_exchange(&entry.offer, seen, taken, relaxed, relaxed).is_err()
-        {
-            return;
-        }
+        let Some(proof) = entry.offer.take(cpu, &entry.generation, offer.number) else { return };
         let Description { address, offset, len, number } = offer;
         let end = Cell::new(OfferState::Done);
-        let offer = TakenOffer { core: self, q, word: &entry.offer, number, end };
+        let offer = TakenOffer { core: self, q, offer: &entry.offer, number, end };
+        let bytes = RemoteBytes { address, proof_at: proof.at, proof: proof.number };
         let checked = self.check(q, &message, Form::LongOffered);
         match checked.and_then(|(handler, _)| self.check_range((offset, len)).map(|()| handler)) {
             Err(status) => self.reject(&message, Form::LongOffered, status),
             Ok(handler) => {
-                if self.copy_offered(sender, RemoteBytes { address, proof_at, proof }, offset, len) {
+                if self.copy_offered(sender, bytes, offset, len) {
                     self.run(|| handler(&self.token(&message, Payload::Long { offset, len })));
                 } else {
                     offer.end.set(OfferState::Refused);

@@ -18,16 +18,18 @@
 
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::{Rc, Weak};
 
-use towpath_channel::stream::StreamSender;
+use towpath_channel::answer_line::AnswerEnd;
+use towpath_channel::offer::first_number;
+use towpath_channel::stream::{MAX_STREAMS, StreamReceiver, StreamSender};
 use towpath_shm::ParticipantId;
 
-use crate::answers::{Answers, Talk};
 use crate::domain::{Hooks, Membership, Memory, Word};
 use crate::message::{Direction, Payload, Returned, Source};
 use crate::name::{Name, Tag};
-use crate::offers::{Offers, OffersToPeer};
+use crate::offer_choice::OffersToPeer;
 use crate::outstanding::Outstanding;
 use crate::packet::MAX_ARGS;
 use crate::queue::{Receiver, Sender};
@@ -35,7 +37,6 @@ use crate::reply_predictor::ReplyPredictor;
 use crate::segment::Segment;
 use crate::shared_memory::SharedMemory;
 use crate::signalled::Signalled;
-use crate::streams::Streams;
 
 /// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its
 /// handlers.
@@ -132,6 +133,89 @@ pub(crate) struct Dispatch {
     pub replying: Cell<bool>,
     /// Handlers that may run in a signal, and the reply that one of them has left.
     pub signalled: Signalled,
+}
+
+/// Maximum number of lines in which an endpoint expects messages at one time.
+pub(crate) const MOST_LINES: usize = 8;
+
+/// Lines of an endpoint in use.
+pub(crate) struct Answers<D: Domain> {
+    /// True where the line may be used.
+    pub enabled: Cell<bool>,
+    /// Number of polls that may still spin on a line.
+    pub patience: Cell<u32>,
+    /// Number of polls that have found messages in lines.
+    pub in_turn: Cell<u32>,
+    /// Peers with which it uses a line.
+    pub lines: RefCell<Vec<Rc<Peer<D>>>>,
+    /// Number of these.
+    pub count: Cell<usize>,
+}
+
+impl<D: Domain> Answers<D> {
+    /// Returns whether the endpoint uses a line.
+    pub fn has_lines(&self) -> bool {
+        self.count.get() > 0
+    }
+
+    /// Makes those of a new endpoint.
+    pub fn new(domain: &D) -> Self {
+        Answers {
+            enabled: Cell::new(domain.config().has_answer_lines()),
+            in_turn: Cell::new(0),
+            patience: Cell::new(0),
+            lines: RefCell::new(Vec::with_capacity(MOST_LINES)),
+            count: Cell::new(0),
+        }
+    }
+}
+
+/// End of an endpoint's line with a peer.
+pub(crate) struct Talk<D: Domain> {
+    pub end: AnswerEnd<<D as Memory>::Line>,
+    /// Number of times that this endpoint has answered the peer.
+    pub times: Cell<u32>,
+}
+
+/// Streams that an endpoint receives from.
+pub(crate) struct Streams<D: Domain> {
+    /// True where streams may be used.
+    pub enabled: bool,
+    /// Number of streams that it receives from.
+    pub count: Cell<usize>,
+    pub receivers: RefCell<Vec<StreamReceiver<<D as Memory>::Stream>>>,
+}
+
+impl<D: Domain> Streams<D> {
+    /// Makes those of a new endpoint.
+    pub fn new(domain: &D) -> Self {
+        let receivers = RefCell::new(Vec::with_capacity(MAX_STREAMS as usize));
+        Streams { enabled: domain.config().streams_each() > 0, count: Cell::new(0), receivers }
+    }
+}
+
+/// Long transfers that an endpoint offers.
+pub(crate) struct Offers {
+    /// Number of the last one.
+    pub number: Cell<u64>,
+    /// Number of those that were taken.
+    pub taken: Cell<u64>,
+    /// True while one is under way.
+    pub is_busy: Cell<bool>,
+    /// Number that only this process has at this address.
+    pub proof: Cell<u64>,
+}
+
+impl Offers {
+    /// Makes those of a new endpoint.
+    pub fn new(name: Name) -> Self {
+        Offers {
+            number: Cell::new(first_number(name.generation)),
+            taken: Cell::new(0),
+            is_busy: Cell::new(false),
+            proof: Cell::new(RandomState::new().build_hasher().finish()),
+        }
+    }
 }
 
 /// Messages on their way back.

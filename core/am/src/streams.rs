@@ -18,15 +18,12 @@
 //! back ([`Core::sweep_streams`]). **A receiver that dies** leaves the number of words that it has
 //! handled: its sender gets the requests behind them back.
 
-use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_channel::stream::{
-    self, Ends, MAX_STREAMS, OPEN, Record, STREAM_ARGS, StreamReceiver, UnhandledRecord,
-};
+use towpath_channel::stream::{self, Ends, OPEN, Record, STREAM_ARGS, StreamReceiver, UnhandledRecord};
 
 use crate::census::Members;
-use crate::domain::{EndpointStep, Memory, Side};
+use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
 use crate::outgoing::{OnFull, Outgoing};
@@ -44,23 +41,6 @@ const AGAIN: u32 = 4096;
 /// A message of a line names the number of records before it modulo this: there are never
 /// so many words in a stream.
 const ORDERS: u64 = 4095;
-
-/// Streams that an endpoint receives from.
-pub(crate) struct Streams<D: Domain> {
-    /// True where streams may be used.
-    pub enabled: bool,
-    /// Number of streams that it receives from.
-    pub count: Cell<usize>,
-    pub receivers: RefCell<Vec<StreamReceiver<<D as Memory>::Stream>>>,
-}
-
-impl<D: Domain> Streams<D> {
-    /// Makes those of a new endpoint.
-    pub fn new(domain: &D) -> Self {
-        let receivers = RefCell::new(Vec::with_capacity(MAX_STREAMS as usize));
-        Streams { enabled: domain.config().streams_each() > 0, count: Cell::new(0), receivers }
-    }
-}
 
 impl<D: Domain> Peer<D> {
     /// Returns the ticket after this endpoint's last packet in a queue of the peer's.

@@ -13,17 +13,16 @@ use towpath_sync::PARKED;
 use towpath_channel::answer_line::AnswerEnd;
 use towpath_channel::stream::StreamSender;
 
-use crate::answers::Talk;
 use crate::directory::Directory;
 use crate::domain::Side;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::message::Direction;
 use crate::name::{Name, Tag};
-use crate::offers::OffersToPeer;
+use crate::offer_choice::OffersToPeer;
 use crate::queue::Sender;
 use crate::reply_predictor::ReplyPredictor;
-use crate::state::{Core, Domain, Link, Mapping, Peer};
+use crate::state::{Core, Domain, Link, Mapping, Peer, Talk};
 use crate::streams::IN_A_ROW;
 
 /// Maximum number of ranks after each of which [`Endpoint::map_world`] asks the kernel.
