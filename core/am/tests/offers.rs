@@ -153,15 +153,17 @@ fn transfers_arrive_in_order(page: Page, permitted: bool) {
     let sender = Sender::new(&world);
     let child = receiver(&world, page);
     sender.map(page);
-    const COUNT: u32 = 300;
-    for number in 0..COUNT {
-        sender.send(number);
+    // On a busy machine the receiver seldom comes in time, so until one was copied straight out of
+    // this process.
+    let mut count = 0;
+    while count < 300 || permitted && sender.endpoint.offers_taken() == 0 {
+        sender.send(count);
+        count += 1;
     }
-    sender.endpoint.poll_until(|| sender.answered.load(SeqCst) == u64::from(COUNT));
-    assert_eq!(page[HANDLED].load(SeqCst), u64::from(COUNT));
+    sender.endpoint.poll_until(|| sender.answered.load(SeqCst) == u64::from(count));
+    assert_eq!(page[HANDLED].load(SeqCst), u64::from(count));
     let taken = sender.endpoint.offers_taken();
-    assert!(!permitted || taken > 0, "no transfer was copied straight out of this process");
-    println!("{:<40}{COUNT:>8}{taken:>8}", "transfers arrive in order");
+    println!("{:<40}{count:>8}{taken:>8}", "transfers arrive in order");
     page[ORDER].store(2, SeqCst);
     child.kill();
 }
