@@ -80,6 +80,34 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::Wait))
     }
 
+    /// Sends a request with a payload for the handler, if it can go out at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotSent`] if it can't, with no effect; otherwise as [`Endpoint::request_medium`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # endpoint.set_handler(1, |_| ());
+    /// while endpoint.try_request_medium(0, 1, &[], b"a line").is_err() {
+    ///     endpoint.poll(); // or do other work
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn try_request_medium(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let body = Body::Medium(payload);
+        self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::GiveUp))
+    }
+
     /// Stores `payload` at `offset` of the destination's segment, then runs the handler
     /// there.
     ///
