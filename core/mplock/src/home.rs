@@ -22,6 +22,7 @@ mod recovery;
 use std::collections::VecDeque;
 
 use crate::Outbox;
+use crate::data::LockData;
 use crate::message::{
     Epoch, Grant, LockRequest, Message, MessageBody, Mode, Node, Passage, Successor, Ticket,
 };
@@ -66,10 +67,16 @@ pub struct HomeLock {
     readers: Vec<(Node, Ticket)>,
     /// Last passing of the lock that the home knows of, while it is away.
     granted: Option<Passage>,
+    /// Node that has made it, if that was not the home.
+    releaser: Option<Node>,
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
     pattern: RequestPattern,
     inquiry: Option<Inquiry>,
+    /// Data of the last release that the home knows of.
+    data: Option<LockData>,
+    /// Token before which all data are out of date.
+    data_floor: Token,
 }
 
 impl HomeLock {
@@ -86,9 +93,12 @@ impl HomeLock {
             tries: Vec::new(),
             readers: Vec::new(),
             granted: None,
+            releaser: None,
             inconsistent: false,
             pattern: RequestPattern::default(),
             inquiry: None,
+            data: None,
+            data_floor: floor,
         }
     }
 
@@ -98,8 +108,8 @@ impl HomeLock {
         self.token
     }
 
-    /// Returns whether no node has the lock or waits for it, and nothing has to be
-    /// remembered of it but its token.
+    /// Returns whether no node has the lock or waits for it, it has no data, and nothing
+    /// has to be remembered of it but its token.
     #[must_use]
     pub fn is_unused(&self) -> bool {
         !self.away
@@ -108,6 +118,21 @@ impl HomeLock {
             && self.tries.is_empty()
             && self.inquiry.is_none()
             && !self.inconsistent
+            && self.data.as_ref().is_none_or(|data| data.bytes().is_empty())
+    }
+
+    /// Returns the data of the last release that the home knows of.
+    #[must_use]
+    pub fn data(&self) -> Option<&LockData> {
+        self.data.as_ref()
+    }
+
+    /// Notes data of the lock; the home keeps the latest ones.
+    pub fn note_data(&mut self, data: &LockData) {
+        let known = self.data.as_ref().map_or(self.data_floor, LockData::version);
+        if data.version() > known {
+            self.data = Some(data.clone());
+        }
     }
 
     /// Returns whether an owner died and no holder has repaired its work since.
@@ -119,12 +144,22 @@ impl HomeLock {
     /// Handles a node's message.
     pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
         match message.body {
-            MessageBody::Request { request, seen } => self.on_request(from, request, seen, out),
+            MessageBody::Request { request, seen } => {
+                message.data.iter().for_each(|data| self.note_data(data));
+                self.on_request(from, request, seen, out);
+            }
             MessageBody::InUse { node, ticket } => self.on_use(node, ticket, out),
             MessageBody::Return { ticket, token, inconsistent } => {
-                self.on_return(from, ticket, token, inconsistent, out);
+                if self.on_return(from, ticket, token, inconsistent) {
+                    message.data.iter().for_each(|data| self.note_data(data));
+                }
+                self.advance(out);
             }
-            MessageBody::Report(report) if message.epoch == self.epoch => self.on_report(from, &report, out),
+            MessageBody::Report(report) if message.epoch == self.epoch => {
+                message.data.iter().for_each(|data| self.note_data(data));
+                self.on_report(from, &report, out);
+            }
+            MessageBody::Deposit => message.data.iter().for_each(|data| self.note_data(data)),
             _ => {}
         }
     }
@@ -146,6 +181,7 @@ impl HomeLock {
                 // It has passed the lock on since, and so have those before it.
                 self.drop_first(at + 1);
                 self.away &= !self.queue.is_empty();
+                self.releaser = Some(from);
                 self.granted = self.granted.zip(self.queue.front()).map(|(passage, first)| Passage {
                     node: first.node,
                     ticket: first.ticket,
@@ -176,7 +212,7 @@ impl HomeLock {
             Some(owner) if owner.cachable && self.queue.len() == 1 => {
                 let (behind, to) = (owner.ticket, owner.node);
                 let body = MessageBody::Probe { behind, node: entry.node, ticket: entry.ticket };
-                out.to_node(to, Message { epoch: self.epoch, body });
+                out.to_node(to, Message::new(self.epoch, body));
                 self.tries.push(entry);
             }
             _ => self.refuse(&entry, out),
@@ -193,21 +229,15 @@ impl HomeLock {
 
     fn refuse(&self, entry: &QueuedRequest, out: &mut impl Outbox) {
         let body = MessageBody::Refuse { ticket: entry.ticket };
-        out.to_node(entry.node, Message { epoch: self.epoch, body });
+        out.to_node(entry.node, Message::new(self.epoch, body));
     }
 
     fn is_trying(&self, node: Node, ticket: Ticket) -> bool {
         self.tries.iter().any(|entry| (entry.node, entry.ticket) == (node, ticket))
     }
 
-    fn on_return(
-        &mut self,
-        from: Node,
-        ticket: Ticket,
-        token: Token,
-        inconsistent: bool,
-        out: &mut impl Outbox,
-    ) {
+    /// Handles a lock that comes back. Returns whether it was away to that node.
+    fn on_return(&mut self, from: Node, ticket: Ticket, token: Token, inconsistent: bool) -> bool {
         self.token = self.token.max(token);
         if let Some(at) = self.readers.iter().position(|&reader| reader == (from, ticket)) {
             self.readers.swap_remove(at);
@@ -219,15 +249,17 @@ impl HomeLock {
             && (inquiry.is_owner(from, ticket) || inquiry.home_died && inquiry.owner.is_none())
         {
             self.comes_back(token, inconsistent);
+        } else {
+            return false;
         }
-        self.advance(out);
+        true
     }
 
     /// Notes that the lock is at its home again.
     fn comes_back(&mut self, token: Token, inconsistent: bool) {
         self.away = false;
         self.inconsistent = inconsistent;
-        self.granted = None;
+        (self.granted, self.releaser) = (None, None);
         if let Some(inquiry) = &mut self.inquiry {
             inquiry.owner = None;
             inquiry.note_return(token);
@@ -275,7 +307,8 @@ impl HomeLock {
                 cachable: mode == Mode::Exclusive && self.protocol.may_cache(self.pattern),
                 previous_owner_died: self.inconsistent,
             };
-            out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Grant(grant) });
+            let (epoch, data) = (self.epoch, self.data.clone());
+            out.to_node(node, Message { epoch, body: MessageBody::Grant(grant), data });
             match mode {
                 Mode::Shared => {
                     self.queue.pop_front();
@@ -285,8 +318,9 @@ impl HomeLock {
                     let owner = &mut self.queue[0];
                     (owner.tries, owner.linked, owner.cachable) = (false, false, grant.cachable);
                     self.inconsistent = false;
-                    self.granted =
-                        Some(Passage { node, ticket, token, inconsistent: grant.previous_owner_died });
+                    let inconsistent = grant.previous_owner_died;
+                    self.granted = Some(Passage { node, ticket, token, inconsistent });
+                    self.releaser = None;
                     self.away = true;
                 }
             }
@@ -314,7 +348,7 @@ impl HomeLock {
                 _ => Successor::Home,
             };
             let body = MessageBody::Forward { behind: before.ticket, next };
-            out.to_node(before.node, Message { epoch: self.epoch, body });
+            out.to_node(before.node, Message::new(self.epoch, body));
             (self.queue[at].linked, self.queue[at].cachable) = (true, cachable);
         }
     }

@@ -14,11 +14,14 @@
 //! | [`Protocol::Reactive`] | at its home, or at a node that alone uses it | the holder before | 0h, 2h + 1i, 1h |
 //!
 //! **What the carrier promises.** Messages of one node to another arrive in order and once. Where
-//! that fails with a living receiver, it counts as the receiver's departure, as a death does.
+//! that fails with a living receiver, it counts as the receiver's departure, as a death does. A
+//! node gets inquiries only of the node that it takes for the lock's home.
 //!
 //! **Tokens.** Each grant has a [`Token`], larger than those of all grants of the lock before it. A
 //! resource that remembers the largest token that it has seen can refuse what a former holder still
 //! sends.
+//!
+//! **Data.** Up to 4 KiB that the lock protects travel with each grant ([`LockData`]).
 //!
 //! **Deaths.** An *epoch* is a number that grows with each death; all survivors learn it. The home
 //! of a lock that a dead node may have had asks the nodes that it knows of
@@ -32,6 +35,7 @@
 //! endpoint, and finds the dead in the world. Nothing else of it is shared memory.
 #![forbid(unsafe_code)]
 
+mod data;
 mod home;
 mod message;
 mod native;
@@ -39,6 +43,7 @@ mod node;
 mod protocol;
 mod token;
 
+pub use data::LockData;
 pub use home::HomeLock;
 pub use message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,

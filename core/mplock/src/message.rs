@@ -1,5 +1,6 @@
 //! Messages between a lock's home and the nodes that use it.
 
+use crate::data::LockData;
 use crate::token::Token;
 
 /// Number of a node.
@@ -144,7 +145,7 @@ pub struct NodeReport {
     pub passed: Option<Passage>,
 }
 
-/// MessageBody of a message.
+/// Contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageBody {
     /// Node to home: asks for the lock.
@@ -193,6 +194,10 @@ pub enum MessageBody {
         /// True if an owner died and its work was not repaired since.
         inconsistent: bool,
     },
+    /// Node to home: the lock's data, before the node forgets them.
+    ///
+    /// From a home that leaves: to the lock's next home.
+    Deposit,
     /// Home to node: asks for the state of the lock there, after a death.
     ///
     /// Orders and grants of older epochs count no more.
@@ -202,10 +207,23 @@ pub enum MessageBody {
 }
 
 /// Message about a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// Epoch of the lock, as its sender knows it.
     pub epoch: Epoch,
-    /// MessageBody.
+    /// Its contents.
     pub body: MessageBody,
+    /// Data that the lock protects.
+    ///
+    /// Of a grant, a return, a report, a deposit, and a request that only tries.
+    pub data: Option<LockData>,
+}
+
+impl Message {
+    /// Makes a message without data.
+    #[inline]
+    #[must_use]
+    pub fn new(epoch: Epoch, body: MessageBody) -> Message {
+        Message { epoch, body, data: None }
+    }
 }

@@ -16,6 +16,7 @@
 //! of a waiter passes to the one behind it; a holder's lock is granted anew.
 
 use crate::Outbox;
+use crate::data::LockData;
 use crate::message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, Successor,
     Ticket,
@@ -64,6 +65,10 @@ pub struct NodeLock {
     inconsistent: bool,
     /// Its last passing of the lock to another node.
     passed: Option<Passage>,
+    /// Data of the lock, as far as it knows.
+    data: Option<LockData>,
+    /// True if they have been sent home.
+    deposited: bool,
 }
 
 impl NodeLock {
@@ -81,11 +86,20 @@ impl NodeLock {
         self.token
     }
 
+    /// Returns the lock's data: while the lock is held, those that came with the grant.
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> Option<&LockData> {
+        self.data.as_ref()
+    }
+
     /// Returns whether its state can be forgotten: the node neither has the lock nor
-    /// waits, and has passed on no warning.
+    /// waits, has passed on no warning, and has no data.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        self.state == NodeState::Absent && !self.passed.is_some_and(|passed| passed.inconsistent)
+        self.state == NodeState::Absent
+            && !self.passed.is_some_and(|passed| passed.inconsistent)
+            && self.data.is_none()
     }
 
     /// Asks for the lock. Returns the decision, if it is made here; otherwise
@@ -136,6 +150,22 @@ impl NodeLock {
         }
     }
 
+    /// Replaces the lock's data, right before its holder releases it.
+    ///
+    /// The new ones go with the next grant. Returns false, without an effect, if the node does not
+    /// hold the lock alone, or there are too many bytes.
+    pub fn publish(&mut self, bytes: &[u8]) -> bool {
+        if self.state != NodeState::Held(Mode::Exclusive) || self.reads {
+            return false;
+        }
+        let data = LockData::new(self.token, bytes);
+        let accepted = data.is_some();
+        if accepted {
+            (self.data, self.deposited) = (data, false);
+        }
+        accepted
+    }
+
     /// Releases the lock. `consistent`: false if the holder was told that the previous
     /// owner died, and has not repaired what it left (a reader never has).
     ///
@@ -155,10 +185,23 @@ impl NodeLock {
     }
 
     /// Gives the lock back to its home, if this node has it and does not use it.
+    ///
+    /// So it does with the lock's data, if the home may not have them.
     pub fn give_up(&mut self, out: &mut impl Outbox) {
         if self.state == NodeState::Cached {
             self.give_back(out);
         }
+        if self.state == NodeState::Absent && self.data.is_some() {
+            if !self.deposited {
+                out.to_home(self.message_with_data(MessageBody::Deposit));
+            }
+            self.data = None;
+        }
+    }
+
+    /// Notes that the lock has another home, which may not have its data.
+    pub fn note_new_home(&mut self) {
+        self.deposited = false;
     }
 
     /// Handles a message from the home or another node. Returns the decision that the
@@ -168,7 +211,7 @@ impl NodeLock {
             return None;
         }
         match message.body {
-            MessageBody::Grant(grant) => return self.on_grant(message.epoch, &grant, out),
+            MessageBody::Grant(grant) => return self.on_grant(message, &grant, out),
             MessageBody::Forward { behind, next } if behind == self.ticket => {
                 self.epoch = message.epoch;
                 match self.state {
@@ -204,13 +247,14 @@ impl NodeLock {
         None
     }
 
-    fn on_grant(&mut self, epoch: Epoch, grant: &Grant, out: &mut impl Outbox) -> Option<Decision> {
+    fn on_grant(&mut self, message: &Message, grant: &Grant, out: &mut impl Outbox) -> Option<Decision> {
         if grant.ticket != self.ticket {
             return None;
         }
         let (NodeState::Waits(_) | NodeState::Abandoned { .. }) = self.state else { return None };
         let before = self.state;
-        self.epoch = epoch;
+        self.epoch = message.epoch;
+        (self.data, self.deposited) = (message.data.clone(), false);
         self.token = self.token.max(grant.token);
         self.state = NodeState::Held(grant.mode);
         self.reads = grant.mode == Mode::Shared;
@@ -242,7 +286,8 @@ impl NodeLock {
             self.state = NodeState::Absent;
         }
         let report = NodeReport { ticket: self.ticket, holding, passed: self.passed };
-        out.to_home(self.message(MessageBody::Report(report)));
+        out.to_home(self.message_with_data(MessageBody::Report(report)));
+        self.deposited = true;
         if let Some(request) = then {
             self.request(request, out);
         }
@@ -252,7 +297,15 @@ impl NodeLock {
         (self.ticket, self.tries) = (request.ticket, request.tries);
         self.next = None;
         self.state = NodeState::Waits(request.mode);
-        out.to_home(self.message(MessageBody::Request { request, seen: self.token }));
+        let body = MessageBody::Request { request, seen: self.token };
+        // With a request, the home forgets the earlier one of this node. It asks those in the queue
+        // for data after a death, and a request that only tries may never be there.
+        if request.tries && !self.deposited {
+            out.to_home(self.message_with_data(body));
+            self.deposited = true;
+        } else {
+            out.to_home(self.message(body));
+        }
     }
 
     fn pass_on(&mut self, next: Successor, out: &mut impl Outbox) {
@@ -264,13 +317,14 @@ impl NodeLock {
         self.passed = Some(Passage { node, ticket, token, inconsistent: self.inconsistent });
         let grant =
             Grant { ticket, token, mode: Mode::Exclusive, cachable, previous_owner_died: self.inconsistent };
-        out.to_node(node, self.message(MessageBody::Grant(grant)));
+        out.to_node(node, self.message_with_data(MessageBody::Grant(grant)));
     }
 
     fn give_back(&mut self, out: &mut impl Outbox) {
         self.state = NodeState::Absent;
         let (ticket, token, inconsistent) = (self.ticket, self.token, self.inconsistent);
-        out.to_home(self.message(MessageBody::Return { ticket, token, inconsistent }));
+        out.to_home(self.message_with_data(MessageBody::Return { ticket, token, inconsistent }));
+        self.deposited = true;
     }
 
     fn grant(&self, mode: Mode) -> Grant {
@@ -284,6 +338,10 @@ impl NodeLock {
     }
 
     fn message(&self, body: MessageBody) -> Message {
-        Message { epoch: self.epoch, body }
+        Message::new(self.epoch, body)
+    }
+
+    fn message_with_data(&self, body: MessageBody) -> Message {
+        Message { data: self.data.clone(), ..self.message(body) }
     }
 }

@@ -125,6 +125,68 @@ fn readers_hold_a_lock_together() {
 }
 
 #[test]
+fn data_of_a_lock_are_those_of_the_last_release() {
+    for protocol in Protocol::ALL {
+        let manager = Manager::new(&world(1)).unwrap();
+        let lock = manager.lock_with("x", protocol);
+        lock.acquire().unwrap().set_data(b"first").unwrap();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            lock.acquire().unwrap().set_data(b"lost").unwrap();
+            let mut guard = lock.acquire().unwrap();
+            assert_eq!(guard.data(), b"lost");
+            guard.set_data(b"second").unwrap();
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        let mut guard = lock.acquire().unwrap();
+        assert!(guard.previous_owner_died() && guard.data_version().is_some());
+        assert_eq!(guard.data(), b"lost", "{protocol:?}");
+        assert!(matches!(guard.set_data(&[0; 4097]), Err(Error::DataTooLong { len: 4097, max: 4096 })));
+        guard.set_data(&[7; 4096]).unwrap();
+        guard.make_consistent();
+        drop(guard);
+        let mut reader = lock.acquire_shared().unwrap();
+        assert_eq!(reader.data(), [7; 4096]);
+        assert!(matches!(reader.set_data(b""), Err(Error::ReadsOnly)));
+        assert!(matches!(reader.data_mut(), Err(Error::ReadsOnly)));
+        drop(reader);
+        drop(lock);
+        assert_eq!(manager.locks_in_use(), (0, 1), "its home keeps them");
+        assert_eq!(manager.lock_with("x", protocol).acquire().unwrap().data(), [7; 4096]);
+        manager.lock_with("x", protocol).acquire().unwrap().set_data(b"").unwrap();
+        assert_eq!(manager.locks_in_use(), (0, 0), "{protocol:?}");
+    }
+}
+
+#[test]
+fn data_stay_when_their_home_leaves() {
+    const LOCKS: u64 = 40;
+    for protocol in Protocol::ALL {
+        let other = |world: World| {
+            let manager = Manager::new(&world).unwrap();
+            for n in 0..LOCKS {
+                let lock = manager.lock_with(&n.to_string(), protocol);
+                lock.acquire().unwrap().set_data(&n.to_le_bytes()).unwrap();
+            }
+            manager.barrier().unwrap();
+            assert!(manager.locks_in_use().1 > 0, "it is a home");
+            drop(manager);
+            world.leave().unwrap();
+        };
+        with_another(other, |manager| {
+            manager.barrier().unwrap();
+            manager.wait(Duration::from_millis(30));
+            for n in 0..LOCKS {
+                let lock = manager.lock_with(&n.to_string(), protocol);
+                let guard = lock.acquire().unwrap();
+                assert_eq!(guard.data(), n.to_le_bytes(), "{protocol:?}: {guard:?}");
+                assert!(!guard.previous_owner_died());
+            }
+        });
+    }
+}
+
+#[test]
 fn hostile_messages_are_passed_over() {
     let other = |world: World| {
         let endpoint = Endpoint::new(&world).unwrap();

@@ -32,7 +32,7 @@ const GOES_ON: u64 = 3;
 struct Page(&'static [AtomicU64]);
 
 impl Page {
-    const RESOURCE: usize = 6;
+    const RESOURCE: usize = 7;
     const WORDS: usize = 2 + LOCKS * Page::RESOURCE + RANKS * LOCKS + RANKS;
 
     /// 1: finish; 2: end.
@@ -40,7 +40,8 @@ impl Page {
         &self.0[0]
     }
     /// Two words that are equal while the state is consistent, the largest token, the
-    /// holder's rank plus one, the time of the last grant, and the number of warnings.
+    /// holder's rank plus one, the time of the last grant, the number of warnings, and the number
+    /// in the lock's data.
     fn resource(self, lock: usize) -> &'static [AtomicU64] {
         &self.0[2 + lock * Page::RESOURCE..][..Page::RESOURCE]
     }
@@ -61,7 +62,9 @@ fn now() -> u64 {
 
 /// Changes the state under a lock in two steps.
 fn write(page: Page, lock: usize, rank: usize, guard: &mut Guard<'_>, random: &mut Random) {
-    let [one, other, largest, holder, granted, warnings] = page.resource(lock) else { unreachable!() };
+    let [one, other, largest, holder, granted, warnings, number] = page.resource(lock) else {
+        unreachable!()
+    };
     let token = guard.token().get();
     assert!(token > largest.fetch_max(token, SeqCst), "rank {rank}: a stale token");
     holder.store(rank as u64 + 1, SeqCst);
@@ -72,6 +75,7 @@ fn write(page: Page, lock: usize, rank: usize, guard: &mut Guard<'_>, random: &m
         guard.make_consistent();
     }
     assert_eq!(one.load(SeqCst), other.load(SeqCst), "rank {rank}: no warning of a dead holder");
+    let due = check_data(guard, number, rank) + 1;
     one.fetch_add(1, SeqCst);
     for _ in 0..random.below(2000) {
         std::hint::spin_loop();
@@ -79,8 +83,23 @@ fn write(page: Page, lock: usize, rank: usize, guard: &mut Guard<'_>, random: &m
     if random.below(200) == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
+    guard.set_data(&due.to_le_bytes().repeat(1 + random.below(512) as usize)).unwrap();
+    number.store(due, SeqCst);
     other.fetch_add(1, SeqCst);
     holder.store(0, SeqCst);
+}
+
+/// Checks the data that came with a lock, and returns their number.
+///
+/// They are whole, and those of the last release, if no death was told.
+fn check_data(guard: &Guard<'_>, number: &AtomicU64, rank: usize) -> u64 {
+    let (numbers, rest) = guard.data().as_chunks::<8>();
+    let found = numbers.first().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    assert!(rest.is_empty() && numbers.iter().all(|bytes| u64::from_le_bytes(*bytes) == found));
+    let expected = number.load(SeqCst);
+    let told = guard.previous_owner_died();
+    assert!(found == expected || told && found < expected, "rank {rank}: {found} instead of {expected}");
+    found
 }
 
 fn member(world: &World, rank: usize, page: Page, protocol: Protocol) {

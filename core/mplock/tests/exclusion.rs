@@ -31,7 +31,7 @@ impl Resource<'_> {
         &self.0[0]
     }
     /// Uses the resource alone.
-    fn write(&self, guard: &Guard<'_>) {
+    fn write(&self, mut guard: Guard<'_>) {
         assert_eq!(self.0[1].swap(1, SeqCst), 0, "one holder");
         assert_eq!(self.0[2].load(SeqCst), 0, "no reader beside it");
         let token = guard.token().get();
@@ -41,6 +41,8 @@ impl Resource<'_> {
         let count = self.counter().load(SeqCst);
         std::hint::spin_loop();
         self.counter().store(count + 1, SeqCst);
+        assert_eq!(guard.data().try_into().map_or(0, u64::from_le_bytes), count, "its data came with it");
+        guard.set_data(&(count + 1).to_le_bytes()).unwrap();
         self.0[1].store(0, SeqCst);
     }
     /// Uses the resource beside other readers.
@@ -68,26 +70,26 @@ fn count(manager: &Manager, locks: &[Lock], page: &'static [AtomicU64], rank: us
             1 => {
                 let patience = Duration::from_micros(random.below(300));
                 if let Some(guard) = locks[which].acquire_timeout(patience).unwrap() {
-                    resources[which].write(&guard);
+                    resources[which].write(guard);
                     mine.fetch_add(1, SeqCst);
                 }
             }
             2 if random.below(2) == 0 => {
                 if let Some(guard) = locks[which].try_acquire().unwrap() {
-                    resources[which].write(&guard);
+                    resources[which].write(guard);
                     mine.fetch_add(1, SeqCst);
                 }
             }
             2 => {
                 let first = locks[0].acquire().unwrap();
                 assert!(matches!(locks[0].acquire(), Err(Error::AlreadyHeld(_))));
-                resources[0].write(&first);
+                resources[0].write(first);
                 mine.fetch_add(1, SeqCst);
             }
             _ => {
                 // In a row: a lock may stay here.
                 for _ in 0..1 + random.below(4) {
-                    resources[which].write(&locks[which].acquire().unwrap());
+                    resources[which].write(locks[which].acquire().unwrap());
                     mine.fetch_add(1, SeqCst);
                 }
             }
@@ -103,6 +105,11 @@ fn exclusion(world: &World, rank: usize, page: &'static [AtomicU64], protocol: P
     let manager = Manager::new(world).unwrap();
     let locks: Vec<Lock> = (0..LOCKS).map(|n| manager.lock_with(&format!("lock {n}"), protocol)).collect();
     count(&manager, &locks, page, rank, times);
+    manager.barrier().unwrap();
+    if rank == 0 {
+        // A lock that has data is in use at its home.
+        locks.iter().for_each(|lock| lock.acquire().unwrap().set_data(b"").unwrap());
+    }
     manager.barrier().unwrap();
     drop(locks);
     manager.barrier().unwrap();

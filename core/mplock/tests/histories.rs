@@ -12,6 +12,7 @@ enum Step {
     Acquire(usize, Mode),
     Try(usize, Mode),
     Release(usize, bool),
+    Publish(usize, u32),
     Cancel(usize),
     Forget(usize),
     Deliver(usize),
@@ -30,7 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (node.clone(), mode()).prop_map(|(node, mode)| Step::Acquire(node, mode)),
         2 => (node.clone(), mode()).prop_map(|(node, mode)| Step::Try(node, mode)),
-        5 => (node.clone(), any::<bool>()).prop_map(|(node, repaired)| Step::Release(node, repaired)),
+        3 => (node.clone(), any::<bool>()).prop_map(|(node, repaired)| Step::Release(node, repaired)),
+        3 => (node.clone(), any::<u32>()).prop_map(|(node, number)| Step::Publish(node, number)),
         1 => node.clone().prop_map(Step::Cancel),
         1 => node.clone().prop_map(Step::Forget),
         14 => (0..64usize).prop_map(Step::Deliver),
@@ -48,6 +50,9 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize) -> Network {
             Step::Try(node, mode) if net.alive[node] && net.may_ask(node) => net.request(node, mode, true),
             Step::Release(node, repaired) if net.alive[node] && net.holds(node) => {
                 net.release(node, repaired)
+            }
+            Step::Publish(node, number) if net.alive[node] && net.holds(node) => {
+                net.release_with(node, number);
             }
             Step::Cancel(node) if net.alive[node] => net.cancel(node),
             Step::Forget(node) if net.alive[node] => net.forget(node),
@@ -98,7 +103,8 @@ fn ends_well(mut net: Network) {
             net.settle();
         }
     }
-    assert!(net.home.is_unused() || net.nodes.iter().any(|n| n.state() == NodeState::Cached), "{net:#?}");
+    let cached = net.nodes.iter().any(|node| node.state() == NodeState::Cached);
+    assert!(net.home.is_unused() || net.home.data().is_some() || cached, "{net:#?}");
 }
 
 /// Number of histories of each kind; more with `PROPTEST_CASES`.
@@ -299,4 +305,66 @@ fn try_is_answered_when_owner_or_home_die() {
         net.settle_deliveries();
         assert!(net.holds(2), "{protocol:?}: {net:#?}");
     }
+}
+
+#[test]
+fn dead_holder_leaves_the_data_of_the_last_release() {
+    for protocol in Protocol::ALL {
+        // From node to node or through the home; with the node before that keeps its state or not.
+        for forgets in [false, true] {
+            let mut net = Network::new(protocol, NODES);
+            for node in 1..4 {
+                net.acquire(node, Mode::Exclusive);
+                net.settle_deliveries();
+            }
+            net.release_with(1, 17);
+            net.settle_deliveries();
+            let version = net.version();
+            assert!(net.holds(2) && version.is_some());
+            if forgets {
+                net.forget(1);
+            }
+            net.kill(2);
+            net.settle_deliveries();
+            assert!(net.holds(3) && net.warned == 1);
+            assert_eq!(net.version(), version, "{protocol:?}");
+        }
+    }
+}
+
+#[test]
+fn survivors_copy_of_data_outlives_their_home() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        net.acquire(1, Mode::Exclusive);
+        net.settle_deliveries();
+        net.release_with(1, 17);
+        net.settle_deliveries();
+        let version = net.version();
+        net.kill_home(4);
+        net.acquire(2, Mode::Exclusive);
+        net.settle_deliveries();
+        assert!(net.holds(2));
+        assert_eq!(net.version(), version, "{protocol:?}");
+    }
+}
+
+#[test]
+fn data_that_died_on_their_way_are_told() {
+    let mut net = Network::new(Protocol::Distributed, NODES);
+    for node in [1, 2] {
+        net.acquire(node, Mode::Exclusive);
+        net.settle_deliveries();
+    }
+    // Its grant to node 2, with data, is overtaken by the home's inquiry.
+    net.release_with(1, 17);
+    net.acquire(1, Mode::Exclusive);
+    net.deliver((1, 0));
+    net.kill(1);
+    while net.busy().iter().any(|&channel| channel != (1, 2)) {
+        let channel = *net.busy().iter().find(|&&channel| channel != (1, 2)).unwrap();
+        net.deliver(channel);
+    }
+    assert!(net.holds(2) && net.warned == 1);
+    assert_eq!(net.version(), None);
 }

@@ -29,6 +29,8 @@ pub(super) struct Inquiry {
     pub(super) owner: Option<QueuedRequest>,
     /// Last passing of the lock, as far as known, by its token.
     receiver: Option<Passage>,
+    /// Node that has made that passing, if known, and not said so in a report.
+    releaser: Option<Node>,
     /// Largest token that a node has given back with the lock.
     returned: Token,
     /// True if no grant before the inquiry is known, and the holder may have died.
@@ -50,6 +52,8 @@ impl Inquiry {
             || receiver.is_some_and(|Passage { node, ticket, inconsistent, .. }| {
                 inconsistent
                     || self.dead.contains(&node)
+                    // The data that it has published may be lost with it.
+                    || self.releaser.is_some_and(|releaser| self.dead.contains(&releaser))
                     || !self.dead.is_empty() && !self.answered.contains(&(node, ticket))
             })
     }
@@ -65,7 +69,8 @@ impl HomeLock {
     /// Makes the state of a lock whose home is gone, and asks the survivors.
     ///
     /// `epoch`: one that is larger than any before. `dead`: the other nodes, but those that have
-    /// left in good order. `home_died`: false if no home before this one is dead.
+    /// left in good order; one of them may have held the lock. `home_died`: false if no home before
+    /// this one is dead.
     pub fn take_over(
         protocol: Protocol,
         epoch: Epoch,
@@ -75,7 +80,7 @@ impl HomeLock {
         out: &mut impl Outbox,
     ) -> HomeLock {
         let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
-        lock.inquire(survivors.to_vec(), dead.to_vec(), home_died, out);
+        lock.inquire(survivors.to_vec(), dead.to_vec(), home_died || !dead.is_empty(), out);
         lock.end_inquiry(out);
         lock
     }
@@ -89,19 +94,20 @@ impl HomeLock {
         if self.inquiry.is_none() && !waits {
             return self.advance(out);
         }
-        if self.inquiry.is_none() && !self.away {
-            // It waits behind readers.
+        if self.inquiry.is_none() && !self.away && !self.queue.iter().any(|entry| entry.linked) {
+            // It waits behind readers, and no node was told of it.
             self.queue.retain(|entry| entry.node != node);
             return self.advance(out);
         }
         self.epoch = epoch;
         let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
         let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
-        let mut returned = Token::NONE;
+        let (mut returned, mut releaser) = (Token::NONE, self.releaser);
         if let Some(before) = self.inquiry.take() {
             asked.extend(before.awaited);
             asked.extend(before.owner.map(|entry| entry.node));
             (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
+            releaser = before.releaser;
             known = later(known, before.receiver);
         }
         dead.push(node);
@@ -111,7 +117,7 @@ impl HomeLock {
         self.queue.retain(|entry| !dead.contains(&entry.node));
         self.inquire(asked, dead, home_died, out);
         if let Some(inquiry) = &mut self.inquiry {
-            (inquiry.receiver, inquiry.returned) = (known, returned);
+            (inquiry.receiver, inquiry.releaser, inquiry.returned) = (known, releaser, returned);
         }
         self.end_inquiry(out);
     }
@@ -122,17 +128,28 @@ impl HomeLock {
             entry.linked = false;
         }
         for &node in &awaited {
-            out.to_node(node, Message { epoch: self.epoch, body: MessageBody::Inquire });
+            out.to_node(node, Message::new(self.epoch, MessageBody::Inquire));
         }
-        let (owner, receiver, returned, answered) = (None, None, Token::NONE, Vec::new());
-        self.inquiry = Some(Inquiry { awaited, dead, owner, receiver, returned, home_died, answered });
+        self.inquiry = Some(Inquiry {
+            awaited,
+            dead,
+            owner: None,
+            receiver: None,
+            releaser: None,
+            returned: Token::NONE,
+            home_died,
+            answered: Vec::new(),
+        });
     }
 
     pub(super) fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
         let Some(inquiry) = &mut self.inquiry else { return };
         let Some(at) = inquiry.awaited.iter().position(|&node| node == from) else { return };
         inquiry.awaited.swap_remove(at);
-        inquiry.receiver = later(inquiry.receiver, report.passed);
+        if report.passed.is_some_and(|passed| inquiry.receiver.is_none_or(|known| passed.token > known.token))
+        {
+            (inquiry.receiver, inquiry.releaser) = (report.passed, None);
+        }
         let place = self.queue.iter().position(|entry| entry.node == from);
         self.tries.retain(|entry| entry.node != from);
         inquiry.answered.push((from, report.ticket));

@@ -1,16 +1,18 @@
-//! Messages as arguments of an Active Message: at most thirteen.
+//! Messages as arguments of an Active Message, at most fifteen, and its payload.
 //!
+//! The payload is the lock's data.
 //! All but a report of a passing fit into one cache line, with twelve arguments.
 //!
 //! ```text
 //! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
 //! 1–4   identity of the lock
 //! 5     epoch
-//! 6     ticket                                       all but Inquire
+//! 6     ticket                                       all but Inquire, Deposit
 //! 7–8   token                                        Request, Grant, Return, Report
 //! 7–8   next node, its ticket                        Forward, Probe
 //! 7     node                                         InUse
 //! 9–12  passing of the lock: node, ticket, token     Report
+//! last  two words: version of the data, if there are data
 //! ```
 //!
 //! Bits that make no message are no message: the receiver passes over it.
@@ -18,6 +20,7 @@
 use towpath_am::MAX_ARGS;
 
 use super::identity::Identity;
+use crate::data::LockData;
 use crate::message::{
     Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
@@ -25,7 +28,7 @@ use crate::protocol::Protocol;
 use crate::token::Token;
 
 /// LetterContent of a message between two managers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LetterContent {
     /// Message of the state machines about a lock.
     Lock { lock: Identity, protocol: Protocol, message: Message },
@@ -39,15 +42,16 @@ pub(crate) enum LetterContent {
     Stranger,
 }
 
-/// Message as arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Message as arguments and payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LetterWords {
     words: [u32; LENGTH],
     count: usize,
+    data: Option<LockData>,
 }
 
 /// Maximum number of arguments of a message.
-const LENGTH: usize = 13;
+const LENGTH: usize = 15;
 const _: () = assert!(LENGTH <= MAX_ARGS);
 
 /// Kinds of messages.
@@ -64,6 +68,7 @@ mod kind {
     pub(super) const REFUSE: u32 = 10;
     pub(super) const PROBE: u32 = 11;
     pub(super) const IN_USE: u32 = 12;
+    pub(super) const DEPOSIT: u32 = 13;
 }
 
 /// Access is shared.
@@ -84,6 +89,8 @@ const CLEAN: u32 = 1 << 11;
 const HOLDING: u32 = 12;
 /// The request only tries.
 const TRIES: u32 = 1 << 14;
+/// There are data of the lock.
+const DATA: u32 = 1 << 15;
 
 impl LetterWords {
     /// Returns the arguments.
@@ -91,8 +98,13 @@ impl LetterWords {
         &self.words[..self.count]
     }
 
+    /// Returns the payload; empty for none.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], LockData::bytes)
+    }
+
     fn of(bits: u32, from: Node) -> LetterWords {
-        let mut words = LetterWords { words: [0; LENGTH], count: 0 };
+        let mut words = LetterWords { words: [0; LENGTH], count: 0, data: None };
         words.push(bits | u32::from(from) << 16);
         words
     }
@@ -118,7 +130,7 @@ impl LetterWords {
 /// Returns a message of `from` as arguments.
 pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
     let (lock, protocol, message) = match *content {
-        LetterContent::Lock { lock, protocol, message } => (lock, protocol, message),
+        LetterContent::Lock { lock, protocol, ref message } => (lock, protocol, message),
         LetterContent::Tell { lock, protocol } => {
             let mut words = LetterWords::of(kind::TELL | protocol_bits(protocol), from);
             words.push_lock(lock, 0);
@@ -145,12 +157,14 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::Probe { behind, .. } => (kind::PROBE, Some(behind)),
         MessageBody::InUse { ticket, .. } => (kind::IN_USE, Some(ticket)),
         MessageBody::Inquire => (kind::INQUIRE, None),
+        MessageBody::Deposit => (kind::DEPOSIT, None),
         MessageBody::Report(report) => {
             let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
             (kind::REPORT | flags, Some(report.ticket))
         }
     };
-    let mut words = LetterWords::of(bits | protocol_bits(protocol), from);
+    let has_data = flag(DATA, message.data.is_some());
+    let mut words = LetterWords::of(bits | protocol_bits(protocol) | has_data, from);
     words.push_lock(lock, message.epoch);
     ticket.into_iter().for_each(|ticket| words.push(ticket));
     match message.body {
@@ -166,6 +180,7 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::InUse { node, .. } => words.push(node.into()),
         MessageBody::Forward { next: Successor::Home, .. }
         | MessageBody::Refuse { .. }
+        | MessageBody::Deposit
         | MessageBody::Inquire => {}
         MessageBody::Report(report) => {
             words.push_token(match report.holding {
@@ -179,24 +194,39 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
             }
         }
     }
+    if let Some(data) = &message.data {
+        words.push_token(data.version());
+        words.data = Some(data.clone());
+    }
     words
 }
 
-/// Returns sender and content of a message, if the arguments are one.
-pub(crate) fn decode(args: &[u32]) -> Option<(Node, LetterContent)> {
+/// Returns sender and content of a message, if arguments and payload are one.
+pub(crate) fn decode(args: &[u32], payload: &[u8]) -> Option<(Node, LetterContent)> {
     let bits = *args.first()?;
     let from = (bits >> 16) as Node;
     let content = match (bits & 0xf, args.len()) {
+        (kind::FAREWELL | kind::STRANGER | kind::TELL, _) if !payload.is_empty() => return None,
         (kind::FAREWELL, 1) => LetterContent::Farewell { clean: bits & CLEAN != 0 },
         (kind::STRANGER, 1) => LetterContent::Stranger,
         (kind::TELL, 6) => LetterContent::Tell { lock: identity(args)?, protocol: protocol(bits)? },
         (_, 6..) => {
-            let message = Message { epoch: args[5], body: body(bits, &args[6..])? };
+            let (rest, data) = data(bits, &args[6..], payload)?;
+            let message = Message { epoch: args[5], body: body(bits, rest)?, data };
             LetterContent::Lock { lock: identity(args)?, protocol: protocol(bits)?, message }
         }
         _ => return None,
     };
     Some((from, content))
+}
+
+/// Separates the version of the data from the other arguments.
+fn data<'a>(bits: u32, rest: &'a [u32], payload: &[u8]) -> Option<(&'a [u32], Option<LockData>)> {
+    if bits & DATA == 0 {
+        return payload.is_empty().then_some((rest, None));
+    }
+    let (rest, version) = rest.split_last_chunk::<2>()?;
+    Some((rest, Some(LockData::new(token(version[0], version[1]), payload)?)))
 }
 
 fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
@@ -238,6 +268,7 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
             MessageBody::InUse { node: Node::try_from(node).ok()?, ticket: some(ticket)? }
         }
         (kind::INQUIRE, &[]) => MessageBody::Inquire,
+        (kind::DEPOSIT, &[]) => MessageBody::Deposit,
         (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
             let holding = match bits >> HOLDING & 3 {
                 0 => Holding::Absent,
@@ -373,19 +404,29 @@ mod tests {
                 MessageBody::Return { ticket, token, inconsistent }
             }),
             Just(MessageBody::Inquire),
+            Just(MessageBody::Deposit),
             (any::<Ticket>(), holding, proptest::option::of(passage)).prop_map(
                 |(ticket, holding, passed)| MessageBody::Report(NodeReport { ticket, holding, passed })
             ),
         ]
     }
 
+    fn messages() -> impl Strategy<Value = Message> {
+        let bytes = proptest::collection::vec(any::<u8>(), 0..=8);
+        let data = (tokens(), bytes).prop_map(|(version, bytes)| LockData::new(version, &bytes).unwrap());
+        (any::<u32>(), bodies(), proptest::option::of(data)).prop_map(|(epoch, body, data)| Message {
+            epoch,
+            body,
+            data,
+        })
+    }
+
     fn contents() -> impl Strategy<Value = LetterContent> {
         let lock = || any::<u128>().prop_map(Identity);
         let protocol = || (0..3usize).prop_map(|n| Protocol::ALL[n]);
         prop_oneof![
-            8 => (lock(), protocol(), any::<u32>(), bodies()).prop_map(|(lock, protocol, epoch, body)| {
-                LetterContent::Lock { lock, protocol, message: Message { epoch, body } }
-            }),
+            8 => (lock(), protocol(), messages())
+                .prop_map(|(lock, protocol, message)| LetterContent::Lock { lock, protocol, message }),
             1 => (lock(), protocol()).prop_map(|(lock, protocol)| LetterContent::Tell { lock, protocol }),
             1 => any::<bool>().prop_map(|clean| LetterContent::Farewell { clean }),
             1 => Just(LetterContent::Stranger),
@@ -398,23 +439,27 @@ mod tests {
         #[test]
         fn message_that_is_decoded_is_what_was_encoded(from in any::<Node>(), content in contents()) {
             let words = encode(from, &content);
-            prop_assert_eq!(decode(words.as_slice()), Some((from, content)));
+            prop_assert_eq!(decode(words.as_slice(), words.payload()), Some((from, content)));
         }
 
         #[test]
-        fn hostile_words_are_a_message_or_none(args in proptest::collection::vec(any::<u32>(), 0..17)) {
-            if let Some((from, content)) = decode(&args) {
+        fn hostile_words_are_a_message_or_none(
+            args in proptest::collection::vec(any::<u32>(), 0..17),
+            bytes in proptest::collection::vec(any::<u8>(), 0..3),
+        ) {
+            if let Some((from, content)) = decode(&args, &bytes) {
                 let words = encode(from, &content);
-                prop_assert_eq!(decode(words.as_slice()), Some((from, content)));
+                prop_assert_eq!(decode(words.as_slice(), words.payload()), Some((from, content)));
             }
         }
 
         #[test]
         fn message_with_a_word_more_or_less_is_none(content in contents(), more in any::<u32>()) {
             let words = encode(1, &content);
-            let args = words.as_slice();
-            prop_assert_eq!(decode(&args[..args.len() - 1]), None);
-            prop_assert_eq!(decode(&[args, &[more]].concat()), None);
+            let (args, bytes) = (words.as_slice(), words.payload());
+            prop_assert_eq!(decode(&args[..args.len() - 1], bytes), None);
+            prop_assert_eq!(decode(&[args, &[more]].concat(), bytes), None);
+            prop_assert_eq!(decode(args, &[0; LockData::MAX + 1]), None);
         }
     }
 }

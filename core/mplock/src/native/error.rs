@@ -11,6 +11,17 @@ pub enum Error {
         "lock `{0}` is held by this process already: release its guard first (a process holds a lock once)"
     )]
     AlreadyHeld(String),
+    /// Data are longer than a lock takes.
+    #[error("{len} bytes of data for a lock: at most {max}; keep the rest elsewhere, under the lock's token")]
+    DataTooLong {
+        /// Number of bytes.
+        len: usize,
+        /// Maximum number of bytes.
+        max: usize,
+    },
+    /// A reader may not replace data.
+    #[error("this guard only reads: acquire the lock alone to change its data (Lock::acquire)")]
+    ReadsOnly,
     /// The other ranks do not know this process.
     #[error(
         "the managers of this world do not know this process: it took the place of a rank that had died or left; start the world anew to use locks in it"

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::identity::Identity;
+use crate::data::LockData;
 use crate::home::HomeLock;
 use crate::protocol::Protocol;
 use crate::token::Token;
@@ -66,6 +67,8 @@ pub(crate) struct Homes {
     /// Locks that were taken over from a home that is gone, and dropped since: the low 64
     /// bits of their identities.
     settled: HashSet<u64, BuildHasherDefault<Folded>>,
+    /// Data of locks that this home does not know yet.
+    inherited: Table<LockData>,
 }
 
 impl Homes {
@@ -77,6 +80,31 @@ impl Homes {
     /// Returns the number of locks that a node has, waits for, or left inconsistent.
     pub(crate) fn in_use(&self) -> usize {
         self.locks.values().filter(|entry| !entry.lock.is_unused()).count()
+    }
+
+    /// Keeps data of a lock whose home this rank will be.
+    pub(crate) fn inherit(&mut self, lock: Identity, data: &LockData) {
+        if self.inherited.get(&lock).is_none_or(|known| data.version() > known.version()) {
+            self.inherited.insert(lock, data.clone());
+        }
+    }
+
+    /// Takes the data of all locks, for their next homes.
+    pub(crate) fn take_data(&mut self) -> Vec<(Identity, Protocol, LockData)> {
+        let known = self.locks.drain().filter_map(|(lock, entry)| {
+            let data = entry.lock.data().filter(|data| !data.bytes().is_empty())?;
+            Some((lock, entry.protocol, data.clone()))
+        });
+        let inherited = self.inherited.drain().map(|(lock, data)| (lock, Protocol::default(), data));
+        known.chain(inherited).collect()
+    }
+
+    /// Adds a lock, with the data that were left for it.
+    pub(crate) fn insert(&mut self, lock: Identity, mut entry: HomeEntry) {
+        if let Some(data) = self.inherited.remove(&lock) {
+            entry.lock.note_data(&data);
+        }
+        self.locks.insert(lock, entry);
     }
 
     /// Notes that a lock may be idle. Drops the state of another one if too many are.

@@ -9,6 +9,7 @@ use super::error::Error;
 use super::guard::Guard;
 use super::identity::Identity;
 use super::serve::{ManagerState, Sends};
+use crate::data::LockData;
 use crate::message::{Decision, LockRequest, Mode, Node};
 use crate::node::{NodeLock, NodeState};
 use crate::protocol::Protocol;
@@ -294,6 +295,23 @@ impl Lock {
         }
     }
 
+    /// Returns the data that came with the lock.
+    #[cold]
+    pub(crate) fn data(&self) -> Option<LockData> {
+        self.cell.node.borrow().data().cloned()
+    }
+
+    /// Replaces the lock's data.
+    #[cold]
+    pub(crate) fn publish(&self, bytes: &[u8]) {
+        self.cell.node.borrow_mut().publish(bytes);
+    }
+
+    /// Maximum number of bytes of a lock's data in this world.
+    pub(crate) fn max_data(&self) -> usize {
+        LockData::MAX.min(self.manager.endpoint.config().block_size as usize)
+    }
+
     /// Releases the lock.
     #[inline]
     pub(crate) fn release(&self, consistent: bool) {
@@ -305,15 +323,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The table's and this one: it is the last handle.
-        if Rc::strong_count(&self.cell) > 2 {
-            return;
-        }
-        let manager = &*self.manager;
-        self.cell.node.borrow_mut().give_up(&mut self.cell.sends(manager));
-        if self.cell.node.borrow().is_absent() {
-            manager.locks.borrow_mut().remove(&self.cell.identity);
-        }
-        manager.work_if_local();
+        self.manager.forget_unused(&self.cell);
+        self.manager.work_if_local();
     }
 }

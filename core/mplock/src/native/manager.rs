@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::lock::{Lock, LockCell};
 use super::members::{Members, Names};
 use super::serve::{Inbox, ManagerState};
-use crate::message::Node;
+use crate::message::{Message, MessageBody, Node};
 use crate::node::NodeState;
 use crate::protocol::Protocol;
 
@@ -207,7 +207,8 @@ impl Manager {
 
     /// Returns the number of locks that are in use here, as a node and as a home.
     ///
-    /// The state of at most 1,024 idle locks is kept at home beside them.
+    /// A lock with data is in use at its home. The state of at most 1,024 idle locks is kept at
+    /// home beside them.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
@@ -239,6 +240,12 @@ impl Drop for ManagerState {
         let clean = !self.locks.borrow().values().any(has_lock)
             && !self.homes.borrow().locks.values().any(|entry| entry.lock.is_inconsistent());
         let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
+        for (lock, protocol, data) in self.homes.borrow_mut().take_data() {
+            let Some(next) = lock.home(others.iter().copied()) else { break };
+            let epoch = self.members.borrow().epoch();
+            let message = Message { epoch, body: MessageBody::Deposit, data: Some(data) };
+            self.send(next, LetterContent::Lock { lock, protocol, message });
+        }
         for rank in others {
             self.send(rank, LetterContent::Farewell { clean: clean && !std::thread::panicking() });
         }

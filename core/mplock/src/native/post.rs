@@ -57,6 +57,9 @@ impl Post {
 /// Sends a message if it can go out at once; false if there is no space now. One that can
 /// never go out is dropped: its receiver is gone.
 fn goes_out(endpoint: &Endpoint, to: Node, words: &LetterWords) -> bool {
-    let sent = endpoint.try_request(to.into(), HANDLER, words.as_slice());
+    let sent = match words.payload() {
+        [] => endpoint.try_request(to.into(), HANDLER, words.as_slice()),
+        payload => endpoint.try_request_medium(to.into(), HANDLER, words.as_slice(), payload),
+    };
     !matches!(sent, Err(Error::NotSent | Error::InUse(_)))
 }

@@ -60,7 +60,7 @@ const RETRY: Duration = Duration::from_micros(200);
 const LAST_POLLS: u32 = 64;
 
 /// Message that has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct ReceivedLetter {
     source: Name,
     from: Node,
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     fn take(&self, message: &MessageToken<'_>, names: &Names) {
-        let Some((from, content)) = decode(message.args()) else { return };
+        let Some((from, content)) = decode(message.args(), message.bytes()) else { return };
         if content == LetterContent::Stranger {
             // Relaxed, here and below: handlers run on the thread that reads it.
             return self.unknown.store(!message.is_request(), Ordering::Relaxed);
@@ -302,9 +302,18 @@ impl ManagerState {
         if decision.is_some() {
             cell.decision.set(decision);
         }
+        self.forget_unused(&cell);
+    }
+
+    /// Gives a lock up that this rank has no handle of, and forgets it if it can be.
+    pub(crate) fn forget_unused(&self, cell: &Rc<LockCell>) {
         // The table's and this one.
-        if Rc::strong_count(&cell) == 2 && cell.node.borrow().is_absent() {
-            self.locks.borrow_mut().remove(&lock);
+        if Rc::strong_count(cell) > 2 {
+            return;
+        }
+        cell.node.borrow_mut().give_up(&mut cell.sends(self));
+        if cell.node.borrow().is_absent() {
+            self.locks.borrow_mut().remove(&cell.identity);
         }
     }
 
@@ -321,6 +330,10 @@ impl ManagerState {
         let is_known = || self.homes.borrow().locks.contains_key(&lock);
         if !is_known() {
             let asks = message.is_none_or(|message| matches!(message.body, MessageBody::Request { .. }));
+            if let Some(data) = message.filter(|_| !asks).and_then(|message| message.data.as_ref()) {
+                // From a home that leaves, or from a node that has heard of its death earlier.
+                self.homes.borrow_mut().inherit(lock, data);
+            }
             if !asks || !self.is_home(self.me, lock) {
                 return;
             }
@@ -332,7 +345,7 @@ impl ManagerState {
             } else if message.is_some() {
                 let mut homes = self.homes.borrow_mut();
                 let new = HomeLock::new(protocol, self.members.borrow().epoch(), homes.floor);
-                homes.locks.insert(lock, HomeEntry::new(new, protocol, false));
+                homes.insert(lock, HomeEntry::new(new, protocol, false));
             }
         }
         let mut homes = self.homes.borrow_mut();
@@ -353,7 +366,7 @@ impl ManagerState {
         let survivors: Vec<Node> = members.here().collect();
         let mut out = Sends { manager: self, lock, protocol, home: self.me };
         let taken = HomeLock::take_over(protocol, members.epoch(), &survivors, &dead, died, &mut out);
-        homes.locks.insert(lock, HomeEntry::new(taken, protocol, true));
+        homes.insert(lock, HomeEntry::new(taken, protocol, true));
     }
 
     /// Looks for ranks that are gone, and acts on it.
@@ -413,7 +426,11 @@ impl ManagerState {
         let members = self.members.borrow();
         for (&lock, cell) in self.locks.borrow().iter() {
             let home = members.home(lock);
-            if cell.home.replace(home) != home && !cell.node.borrow().is_absent() {
+            if cell.home.replace(home) == home {
+                continue;
+            }
+            cell.node.borrow_mut().note_new_home();
+            if !cell.node.borrow().is_absent() {
                 self.send(home, LetterContent::Tell { lock, protocol: cell.protocol });
             }
         }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
-    Decision, Epoch, Grant, HomeLock, LockRequest, Message, Mode, Node, NodeLock, NodeState, Outbox,
-    Protocol, Token,
+    Decision, Epoch, Grant, HomeLock, LockData, LockRequest, Message, MessageBody, Mode, Node, NodeLock,
+    NodeState, Outbox, Protocol, Token,
 };
 
 /// Side of a node that a message is for.
@@ -64,6 +64,10 @@ pub struct Network {
     pub trying: Vec<bool>,
     /// Grant of each holder.
     grants: Vec<Option<Grant>>,
+    /// Data that holders have published, by their tokens.
+    published: BTreeMap<Token, u32>,
+    /// Version of the data that the next holder gets, if it is told of no death.
+    version: Option<Token>,
 }
 
 impl Network {
@@ -84,6 +88,8 @@ impl Network {
             refused: 0,
             trying: vec![false; nodes],
             grants: vec![None; nodes],
+            published: BTreeMap::new(),
+            version: None,
         }
     }
 
@@ -127,7 +133,26 @@ impl Network {
         self.warned += u32::from(grant.previous_owner_died);
         assert!(grant.previous_owner_died || !self.broken, "no warning of a dead holder: {self:#?}");
         self.grants[node] = Some(grant);
+        self.check_data(node, grant.previous_owner_died);
         self.check_exclusion();
+    }
+
+    /// Checks the data that came with a grant.
+    ///
+    /// They are those of the last release, or if a death was told, of one before.
+    fn check_data(&mut self, node: usize, told: bool) {
+        let data = self.nodes[node].data();
+        let version = data.map(LockData::version);
+        if let Some(data) = data {
+            let number = self.published.get(&data.version()).expect("data that were published");
+            assert_eq!(data.bytes(), number.to_le_bytes());
+        }
+        assert!(told || version == self.version, "data of {version:?}: {self:#?}");
+        self.version = version;
+    }
+
+    pub fn version(&self) -> Option<Token> {
+        self.version
     }
 
     pub fn check_exclusion(&self) {
@@ -155,13 +180,24 @@ impl Network {
         self.with_node(node, |lock, out| lock.release(!warned || repaired, out));
     }
 
+    /// Releases the lock with new data.
+    pub fn release_with(&mut self, node: usize, number: u32) {
+        let token = self.nodes[node].token();
+        if self.nodes[node].publish(&number.to_le_bytes()) {
+            self.published.insert(token, number);
+            self.version = Some(token);
+        }
+        self.release(node, true);
+    }
+
     pub fn cancel(&mut self, node: usize) {
         self.nodes[node].cancel();
         self.trying[node] = false;
     }
 
-    /// Drops the node's state of the lock, as a node may that neither has it nor waits.
+    /// Drops the node's state of the lock, as a node may that neither uses it nor waits.
     pub fn forget(&mut self, node: usize) {
+        self.with_node(node, |lock, out| lock.give_up(out));
         if self.nodes[node].is_absent() {
             self.nodes[node] = NodeLock::default();
         }
@@ -187,8 +223,9 @@ impl Network {
                 let mut out = Out { from: to, home: to, wires: &mut self.wires };
                 self.home.on_message(from, &message, &mut out);
             }
-            // For a home that has died.
+            // For a home that has died, or from one.
             Side::Home => {}
+            Side::User if message.body == MessageBody::Inquire && from != self.home_node => {}
             Side::User => {
                 let to = usize::from(to);
                 let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
@@ -223,6 +260,7 @@ impl Network {
         self.epoch += 1;
         self.wires.0.retain(|&(_, to), _| usize::from(to) != old);
         self.home_node = successor as Node;
+        self.nodes.iter_mut().for_each(NodeLock::note_new_home);
         let (survivors, dead): (Vec<Node>, Vec<Node>) =
             (0..self.nodes.len() as Node).partition(|&n| self.alive[usize::from(n)]);
         let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };

@@ -21,7 +21,7 @@ enum LetterSide {
 }
 
 /// Message about a lock, to a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Letter {
     lock: usize,
     to: usize,
