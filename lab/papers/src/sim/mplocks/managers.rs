@@ -183,7 +183,8 @@ impl Managers {
             letters.push(None);
             letters.len() - 1
         });
+        let to = letter.to;
         letters[number] = Some(letter);
-        kernel.send(letter.to, number as u64, reception);
+        kernel.send(to, number as u64, reception);
     }
 }
