@@ -65,10 +65,10 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
     END { exit bad }
 ' $sources || { echo "orderings without a number or a partner (see above; docs/style.md)"; failed=1; }
 
-# Names of types: used once, or the name of the module's main type.
-# Stays: `Arguments` of each command; `LabCommand`, with the laboratory or without; `Readme`, of which each crate
-# tests its own; `Error`, by Rust's custom. Left in `am` and `channel`: `Done`, `Step`, `Record`.
-allowed='Arguments|LabCommand|Readme|Error'
+# Names of types: used once, or by modules of which it is the main type.
+# Stays: `Arguments` of each command; `LabCommand` and `Iceoryx2`, with a feature or without; `Readme`, of which each
+# crate tests its own; `Error`, by Rust's custom.
+allowed='Arguments|LabCommand|Iceoryx2|Readme|Error'
 [ -z "$sources" ] || awk -v allowed="^($allowed)$" '
     FNR == 1 {
         test = 0
@@ -82,9 +82,13 @@ allowed='Arguments|LabCommand|Readme|Error'
     match($0, /^ *(pub(\([a-z :]+\))? )?(unsafe )?(struct|enum|trait|union) [A-Z][A-Za-z0-9]*/) {
         name = substr($0, RSTART, RLENGTH); sub(/^.* /, "", name)
         main = tolower(name); sub(/ies$/, "y", main); sub(/s$/, "", main)
-        if (main == stem || name ~ allowed) next
-        if (name in first) { printf "%s:%d: `%s` is also in %s\n", FILENAME, FNR, name, first[name]; bad = 1 }
-        else first[name] = FILENAME ":" FNR
+        if (name ~ allowed) next
+        is_main = main == stem
+        if (name in first && !(is_main && first_is_main[name])) {
+            printf "%s:%d: `%s` is also in %s\n", FILENAME, FNR, name, first[name]
+            bad = 1
+        }
+        if (!(name in first)) { first[name] = FILENAME ":" FNR; first_is_main[name] = is_main }
     }
     END { exit bad }
 ' $sources || { echo "names of types that are used twice (see above; docs/style.md)"; failed=1; }

@@ -25,7 +25,7 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
 use crate::path::Handled;
 use crate::queue::{Arrival, TICKET};
-use crate::state::{Core, Domain, MOST_LINES, Peer};
+use crate::state::{Core, Domain, MOST_LINES, PeerEndpoint};
 
 /// Longest time for which a poll spins on a line in which an answer is likely, in
 /// nanoseconds.
@@ -39,14 +39,14 @@ impl<D: Domain> Core<D> {
     /// Notes that this endpoint has answered a peer by its queue: uses the line from some
     /// time on.
     #[inline(always)]
-    pub(crate) fn has_answered(&self, peer: &Rc<Peer<D>>) {
+    pub(crate) fn has_answered(&self, peer: &Rc<PeerEndpoint<D>>) {
         if self.answers.enabled.get() && !peer.talk.end.is_settled() {
             self.use_line_soon(peer);
         }
     }
 
     #[cold]
-    fn use_line_soon(&self, peer: &Rc<Peer<D>>) {
+    fn use_line_soon(&self, peer: &Rc<PeerEndpoint<D>>) {
         let times = peer.talk.times.get().saturating_add(1);
         peer.talk.times.set(times);
         if times < TALKS {
@@ -70,7 +70,7 @@ impl<D: Domain> Core<D> {
 
     /// Changes the list of lines in use, but not while a message of one of them is being
     /// handled: each change is tried again.
-    fn change_lines(&self, act: impl FnOnce(&mut Vec<Rc<Peer<D>>>)) {
+    fn change_lines(&self, act: impl FnOnce(&mut Vec<Rc<PeerEndpoint<D>>>)) {
         if let Ok(mut lines) = self.answers.lines.try_borrow_mut() {
             act(&mut lines);
             self.answers.count.set(lines.len());
@@ -79,7 +79,7 @@ impl<D: Domain> Core<D> {
 
     /// Sends a short message in the line, if that is possible now.
     #[inline(always)]
-    pub(crate) fn send_in_line(&self, peer: &Peer<D>, out: &Outgoing<'_>) -> bool {
+    pub(crate) fn send_in_line(&self, peer: &PeerEndpoint<D>, out: &Outgoing<'_>) -> bool {
         let end = &peer.talk.end;
         if !end.is_ours() || out.args.len() > ANSWER_ARGS || peer.gone.get() {
             return false;
@@ -98,7 +98,7 @@ impl<D: Domain> Core<D> {
     /// Returns whether a message in a line is the next one of its sender: those before it
     /// in the queue and in its stream have been delivered.
     #[inline(always)]
-    fn is_next(&self, peer: &Peer<D>, answer: &Answer) -> bool {
+    fn is_next(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
         self.has_come_to(Direction::of(answer.is_reply), answer.after & TICKET)
             && self.has_taken(peer, answer.after)
     }
@@ -115,7 +115,7 @@ impl<D: Domain> Core<D> {
 
     /// Returns the message in a peer's line, if it can be delivered.
     #[inline(always)]
-    fn answer_of(&self, peer: &Peer<D>) -> Option<Answer> {
+    fn answer_of(&self, peer: &PeerEndpoint<D>) -> Option<Answer> {
         peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(peer, answer))
     }
 
@@ -164,7 +164,7 @@ impl<D: Domain> Core<D> {
     }
 
     #[inline(always)]
-    fn deliver_answer(&self, peer: &Peer<D>, answer: Answer) {
+    fn deliver_answer(&self, peer: &PeerEndpoint<D>, answer: Answer) {
         self.domain.charge(EndpointStep::Dispatch);
         let (cpu, end) = (self.cpu(), &peer.talk.end);
         let direction = Direction::of(answer.is_reply);
@@ -209,13 +209,14 @@ impl<D: Domain> Core<D> {
 
     /// Stops using the lines with peers that are gone, but for messages that are there.
     pub(crate) fn forget_lines(&self) {
-        let is_used = |peer: &Rc<Peer<D>>| !peer.gone.get() || peer.talk.end.look(self.cpu()).is_some();
+        let is_used =
+            |peer: &Rc<PeerEndpoint<D>>| !peer.gone.get() || peer.talk.end.look(self.cpu()).is_some();
         self.change_lines(|lines| lines.retain(is_used));
     }
 
     /// Returns the request in the line that a peer which is gone did not handle, and its
-    /// order ([`Peer::order`]).
-    pub(crate) fn take_unhandled(&self, peer: &Rc<Peer<D>>) -> Option<(u64, Outstanding)> {
+    /// order ([`PeerEndpoint::order`]).
+    pub(crate) fn take_unhandled(&self, peer: &Rc<PeerEndpoint<D>>) -> Option<(u64, Outstanding)> {
         let Unhandled { header, tag, args: few, after } = peer.talk.end.unhandled(self.cpu())?;
         let mut args = [0; MAX_ARGS];
         args[..ANSWER_ARGS].copy_from_slice(&few);

@@ -14,9 +14,9 @@ pub(crate) fn owner_lives<D: Membership>(domain: &D, entry: &Entry<D::Cpu>) -> b
 }
 
 /// Census of the endpoints of a directory: intents for requests and for replies.
-pub(crate) struct Members<'a, D>(pub &'a D);
+pub(crate) struct DirectoryCensus<'a, D>(pub &'a D);
 
-impl<D: Membership + Hooks> Census for Members<'_, D> {
+impl<D: Membership + Hooks> Census for DirectoryCensus<'_, D> {
     fn endpoints(&self) -> usize {
         self.0.config().endpoints as usize
     }

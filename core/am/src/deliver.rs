@@ -22,7 +22,7 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, unpack_range};
 use crate::path::{ReceivePath, extra_args, free_afterwards, line_args};
 use crate::queue::{Arrival, Queue, TICKET};
-use crate::state::{Core, Domain, Peer, Token};
+use crate::state::{Core, Domain, PeerEndpoint, Token};
 
 /// Number of empty polls between two looks at deaths and late packets.
 const LOOK_EVERY: u32 = 8192;
@@ -162,7 +162,7 @@ impl<D: Domain> Core<D> {
         q: &Queue<'_, D::Cpu>,
         arrival: Arrival,
         direction: Direction,
-        from: Option<&Peer<D>>,
+        from: Option<&PeerEndpoint<D>>,
         take: impl FnOnce(&mut [u32; MAX_ARGS]) -> Tag,
     ) {
         let header = arrival.header;

@@ -8,7 +8,7 @@ use towpath_machine::{LINE, Ordering, OwnLine, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::PARKED;
 
-use crate::census::{Members, owner_lives};
+use crate::census::{DirectoryCensus, owner_lives};
 use crate::claim::Claim;
 use crate::domain::{Entry, Hooks, Membership, Side};
 use crate::error::Error;
@@ -228,7 +228,7 @@ pub(crate) trait Directory: Membership + Hooks {
     /// Returns whether a living sender may still write into a closed queue: it has a
     /// ticket, a packet or a block there and has not published it.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
-        let (q, cpu, census) = (side.queue(), self.cpu(), Members(self));
+        let (q, cpu, census) = (side.queue(), self.cpu(), DirectoryCensus(self));
         let intended = (0..census.members())
             .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
         // (E8) Acquire: pairs with the Release (Q3) of the dead owner.

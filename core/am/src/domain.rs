@@ -5,7 +5,7 @@
 //!
 //! | trait | gives an endpoint |
 //! | --- | --- |
-//! | [`Memory`] | a processor, the entries of the directory, queues with their claims, segments |
+//! | [`DomainMemory`] | a processor, the entries of the directory, queues with their claims, segments |
 //! | [`Membership`] | the participants, their deaths, their doorbells |
 //! | [`Hooks`] | waiting, interrupts, and the clock of a simulated machine |
 //!
@@ -60,7 +60,7 @@ pub trait Stored {
 }
 
 /// Memory of a domain: entries, queues, segments.
-pub trait Memory: Sized {
+pub trait DomainMemory: Sized {
     /// Processor that the endpoint acts on.
     type Cpu: Processor + Park;
     /// One queue of an endpoint.
@@ -90,13 +90,13 @@ pub trait Memory: Sized {
     ///
     /// # Errors
     ///
-    /// As [`Memory::entry`].
+    /// As [`DomainMemory::entry`].
     fn side(&self, endpoint: u16, direction: Direction) -> Result<Self::Side, Error>;
     /// Returns an endpoint's segment in the domain's memory.
     ///
     /// # Errors
     ///
-    /// As [`Memory::entry`].
+    /// As [`DomainMemory::entry`].
     fn segment(&self, endpoint: u16) -> Result<Self::Segment, Error>;
     /// Returns the line in which two endpoints answer each other, if they have one.
     fn answer_line(&self, one: u16, other: u16) -> Option<Self::Line>;
@@ -105,7 +105,7 @@ pub trait Memory: Sized {
 }
 
 /// Members of a domain: participants, their deaths, their doorbells.
-pub trait Membership: Memory {
+pub trait Membership: DomainMemory {
     /// Returns the calling process's participant, if it takes part.
     fn me(&self) -> Option<ParticipantId>;
     /// Returns the number of ranks.
@@ -160,7 +160,7 @@ pub enum EndpointStep {
 }
 
 /// Hooks of a domain: waiting, interrupts, and the clock of a simulated machine.
-pub trait Hooks: Memory {
+pub trait Hooks: DomainMemory {
     /// Surroundings of a waiter for a queue.
     type Around<'a>
     where
@@ -206,4 +206,4 @@ pub trait Hooks: Memory {
 }
 
 /// Word of a domain's memory.
-pub(crate) type Word<D> = <<D as Memory>::Cpu as Processor>::Word;
+pub(crate) type Word<D> = <<D as DomainMemory>::Cpu as Processor>::Word;

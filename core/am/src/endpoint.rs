@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use towpath_machine::Processor;
 use towpath_shm::World;
 
+use crate::audit::Audit;
 use crate::directory::Directory;
 use crate::domain::Side;
 use crate::error::Error;
@@ -21,7 +22,7 @@ use crate::segment::{PrivateSegment, Segment, SegmentKind};
 use crate::shared_memory::SharedMemory;
 use crate::signalled::HANDLERS;
 use crate::state::{
-    Answers, Back, Company, Core, Dispatch, Domain, Offers, Own, Streams, Tables, Token, Upkeep,
+    Answers, Back, Company, Core, Dispatch, Domain, IncomingStreams, Offers, Own, Tables, Token, Upkeep,
 };
 
 /// Active Message endpoint. It belongs to one thread: for several, see
@@ -36,35 +37,6 @@ pub struct Endpoint<D: Domain = SharedMemory> {
 impl<D: Domain> core::fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Endpoint").field("name", &self.core.name).finish_non_exhaustive()
-    }
-}
-
-/// Packets and blocks of an endpoint's receive block that are in use: all 0 when no
-/// message is on the way to it and none was lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Packets of the request queue, and requests in lines.
-    pub request_packets: u64,
-    /// Blocks of the request queue.
-    pub request_blocks: u64,
-    /// Packets of the reply queue, and replies in lines.
-    pub reply_packets: u64,
-    /// Blocks of the reply queue.
-    pub reply_blocks: u64,
-}
-
-impl Audit {
-    /// Returns whether no packet and no block is in use.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// assert!(endpoint.audit().is_clean(), "no message is on the way");
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn is_clean(&self) -> bool {
-        *self == Audit::default()
     }
 }
 
@@ -226,7 +198,7 @@ impl<D: Domain> Endpoint<D> {
             },
             dispatch: Dispatch::default(),
             answers: Answers::new(&domain),
-            streams: Streams::new(&domain),
+            streams: IncomingStreams::new(&domain),
             offers: Offers::new(name),
             back: Back { owed: RefCell::new(owed), ..Back::default() },
             upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },

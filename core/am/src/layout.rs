@@ -12,7 +12,7 @@ use crate::claim::{Algorithm, Locks, MAX_CONTENDERS};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
-use crate::queue::Control;
+use crate::queue::QueueControl;
 
 /// Version of this layout: processes with different ones cannot share a world.
 pub const LAYOUT: u64 = 6;
@@ -324,7 +324,7 @@ pub struct Layout {
 /// Byte offsets in a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLayout {
-    /// Its words ([`Control`]).
+    /// Its words ([`QueueControl`]).
     pub control: u64,
     /// Its locks ([`Locks`]).
     pub locks: u64,
@@ -350,7 +350,7 @@ impl Layout {
             start
         };
         let queue = QueueLayout {
-            control: take(size_of::<Control<Native>>(), 1),
+            control: take(size_of::<QueueControl<Native>>(), 1),
             locks: take(size_of::<Locks<Native>>(), 1),
             slots: take(size_of::<Slot<Native>>(), config.packets.into()),
             extras: take(size_of::<Extra<Native>>(), config.packets.into()),

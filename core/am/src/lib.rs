@@ -26,6 +26,7 @@
 #![deny(unsafe_code)]
 
 mod answers;
+mod audit;
 mod barrier;
 mod bundle;
 mod census;
@@ -59,9 +60,10 @@ mod upkeep;
 
 pub use towpath_channel::{answer_line, claim, packet, path, queue, stream, suspicion};
 
+pub use audit::Audit;
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;
-pub use endpoint::{Audit, Endpoint};
+pub use endpoint::Endpoint;
 pub use error::{Error, Status};
 pub use layout::{LAYOUT, Layout, MAX_ENDPOINTS, WorldConfig};
 pub use message::{Direction, Operation, Payload, Returned};

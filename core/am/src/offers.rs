@@ -41,7 +41,7 @@ use crate::path::{self, Failure, WhileFull};
 use crate::queue::Queue;
 use crate::segment::Segment;
 use crate::send::Waiter;
-use crate::state::{Core, Domain, Peer};
+use crate::state::{Core, Domain, PeerEndpoint};
 
 /// Time for which an offer stays open, in nanoseconds.
 const OPEN_FOR: u64 = 20_000;
@@ -139,7 +139,7 @@ impl<D: Domain> Core<D> {
     /// `None`: it must go through blocks.
     pub(crate) fn offer(
         &self,
-        peer: &Rc<Peer<D>>,
+        peer: &Rc<PeerEndpoint<D>>,
         out: &Outgoing<'_>,
         payload: &[u8],
         offset: u64,
@@ -162,7 +162,7 @@ impl<D: Domain> Core<D> {
         self.entry.offer.open(self.cpu(), number, proof);
         let (address, len) = (payload.as_ptr().addr() as u64, payload.len() as u64);
         let args = Description { address, offset, len, number }.with_args(out.args);
-        let content = path::Outgoing { args: &args, ..self.content(out, Form::LongOffered, 0) };
+        let content = path::PacketContent { args: &args, ..self.content(out, Form::LongOffered, 0) };
         if let Err(failure) = self.packet(peer, out.direction, &content, None, out.on_full) {
             return Some(Err(failure));
         }
@@ -182,7 +182,7 @@ impl<D: Domain> Core<D> {
 
     /// Waits for the end of an offer, polling meanwhile: at first for `spin` nanoseconds
     /// without a rest.
-    fn await_end(&self, peer: &Peer<D>, direction: Direction, number: u64, spin: u64) -> OfferEnd {
+    fn await_end(&self, peer: &PeerEndpoint<D>, direction: Direction, number: u64, spin: u64) -> OfferEnd {
         let (cpu, offer) = (self.cpu(), &self.entry.offer);
         let around = self.domain.around(peer.link(direction).side.queue());
         let waiting = self.domain.wait(&around);

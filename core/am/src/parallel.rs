@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Park};
 
-use crate::endpoint::{Audit, Endpoint};
+use crate::audit::Audit;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};

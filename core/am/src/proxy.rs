@@ -38,7 +38,7 @@ use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::directory::Directory;
-use crate::domain::{Hooks, Membership, Memory, Side};
+use crate::domain::{DomainMemory, Hooks, Membership, Side};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::message::Direction;
@@ -274,7 +274,7 @@ impl Proxy {
         }
         let peer = core.peer(to).map_err(|_| Failure::Gone)?;
         let ForwardedMessage { direction, form, handler, tag: Tag(tag), args, aux, source, piece } = *message;
-        let content = path::Outgoing { form, handler, tag, args, aux, source };
+        let content = path::PacketContent { form, handler, tag, args, aux, source };
         let piece = piece.map(|p| Piece { bytes: p.bytes, offset: p.offset, whole: p.whole, away: false });
         core.packet(&peer, direction, &content, piece, OnFull::GiveUp)?;
         let next = peer.link(direction).sender.borrow().next_ticket;
@@ -303,7 +303,7 @@ impl Proxy {
     /// died since the last look.
     pub fn look_after(&mut self, died: bool) {
         let core = &self.endpoint.core;
-        let gone = |peer: &crate::state::Peer<SharedMemory>| {
+        let gone = |peer: &crate::state::PeerEndpoint<SharedMemory>| {
             !core.is_here(peer) || died && !core.domain.is_alive(peer.participant)
         };
         let peers = core.tables.peers.borrow();

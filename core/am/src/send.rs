@@ -26,7 +26,7 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
 use crate::path::{self, Failure, Piece, SendPath, WhileFull};
 use crate::queue::intent;
-use crate::state::{Core, Domain, Link, Peer};
+use crate::state::{Core, Domain, PeerEndpoint, PeerQueue};
 
 /// Mark of a reply that waits for space, until it is dropped.
 struct Replying<'a>(&'a Cell<bool>, bool);
@@ -49,7 +49,7 @@ impl Drop for Replying<'_> {
 /// have one thread, and the full queue of another may be the reason for the wait.
 pub(crate) struct Waiter<'a, D: Domain, W> {
     pub core: &'a Core<D>,
-    pub peer: &'a Peer<D>,
+    pub peer: &'a PeerEndpoint<D>,
     pub direction: Direction,
     pub waiting: &'a W,
     /// True if it waits for the peer's stream.
@@ -89,7 +89,7 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
         if self.in_stream {
             return self.peer.stream.await_space(cpu, self.waiting, round);
         }
-        let Link { side, sender } = link;
+        let PeerQueue { side, sender } = link;
         side.claim().await_space(side.queue(), &sender.borrow(), cpu, self.waiting, round);
     }
     /// Returns whether it is time to look around. A turn may be a sleep of a millisecond:
@@ -132,7 +132,7 @@ fn too_many(args: &[u32]) -> Error {
 
 impl<D: Domain> Core<D> {
     #[inline]
-    fn mapped(&self, index: usize) -> Result<(Rc<Peer<D>>, Tag), Error> {
+    fn mapped(&self, index: usize) -> Result<(Rc<PeerEndpoint<D>>, Tag), Error> {
         match self.tables.translations.borrow().get(index) {
             Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),
             _ => Err(not_mapped(index)),
@@ -195,7 +195,7 @@ impl<D: Domain> Core<D> {
 
     /// Returns the endpoint that a reply goes to, or the name of one that is gone.
     #[inline(always)]
-    fn requester(&self, source: Source) -> Result<Rc<Peer<D>>, Name> {
+    fn requester(&self, source: Source) -> Result<Rc<PeerEndpoint<D>>, Name> {
         let name = match source {
             Source::Named(name) => name,
             Source::Coded(code) => {
@@ -223,14 +223,14 @@ impl<D: Domain> Core<D> {
     }
 
     #[inline(always)]
-    pub(crate) fn content<'a>(&self, out: &Outgoing<'a>, form: Form, aux: u64) -> path::Outgoing<'a> {
+    pub(crate) fn content<'a>(&self, out: &Outgoing<'a>, form: Form, aux: u64) -> path::PacketContent<'a> {
         let source = source_code(self.name.endpoint, self.name.generation);
-        path::Outgoing { form, handler: out.handler, tag: out.tag.0, args: out.args, aux, source }
+        path::PacketContent { form, handler: out.handler, tag: out.tag.0, args: out.args, aux, source }
     }
 
     /// Sends a message without a payload.
     #[inline(always)]
-    fn short(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
+    fn short(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
         if out.args.len() > MAX_ARGS {
             return Err(too_many(out.args));
         }
@@ -248,7 +248,7 @@ impl<D: Domain> Core<D> {
     }
 
     /// Sends a message with a payload.
-    fn with_payload(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
+    fn with_payload(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
         if out.args.len() > MAX_ARGS {
             return Err(too_many(out.args));
         }
@@ -259,7 +259,7 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    fn medium(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>, payload: &[u8]) -> Result<(), Error> {
+    fn medium(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>, payload: &[u8]) -> Result<(), Error> {
         let block_size = self.domain.config().block_size as usize;
         if payload.len() > block_size {
             return Err(Error::BadArgument(format!(
@@ -272,7 +272,13 @@ impl<D: Domain> Core<D> {
         self.outcome(self.packet(peer, out.direction, &content, Some(piece), out.on_full), peer, out)
     }
 
-    fn long(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>, payload: &[u8], offset: u64) -> Result<(), Error> {
+    fn long(
+        &self,
+        peer: &Rc<PeerEndpoint<D>>,
+        out: &Outgoing<'_>,
+        payload: &[u8],
+        offset: u64,
+    ) -> Result<(), Error> {
         let len = payload.len() as u64;
         if offset >= MAX_OFFSET || len >= MAX_OFFSET {
             return Err(Error::BadArgument(format!(
@@ -299,7 +305,7 @@ impl<D: Domain> Core<D> {
             let last = end == payload.len();
             let content = match last {
                 true => self.content(out, Form::Long, 0),
-                false => path::Outgoing { args: &[], ..self.content(out, Form::LongPart, 0) },
+                false => path::PacketContent { args: &[], ..self.content(out, Form::LongPart, 0) },
             };
             let bytes = &payload[at..end];
             let piece = Piece { bytes, offset: offset + at as u64, whole: (offset, len), away };
@@ -318,7 +324,7 @@ impl<D: Domain> Core<D> {
     /// Stores into the destination's shared segment of `shared` bytes, then announces it.
     fn store_directly(
         &self,
-        peer: &Rc<Peer<D>>,
+        peer: &Rc<PeerEndpoint<D>>,
         out: &Outgoing<'_>,
         payload: &[u8],
         offset: u64,
@@ -358,7 +364,7 @@ impl<D: Domain> Core<D> {
     fn outcome(
         &self,
         result: Result<(), Failure>,
-        peer: &Rc<Peer<D>>,
+        peer: &Rc<PeerEndpoint<D>>,
         out: &Outgoing<'_>,
     ) -> Result<(), Error> {
         match result {
@@ -372,7 +378,7 @@ impl<D: Domain> Core<D> {
     }
 
     #[cold]
-    fn destination_gone(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) {
+    fn destination_gone(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) {
         if !self.is_here(peer) {
             // Earlier ones come back first.
             self.lose(peer);
@@ -398,9 +404,9 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     pub(crate) fn packet(
         &self,
-        peer: &Rc<Peer<D>>,
+        peer: &Rc<PeerEndpoint<D>>,
         direction: Direction,
-        content: &path::Outgoing<'_>,
+        content: &path::PacketContent<'_>,
         piece: Option<Piece<'_>>,
         on_full: OnFull,
     ) -> Result<(), Failure> {
@@ -436,7 +442,7 @@ impl<D: Domain> Core<D> {
 
     /// Wakes the process that owns an endpoint.
     #[cold]
-    pub(crate) fn wake(&self, peer: &Peer<D>) {
+    pub(crate) fn wake(&self, peer: &PeerEndpoint<D>) {
         if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
             doorbell::wake(self.cpu(), doorbell);
         }

@@ -13,11 +13,11 @@ use towpath_shm::{Area, ParticipantId, RemoteBytes, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::claim::{Algorithm, Any, Locks};
-use crate::domain::{Entry, Hooks, Membership, Memory, Side, Stored};
+use crate::domain::{DomainMemory, Entry, Hooks, Membership, Side, Stored};
 use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
 use crate::message::Direction;
-use crate::queue::{CLOSED, Control, Queue, STALL};
+use crate::queue::{CLOSED, Queue, QueueControl, STALL};
 use crate::suspicion::Suspicion;
 
 // SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are
@@ -107,7 +107,7 @@ impl Attached {
         Ok(NativeSide {
             queue: Queue {
                 id: u32::from(endpoint) * 2 + u32::from(reply),
-                control: &self.slice::<Control<Native>>(start + q.control, 1)?[0],
+                control: &self.slice::<QueueControl<Native>>(start + q.control, 1)?[0],
                 slots: self.slice(start + q.slots, c.packets)?,
                 extras: self.slice(start + q.extras, c.packets)?,
                 blocks: self.slice(start + q.heads, c.blocks)?,
@@ -245,7 +245,7 @@ impl Surroundings for Around<'_> {
     }
 }
 
-impl Memory for SharedMemory {
+impl DomainMemory for SharedMemory {
     type Cpu = Native;
     type Side = NativeSide;
     type Entry = &'static Entry<Native>;

@@ -57,7 +57,7 @@ use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code};
 use crate::queue::Arrival;
 use crate::signalled::Kept;
-use crate::state::{Core, Domain, Own, Peer, Token};
+use crate::state::{Core, Domain, Own, PeerEndpoint, Token};
 
 /// Period of the timer that interrupts the thread: bounds the delay of a message whose
 /// sender died just before its signal.
@@ -110,7 +110,7 @@ impl<D: Domain> Core<D> {
     }
 
     /// Returns the sender of a message, if it is known without asking the directory.
-    fn known(&self, source: Source) -> Option<Rc<Peer<D>>> {
+    fn known(&self, source: Source) -> Option<Rc<PeerEndpoint<D>>> {
         let code = match source {
             Source::Coded(code) => code,
             Source::Named(name) => source_code(name.endpoint, name.generation),
@@ -234,10 +234,10 @@ impl<D: Domain> Core<D> {
 pub struct SignalEndpoint {
     /// Dropped first: then no signal is handled any more.
     interrupts: Interrupts,
-    inner: Rc<Inner>,
+    inner: Rc<SignalCore>,
 }
 
-struct Inner {
+struct SignalCore {
     endpoint: Endpoint,
     address: Cell<u64>,
     ticker: OnceCell<Ticker>,
@@ -260,10 +260,10 @@ impl core::fmt::Debug for SignalEndpoint {
 }
 
 /// Mark of a thread that is in a call, until it is dropped.
-struct Busy<'a>(&'a Inner);
+struct Busy<'a>(&'a SignalCore);
 
 impl<'a> Busy<'a> {
-    fn new(inner: &'a Inner) -> Self {
+    fn new(inner: &'a SignalCore) -> Self {
         inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // (B1) SeqCst, for the compiler only: the call's steps come after this; pairs with the
         // fence
@@ -285,10 +285,10 @@ impl Drop for Busy<'_> {
 ///
 /// # Safety
 ///
-/// `data` is an [`Inner`] of this thread's, and lives.
+/// `data` is an [`SignalCore`] of this thread's, and lives.
 unsafe fn interrupted(data: *const ()) {
     // SAFETY: the caller's obligation.
-    let inner = unsafe { &*data.cast::<Inner>() };
+    let inner = unsafe { &*data.cast::<SignalCore>() };
     inner.signals.store(inner.signals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     if inner.busy.load(Ordering::Relaxed) > 0 {
         inner.missed.store(true, Ordering::Relaxed);
@@ -298,7 +298,7 @@ unsafe fn interrupted(data: *const ()) {
     inner.serve();
 }
 
-impl Inner {
+impl SignalCore {
     /// Delivers messages that may be delivered here, and says that the thread is away.
     fn serve(&self) {
         let core = &self.endpoint.core;
@@ -367,7 +367,7 @@ impl SignalEndpoint {
         endpoint.core.answers.enabled.set(false);
         endpoint.core.rest_lines();
         endpoint.core.refuse_streams();
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(SignalCore {
             endpoint,
             address: Cell::new(0),
             ticker: OnceCell::new(),

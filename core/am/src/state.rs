@@ -26,7 +26,7 @@ use towpath_channel::offer::first_number;
 use towpath_channel::stream::{MAX_STREAMS, StreamReceiver, StreamSender};
 use towpath_shm::ParticipantId;
 
-use crate::domain::{Hooks, Membership, Memory, Word};
+use crate::domain::{DomainMemory, Hooks, Membership, Word};
 use crate::message::{Direction, Payload, Returned, Source};
 use crate::name::{Name, Tag};
 use crate::offer_choice::OffersToPeer;
@@ -40,7 +40,7 @@ use crate::signalled::Signalled;
 
 /// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its
 /// handlers.
-pub trait Domain: Memory + Membership + Hooks {
+pub trait Domain: DomainMemory + Membership + Hooks {
     /// Type of a handler: the trait object that says which captures handlers may hold.
     type Handler: ?Sized + Fn(&Token<'_, Self>);
 }
@@ -56,7 +56,7 @@ pub struct Token<'a, D: Domain = SharedMemory> {
     pub(crate) core: &'a Core<D>,
     pub(crate) source: Source,
     /// Sender of a message that came in a line: the answer goes there.
-    pub(crate) from: Option<&'a Peer<D>>,
+    pub(crate) from: Option<&'a PeerEndpoint<D>>,
     pub(crate) tag: Tag,
     pub(crate) args: [u32; MAX_ARGS],
     pub(crate) count: usize,
@@ -68,18 +68,18 @@ pub struct Token<'a, D: Domain = SharedMemory> {
 
 /// Entry of the translation table.
 pub(crate) struct Mapping<D: Domain> {
-    pub peer: Rc<Peer<D>>,
+    pub peer: Rc<PeerEndpoint<D>>,
     pub name: Name,
     pub tag: Tag,
 }
 
 /// Another endpoint (or this one), as a destination.
-pub(crate) struct Peer<D: Domain> {
+pub(crate) struct PeerEndpoint<D: Domain> {
     pub name: Name,
     pub entry: D::Entry,
     pub participant: ParticipantId,
-    pub request: Link<D>,
-    pub reply: Link<D>,
+    pub request: PeerQueue<D>,
+    pub reply: PeerQueue<D>,
     /// True once it is dead or closed, and messages on the way to it have been returned.
     pub gone: Cell<bool>,
     /// Prediction of the packet that answers its next message.
@@ -87,22 +87,22 @@ pub(crate) struct Peer<D: Domain> {
     /// Line in which the two answer each other.
     pub talk: Talk<D>,
     /// Stream beside its request queue.
-    pub stream: StreamSender<<D as Memory>::Stream>,
+    pub stream: StreamSender<<D as DomainMemory>::Stream>,
     /// Number of short requests through its queue until the next attempt at a stream.
     pub until_stream: Cell<u32>,
     /// Long transfers that it is offered.
     pub offers: OffersToPeer,
 }
 
-impl<D: Domain> Peer<D> {
+impl<D: Domain> PeerEndpoint<D> {
     #[inline(always)]
-    pub fn link(&self, direction: Direction) -> &Link<D> {
+    pub fn link(&self, direction: Direction) -> &PeerQueue<D> {
         if direction.is_reply() { &self.reply } else { &self.request }
     }
 }
 
 /// One queue of another endpoint.
-pub(crate) struct Link<D: Domain> {
+pub(crate) struct PeerQueue<D: Domain> {
     pub side: D::Side,
     pub sender: RefCell<Sender>,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Own<D: Domain> {
 pub(crate) struct Tables<D: Domain> {
     pub handlers: RefCell<Vec<Option<Rc<D::Handler>>>>,
     pub translations: RefCell<Vec<Option<Mapping<D>>>>,
-    pub peers: RefCell<Vec<Option<Rc<Peer<D>>>>>,
+    pub peers: RefCell<Vec<Option<Rc<PeerEndpoint<D>>>>>,
 }
 
 /// Handlers that run, and replies that wait for space.
@@ -147,7 +147,7 @@ pub(crate) struct Answers<D: Domain> {
     /// Number of polls that have found messages in lines.
     pub in_turn: Cell<u32>,
     /// Peers with which it uses a line.
-    pub lines: RefCell<Vec<Rc<Peer<D>>>>,
+    pub lines: RefCell<Vec<Rc<PeerEndpoint<D>>>>,
     /// Number of these.
     pub count: Cell<usize>,
 }
@@ -172,25 +172,25 @@ impl<D: Domain> Answers<D> {
 
 /// End of an endpoint's line with a peer.
 pub(crate) struct Talk<D: Domain> {
-    pub end: AnswerEnd<<D as Memory>::Line>,
+    pub end: AnswerEnd<<D as DomainMemory>::Line>,
     /// Number of times that this endpoint has answered the peer.
     pub times: Cell<u32>,
 }
 
 /// Streams that an endpoint receives from.
-pub(crate) struct Streams<D: Domain> {
+pub(crate) struct IncomingStreams<D: Domain> {
     /// True where streams may be used.
     pub enabled: bool,
     /// Number of streams that it receives from.
     pub count: Cell<usize>,
-    pub receivers: RefCell<Vec<StreamReceiver<<D as Memory>::Stream>>>,
+    pub receivers: RefCell<Vec<StreamReceiver<<D as DomainMemory>::Stream>>>,
 }
 
-impl<D: Domain> Streams<D> {
+impl<D: Domain> IncomingStreams<D> {
     /// Makes those of a new endpoint.
     pub fn new(domain: &D) -> Self {
         let receivers = RefCell::new(Vec::with_capacity(MAX_STREAMS as usize));
-        Streams { enabled: domain.config().streams_each() > 0, count: Cell::new(0), receivers }
+        IncomingStreams { enabled: domain.config().streams_each() > 0, count: Cell::new(0), receivers }
     }
 }
 
@@ -275,7 +275,7 @@ pub struct Core<D: Domain> {
     pub(crate) tables: Tables<D>,
     pub(crate) dispatch: Dispatch,
     pub(crate) answers: Answers<D>,
-    pub(crate) streams: Streams<D>,
+    pub(crate) streams: IncomingStreams<D>,
     pub(crate) offers: Offers,
     pub(crate) back: Back,
     pub(crate) upkeep: Upkeep,

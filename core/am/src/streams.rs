@@ -20,9 +20,9 @@
 
 use std::rc::Rc;
 
-use towpath_channel::stream::{self, Ends, OPEN, Record, STREAM_ARGS, StreamReceiver, UnhandledRecord};
+use towpath_channel::stream::{self, Ends, OPEN, STREAM_ARGS, StreamReceiver, StreamRecord, UnhandledRecord};
 
-use crate::census::Members;
+use crate::census::DirectoryCensus;
 use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
@@ -32,7 +32,7 @@ use crate::packet::{Form, MAX_ARGS, source_code};
 use crate::path::{Failure, Handled, adjust, patiently};
 use crate::queue::{Arrival, Census, ClaimError, TICKET};
 use crate::send::Waiter;
-use crate::state::{Core, Domain, Peer};
+use crate::state::{Core, Domain, PeerEndpoint};
 
 /// Number of short requests through a peer's queue after which the sender takes a stream.
 pub(crate) const IN_A_ROW: u32 = 32;
@@ -42,7 +42,7 @@ const AGAIN: u32 = 4096;
 /// so many words in a stream.
 const ORDERS: u64 = 4095;
 
-impl<D: Domain> Peer<D> {
+impl<D: Domain> PeerEndpoint<D> {
     /// Returns the ticket after this endpoint's last packet in a queue of the peer's.
     #[inline(always)]
     fn next_ticket(&self, direction: Direction) -> u64 {
@@ -69,7 +69,7 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     pub(crate) fn send_in_stream(
         &self,
-        peer: &Rc<Peer<D>>,
+        peer: &Rc<PeerEndpoint<D>>,
         out: &Outgoing<'_>,
     ) -> Option<Result<(), Failure>> {
         if !peer.stream.takes(out.tag.0, out.args.len()) || out.direction.is_reply() || peer.gone.get() {
@@ -91,7 +91,7 @@ impl<D: Domain> Core<D> {
 
     #[cold]
     #[inline(never)]
-    fn send_when_space(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> Result<(), Failure> {
+    fn send_when_space(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) -> Result<(), Failure> {
         let around = self.domain.around(peer.request.side.queue());
         let waiting = self.domain.wait(&around);
         let meanwhile =
@@ -110,7 +110,7 @@ impl<D: Domain> Core<D> {
     /// Sends a short request in a stream that it takes for that, if it is time to and one
     /// is free.
     #[inline(always)]
-    pub(crate) fn opens_stream(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> bool {
+    pub(crate) fn opens_stream(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) -> bool {
         if !self.streams.enabled || out.direction.is_reply() || out.args.len() > STREAM_ARGS {
             return false;
         }
@@ -121,7 +121,7 @@ impl<D: Domain> Core<D> {
 
     #[cold]
     #[inline(never)]
-    fn open_stream(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> bool {
+    fn open_stream(&self, peer: &Rc<PeerEndpoint<D>>, out: &Outgoing<'_>) -> bool {
         peer.until_stream.set(AGAIN);
         if peer.gone.get() || peer.stream.is_open() {
             return false;
@@ -147,7 +147,10 @@ impl<D: Domain> Core<D> {
     /// Returns the requests in the stream that a peer which is gone did not handle, in
     /// their order, each with the ticket that it comes after, where that had changed, and its
     /// number.
-    pub(crate) fn take_unhandled_records(&self, peer: &Rc<Peer<D>>) -> Vec<(Option<u64>, u64, Outstanding)> {
+    pub(crate) fn take_unhandled_records(
+        &self,
+        peer: &Rc<PeerEndpoint<D>>,
+    ) -> Vec<(Option<u64>, u64, Outstanding)> {
         let records = peer.stream.unhandled(self.cpu());
         let source = source_code(self.name.endpoint, self.name.generation);
         let back = |record: UnhandledRecord| {
@@ -257,7 +260,7 @@ impl<D: Domain> Core<D> {
     }
 
     #[inline(always)]
-    fn deliver_record(&self, stream: &StreamReceiver<D::Stream>, record: &Record) {
+    fn deliver_record(&self, stream: &StreamReceiver<D::Stream>, record: &StreamRecord) {
         self.domain.charge(EndpointStep::Dispatch);
         let (cpu, q) = (self.cpu(), self.request.side.queue());
         let arrival = Arrival { ticket: 0, header: record.header, late: false };
@@ -295,15 +298,15 @@ impl<D: Domain> Core<D> {
     }
 
     /// Returns whether as many records of a peer have been taken as a message of a line
-    /// names ([`Peer::order`]).
+    /// names ([`PeerEndpoint::order`]).
     #[inline(always)]
-    pub(crate) fn has_taken(&self, peer: &Peer<D>, order: u64) -> bool {
+    pub(crate) fn has_taken(&self, peer: &PeerEndpoint<D>, order: u64) -> bool {
         let number = order >> TICKET.trailing_ones();
         number == 0 || self.has_taken_records(peer, number)
     }
 
     #[cold]
-    fn has_taken_records(&self, peer: &Peer<D>, number: u64) -> bool {
+    fn has_taken_records(&self, peer: &PeerEndpoint<D>, number: u64) -> bool {
         let source = source_code(peer.name.endpoint, peer.name.generation);
         let Ok(receivers) = self.streams.receivers.try_borrow() else { return false };
         receivers
@@ -366,7 +369,7 @@ impl<D: Domain> Core<D> {
         if !self.streams.enabled {
             return;
         }
-        let (cpu, census) = (self.cpu(), Members(&self.domain));
+        let (cpu, census) = (self.cpu(), DirectoryCensus(&self.domain));
         let is_gone = |owner| Ends::of(owner).is_some_and(|e| !census.alive(e.endpoint, e.generation));
         // First the question, then the look: the dead publish nothing more.
         let can_change = self.change_streams(|receivers| {
@@ -398,8 +401,8 @@ impl<D: Domain> Core<D> {
     }
 }
 
-/// Returns whether a message of a line that names this order ([`Peer::order`]) was sent
-/// before the record of this number, the first one after it or one before that.
+/// Returns whether a message of a line that names this order was sent before the record
+/// of this number ([`PeerEndpoint::order`]), the first one after it or one before that.
 pub(crate) fn is_before_record(order: u64, number: u64) -> bool {
     let named = order >> TICKET.trailing_ones();
     named == 0 || named == 1 + number % ORDERS

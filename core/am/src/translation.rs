@@ -22,7 +22,7 @@ use crate::name::{Name, Tag};
 use crate::offer_choice::OffersToPeer;
 use crate::queue::Sender;
 use crate::reply_predictor::ReplyPredictor;
-use crate::state::{Core, Domain, Link, Mapping, Peer, Talk};
+use crate::state::{Core, Domain, Mapping, PeerEndpoint, PeerQueue, Talk};
 use crate::streams::IN_A_ROW;
 
 /// Maximum number of ranks after each of which [`Endpoint::map_world`] asks the kernel.
@@ -176,7 +176,7 @@ fn no_such_endpoint() -> Error {
 
 impl<D: Domain> Core<D> {
     /// Attaches the destination of that name.
-    pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer<D>>, Error> {
+    pub(crate) fn peer(&self, name: Name) -> Result<Rc<PeerEndpoint<D>>, Error> {
         let known = self.tables.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
         if let Some(peer) = &known
             && peer.name == name
@@ -187,18 +187,18 @@ impl<D: Domain> Core<D> {
             Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
             _ => return Err(no_such_endpoint()),
         };
-        let link = |direction| -> Result<Link<D>, Error> {
+        let link = |direction| -> Result<PeerQueue<D>, Error> {
             let side = self.domain.side(name.endpoint, direction)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
             // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's
             // publications.
             sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
-            Ok(Link { side, sender: RefCell::new(sender) })
+            Ok(PeerQueue { side, sender: RefCell::new(sender) })
         };
         let line = self.domain.answer_line(self.name.endpoint, name.endpoint);
         let of = |name: Name| (name.endpoint, name.generation);
         let (me, other) = (of(self.name), of(name));
-        let peer = Rc::new(Peer {
+        let peer = Rc::new(PeerEndpoint {
             name,
             entry,
             participant: owner,

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use towpath_machine::Processor;
 
-use crate::census::Members;
+use crate::census::DirectoryCensus;
 use crate::claim::Claim;
 use crate::directory::Directory;
 use crate::domain::Side;
@@ -22,7 +22,7 @@ use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
 use crate::packet::source_code;
 use crate::queue::TICKET;
-use crate::state::{Core, Domain, Own, Peer};
+use crate::state::{Core, Domain, Own, PeerEndpoint};
 use crate::streams::is_before_record;
 
 /// Time between two questions for deaths while waiting, in nanoseconds.
@@ -68,7 +68,7 @@ impl<D: Domain> Core<D> {
     /// Looks after one of the endpoint's queues. `acquit`: takes intents to lock it back
     /// from the dead; `sweep`: frees packets and blocks of the dead.
     pub(crate) fn look_after_queue(&self, own: &Own<D>, acquit: bool, sweep: bool) {
-        let (claim, q, census) = (own.side.claim(), own.side.queue(), Members(&self.domain));
+        let (claim, q, census) = (own.side.claim(), own.side.queue(), DirectoryCensus(&self.domain));
         if acquit && self.domain.config().algorithm.is_locked() {
             self.domain.acquit(&own.side);
         }
@@ -84,7 +84,7 @@ impl<D: Domain> Core<D> {
     }
 
     /// Returns whether a peer's endpoint is open, and still the same.
-    pub(crate) fn is_here(&self, peer: &Peer<D>) -> bool {
+    pub(crate) fn is_here(&self, peer: &PeerEndpoint<D>) -> bool {
         // (E1) Acquire: pairs with the Release when the endpoint was closed (E3) or taken by
         // another process (E2).
         let read = |word| self.cpu().load(word, Ordering::Acquire);
@@ -94,14 +94,14 @@ impl<D: Domain> Core<D> {
     }
 
     /// Notes that a peer is gone, and brings back the requests that it did not finish.
-    pub(crate) fn lose(&self, peer: &Rc<Peer<D>>) {
+    pub(crate) fn lose(&self, peer: &Rc<PeerEndpoint<D>>) {
         if !peer.gone.replace(true) {
             self.return_outstanding(peer);
         }
     }
 
     /// Returns the reason why no message reaches a peer any more.
-    pub(crate) fn reason(&self, peer: &Peer<D>) -> Status {
+    pub(crate) fn reason(&self, peer: &PeerEndpoint<D>) -> Status {
         if !self.domain.is_alive(peer.participant) {
             Status::Unreachable
         } else if peer.gone.get() {
@@ -113,7 +113,7 @@ impl<D: Domain> Core<D> {
     }
 
     /// Brings back the requests that an endpoint which is gone did not finish.
-    fn return_outstanding(&self, peer: &Rc<Peer<D>>) {
+    fn return_outstanding(&self, peer: &Rc<PeerEndpoint<D>>) {
         let mut in_line = self.take_unhandled(peer);
         let in_stream = self.take_unhandled_records(peer);
         let mut returns = self.back.returns.borrow_mut();

@@ -49,7 +49,7 @@ use core::ops::Deref;
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::packet::{Header, MAX_ARGS, READY, Slot, source_code};
-use crate::path::{Outgoing, read_args, two_args};
+use crate::path::{PacketContent, read_args, two_args};
 
 /// Maximum number of arguments of a message in the line: the last cell has its order.
 pub const ANSWER_ARGS: usize = 10;
@@ -102,7 +102,7 @@ impl<P: Processor> AnswerLine<P> {
 
 /// State of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum EndState {
     /// Line that is not in use.
     Unused,
     /// This end is to begin, and has not seen yet that the other one looks.
@@ -166,7 +166,7 @@ pub struct AnswerEnd<L> {
     line: Option<L>,
     /// 0 for the end that begins.
     side: usize,
-    state: Cell<State>,
+    state: Cell<EndState>,
     /// Marks of its own messages, and of the other end's.
     mine: u64,
     theirs: u64,
@@ -190,7 +190,7 @@ impl<L> AnswerEnd<L> {
         AnswerEnd {
             line: line.filter(|_| me.0 != other.0),
             side: usize::from(me.0 > other.0),
-            state: Cell::new(State::Unused),
+            state: Cell::new(EndState::Unused),
             mine: marks(source_code(me.0, me.1), other.1),
             theirs: marks(source_code(other.0, other.1), me.1),
             record: half(me.1) << 32 | half(other.1),
@@ -204,13 +204,13 @@ impl<L> AnswerEnd<L> {
     /// Returns whether this end may send in the line.
     #[inline(always)]
     pub fn is_ours(&self) -> bool {
-        self.state.get() == State::Ours
+        self.state.get() == EndState::Ours
     }
 
     /// Returns whether the other end may send in the line: then this end looks at it.
     #[inline(always)]
     pub fn is_theirs(&self) -> bool {
-        self.state.get() == State::Theirs
+        self.state.get() == EndState::Theirs
     }
 
     /// Stops using the line until it is attached again, if it is this end's. Returns
@@ -218,14 +218,14 @@ impl<L> AnswerEnd<L> {
     pub fn rest(&self) -> bool {
         let is_ours = self.is_ours();
         if is_ours {
-            self.state.set(State::Resting);
+            self.state.set(EndState::Resting);
         }
         is_ours
     }
 
     /// Returns whether the line is in use, or there is none.
     pub fn is_settled(&self) -> bool {
-        self.line.is_none() || matches!(self.state.get(), State::Ours | State::Theirs)
+        self.line.is_none() || matches!(self.state.get(), EndState::Ours | EndState::Theirs)
     }
 
     /// Begins to use the line if that is possible by now. Returns whether it is in use:
@@ -238,7 +238,7 @@ impl<L> AnswerEnd<L> {
     {
         let Some(line) = self.line.as_deref() else { return false };
         let (own, other) = (&line.ends[self.side], &line.ends[1 - self.side]);
-        if self.state.get() == State::Unused {
+        if self.state.get() == EndState::Unused {
             // Relaxed: of a predecessor only the record counts. Its other writes are ordered by the
             // other end's record (A5), or came before the endpoint was taken over.
             let last = cpu.load(&own.attached, Ordering::Relaxed);
@@ -259,17 +259,17 @@ impl<L> AnswerEnd<L> {
             // (A6) Release: the record is new, and this end is done with what the line held
             // before; pairs with the Acquire (A5) of the other end.
             cpu.store(&own.attached, self.record, Ordering::Release);
-            self.state.set(if self.side == 0 { State::Attached } else { State::Theirs });
+            self.state.set(if self.side == 0 { EndState::Attached } else { EndState::Theirs });
         }
         // (A5) Acquire: the other end is done with what the line held before; pairs with its
         // Release (A6).
-        if self.state.get() == State::Attached
+        if self.state.get() == EndState::Attached
             && cpu.load(&other.attached, Ordering::Acquire) == self.other_record
         {
-            self.state.set(State::Ours);
+            self.state.set(EndState::Ours);
         }
-        if self.state.get() == State::Resting {
-            self.state.set(State::Ours);
+        if self.state.get() == EndState::Resting {
+            self.state.set(EndState::Ours);
         }
         self.is_ours() || self.is_theirs()
     }
@@ -278,7 +278,7 @@ impl<L> AnswerEnd<L> {
     /// arguments. `after`: the ticket after its last packet in the queue that the message would
     /// take. Returns whether the receiver sleeps and must be woken.
     #[inline(always)]
-    pub fn send<P: Processor>(&self, cpu: &P, out: &Outgoing<'_>, is_reply: bool, after: u64) -> bool
+    pub fn send<P: Processor>(&self, cpu: &P, out: &PacketContent<'_>, is_reply: bool, after: u64) -> bool
     where
         L: Deref<Target = AnswerLine<P>>,
     {
@@ -299,7 +299,7 @@ impl<L> AnswerEnd<L> {
         // (A1) Release: the line's contents come before, and so do this end's reads of the message
         // that was there; pairs with the Acquire (A2) in `look`.
         let before = cpu.swap(&slot.header, header, Ordering::Release);
-        self.state.set(State::Theirs);
+        self.state.set(EndState::Theirs);
         self.sent.set(self.sent.get() + 1);
         self.last.tag.set(out.tag);
         self.last.after.set(after);
@@ -356,7 +356,7 @@ impl<L> AnswerEnd<L> {
             tag = cpu.read(&line.slot.tag);
             read_args(cpu, &line.slot.args, &mut args[..ANSWER_ARGS]);
         }
-        self.state.set(State::Ours);
+        self.state.set(EndState::Ours);
         self.taken.set(self.taken.get() + 1);
         tag
     }

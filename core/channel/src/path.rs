@@ -25,7 +25,7 @@ pub const FIRST_QUOTA: usize = 32;
 
 /// A message on its way into a queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
+pub struct PacketContent<'a> {
     /// Its form.
     pub form: Form,
     /// The receiver's handler.
@@ -117,7 +117,7 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
     pub fn send<W: WaitForSpace<P>>(
         self,
         cpu: &P,
-        out: &Outgoing<'_>,
+        out: &PacketContent<'_>,
         piece: Option<Piece<'_>>,
         patient: bool,
         wait: &W,
@@ -197,7 +197,7 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
     }
 
     #[cold]
-    fn fill_extra(self, cpu: &P, ticket: u64, out: &Outgoing<'_>) {
+    fn fill_extra(self, cpu: &P, ticket: u64, out: &PacketContent<'_>) {
         let extra = self.queue.extra(ticket);
         cpu.write(&extra.aux, out.aux);
         let rest = out.args.get(LINE_ARGS..).unwrap_or(&[]);

@@ -7,7 +7,7 @@ use crate::answer_line::AnswerLine;
 use crate::claim::Locks;
 use crate::doorbell::Doorbell;
 use crate::packet::{BlockHead, Extra, Slot};
-use crate::queue::Control;
+use crate::queue::QueueControl;
 use crate::ring::{Ring, RingControl};
 use crate::stream::Stream;
 
@@ -19,7 +19,7 @@ unsafe impl Plain for Extra<Native> {}
 // SAFETY: as above.
 unsafe impl Plain for BlockHead<Native> {}
 // SAFETY: as above.
-unsafe impl Plain for Control<Native> {}
+unsafe impl Plain for QueueControl<Native> {}
 // SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
 unsafe impl Plain for Locks<Native> {}
 // SAFETY: as for the first four.

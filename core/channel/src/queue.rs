@@ -37,7 +37,7 @@ pub const fn tail_generation(generation: u64) -> u64 {
 /// The words of a queue beside its arrays, one line each.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Control<P: Processor> {
+pub struct QueueControl<P: Processor> {
     /// Senders: the next ticket, and flags.
     pub tail: OwnLine<P::Word>,
     /// Receiver: tickets below this may be reused. Published lazily (`towpath`).
@@ -52,11 +52,11 @@ pub struct Control<P: Processor> {
     pub streams: OwnLine<P::Word>,
 }
 
-impl<P: Processor> Control<P> {
+impl<P: Processor> QueueControl<P> {
     /// An empty, open queue.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
-        Control {
+        QueueControl {
             tail: line(),
             head: line(),
             consumed: line(),
@@ -72,7 +72,7 @@ pub struct Queue<'a, P: Processor> {
     /// Its number in the world: two for each endpoint, the request queue's even.
     pub id: u32,
     /// The words.
-    pub control: &'a Control<P>,
+    pub control: &'a QueueControl<P>,
     /// The packet queue; a power of two of them.
     pub slots: &'a [Slot<P>],
     /// One for each packet.

@@ -58,7 +58,7 @@ use news::{NEWS_SLEEP, REFUSED};
 pub use news::{arm_news, disarm_news, has_news, refuse, take_news};
 
 use crate::packet::{Header, LINE_ARGS, MAX_ARGS, READY};
-use crate::path::{Outgoing, two_args};
+use crate::path::{PacketContent, two_args};
 
 /// Number of words of a stream.
 pub const WORDS: usize = 1024;
@@ -113,19 +113,24 @@ impl<P: Processor, const N: usize> Stream<P, N> {
 
     /// Returns the record with this header, which may be nonsense, at its position.
     #[inline(always)]
-    fn record(&self, cpu: &P, at: u64, header: u64) -> Record {
+    fn record(&self, cpu: &P, at: u64, header: u64) -> StreamRecord {
         let header = header & FIELDS;
         let is_gated = header & GATE != 0;
         // Relaxed: ordered by (M2), or written by this end.
         let after = is_gated.then(|| cpu.load(self.word(at + 1), Ordering::Relaxed));
         let args = at + 1 + u64::from(is_gated);
         let count = Header(header).args().min(MAX_ARGS) as u64;
-        Record { header: Header(header), after: after.unwrap_or(0), args, end: args + count.div_ceil(2) }
+        StreamRecord {
+            header: Header(header),
+            after: after.unwrap_or(0),
+            args,
+            end: args + count.div_ceil(2),
+        }
     }
 
     /// Reads a record's arguments.
     #[inline(always)]
-    fn read_args(&self, cpu: &P, record: &Record, args: &mut [u32; MAX_ARGS]) {
+    fn read_args(&self, cpu: &P, record: &StreamRecord, args: &mut [u32; MAX_ARGS]) {
         let (mut at, mut n) = (record.args, 0);
         while at < record.end && n + 1 < MAX_ARGS {
             // Relaxed: as in `record`.
@@ -256,7 +261,7 @@ impl<L> StreamSender<L> {
         stream: L,
         place: (&P::Word, u32),
         ends: Ends,
-        out: &Outgoing<'_>,
+        out: &PacketContent<'_>,
         after: u64,
     ) -> Option<bool>
     where
@@ -304,7 +309,7 @@ impl<L> StreamSender<L> {
         &self,
         cpu: &P,
         stream: &Stream<P, N>,
-        out: &Outgoing<'_>,
+        out: &PacketContent<'_>,
         gate: Option<u64>,
     ) -> (u64, u64) {
         let at = self.at.get();
@@ -343,7 +348,7 @@ impl<L> StreamSender<L> {
     pub fn send<P: Processor, const N: usize>(
         &self,
         cpu: &P,
-        out: &Outgoing<'_>,
+        out: &PacketContent<'_>,
         after: u64,
     ) -> Result<bool, NoSpace>
     where
@@ -397,7 +402,7 @@ impl<L> StreamSender<L> {
                 let record = stream.record(cpu, at, cpu.load(stream.word(at), Ordering::Relaxed));
                 let mut args = [0; MAX_ARGS];
                 stream.read_args(cpu, &record, &mut args);
-                let Record { header, after, end, .. } = record;
+                let StreamRecord { header, after, end, .. } = record;
                 let after = (header.0 & GATE != 0).then_some(after);
                 all.push(UnhandledRecord { header, args, after, number: 0 });
                 at = end;
@@ -423,7 +428,7 @@ impl<L> StreamSender<L> {
 
 /// Record at hand.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct StreamRecord {
     /// Header, as of a packet without a block.
     pub header: Header,
     /// Ticket that the receiver's head must have reached; 0: it has.
@@ -491,7 +496,7 @@ impl<L> StreamReceiver<L> {
 
     /// Returns the next record, if one is there.
     #[inline(always)]
-    pub fn look<P: Processor, const N: usize>(&self, cpu: &P) -> Option<Record>
+    pub fn look<P: Processor, const N: usize>(&self, cpu: &P) -> Option<StreamRecord>
     where
         L: Deref<Target = Stream<P, N>>,
     {
@@ -503,8 +508,12 @@ impl<L> StreamReceiver<L> {
 
     /// Takes the record that a look has found: reads its arguments.
     #[inline(always)]
-    pub fn take<P: Processor, const N: usize>(&self, cpu: &P, record: &Record, args: &mut [u32; MAX_ARGS])
-    where
+    pub fn take<P: Processor, const N: usize>(
+        &self,
+        cpu: &P,
+        record: &StreamRecord,
+        args: &mut [u32; MAX_ARGS],
+    ) where
         L: Deref<Target = Stream<P, N>>,
     {
         self.stream.read_args(cpu, record, args);
@@ -514,7 +523,7 @@ impl<L> StreamReceiver<L> {
 
     /// Notes that a record was handled.
     #[inline(always)]
-    pub fn done<P: Processor, const N: usize>(&self, cpu: &P, record: &Record)
+    pub fn done<P: Processor, const N: usize>(&self, cpu: &P, record: &StreamRecord)
     where
         L: Deref<Target = Stream<P, N>>,
     {

@@ -13,7 +13,7 @@ use loom::thread;
 use towpath_channel::answer_line::{ANSWER_ARGS, AnswerEnd, AnswerLine, Incarnation, SLEEPS};
 use towpath_channel::doorbell;
 use towpath_channel::packet::{Form, Header, MAX_ARGS, READY, Slot};
-use towpath_channel::path::Outgoing;
+use towpath_channel::path::PacketContent;
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
 use towpath_testkit::model;
 
@@ -47,7 +47,7 @@ fn attached(line: &Line) -> (End, End) {
 /// Sends a number as tag and as each argument. Returns whether the receiver sleeps.
 fn send_after(cpu: &Weakened, end: &End, number: u64, is_reply: bool, after: u64) -> bool {
     let args = [number as u32; ANSWER_ARGS];
-    let out = Outgoing { form: Form::Short, handler: 3, tag: number, args: &args, aux: 0, source: 0 };
+    let out = PacketContent { form: Form::Short, handler: 3, tag: number, args: &args, aux: 0, source: 0 };
     end.send(cpu, &out, is_reply, after)
 }
 

@@ -31,7 +31,7 @@ use loom::thread;
 
 use towpath_channel::claim::{Claim, LockFree, Locked, Towpath};
 use towpath_channel::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
-use towpath_channel::queue::{Arrival, ClaimError, Control, Queue, Receiver, Sender};
+use towpath_channel::queue::{Arrival, ClaimError, Queue, QueueControl, Receiver, Sender};
 use towpath_machine::{Arena, LoomArena, LoomBytes, LoomProcessor, LoomWord, Place, Processor};
 use towpath_sync::locks::Posix;
 use towpath_sync::{Lock, Spinning};
@@ -46,7 +46,7 @@ const REPLIES: usize = 1;
 struct Memory<C> {
     id: u32,
     claim: C,
-    control: Control<LoomProcessor>,
+    control: QueueControl<LoomProcessor>,
     slots: Vec<Slot<LoomProcessor>>,
     extras: Vec<Extra<LoomProcessor>>,
     blocks: [BlockHead<LoomProcessor>; 1],
@@ -59,7 +59,7 @@ impl<C> Memory<C> {
         Memory {
             id: id as u32,
             claim,
-            control: Control::new(&arena),
+            control: QueueControl::new(&arena),
             slots: (0..packets).map(|_| Slot::new(&arena)).collect(),
             extras: (0..packets).map(|_| Extra::new(&arena)).collect(),
             blocks: [BlockHead::new(&arena)],

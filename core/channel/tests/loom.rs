@@ -10,7 +10,7 @@ use loom::thread;
 use towpath_channel::claim::{Claim, LockFree, Locked, Towpath};
 use towpath_channel::doorbell;
 use towpath_channel::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
-use towpath_channel::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
+use towpath_channel::queue::{Arrival, Census, ClaimError, Queue, QueueControl, Receiver, Sender};
 use towpath_machine::{
     Arena, LoomArena, LoomBytes, LoomProcessor, LoomWord, Ordering, Park, Place, Processor,
 };
@@ -22,7 +22,7 @@ use towpath_testkit::model;
 /// A queue of two packets and one block, the senders' intents, and the receiver's
 /// doorbell.
 struct Shared {
-    control: Control<LoomProcessor>,
+    control: QueueControl<LoomProcessor>,
     slots: Vec<Slot<LoomProcessor>>,
     extras: Vec<Extra<LoomProcessor>>,
     blocks: Vec<BlockHead<LoomProcessor>>,
@@ -40,7 +40,7 @@ impl Shared {
     fn new(senders: usize, packets: usize) -> Shared {
         let arena = LoomArena::default();
         Shared {
-            control: Control::new(&arena),
+            control: QueueControl::new(&arena),
             slots: (0..packets).map(|_| Slot::new(&arena)).collect(),
             extras: (0..packets).map(|_| Extra::new(&arena)).collect(),
             blocks: vec![BlockHead::new(&arena)],

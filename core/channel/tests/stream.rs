@@ -13,7 +13,7 @@ use loom::thread;
 
 use towpath_channel::doorbell;
 use towpath_channel::packet::{Form, MAX_ARGS};
-use towpath_channel::path::Outgoing;
+use towpath_channel::path::PacketContent;
 use towpath_channel::stream::{self, Ends, OPEN, Stream, StreamReceiver, StreamSender};
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
@@ -60,10 +60,10 @@ impl Message {
         core::array::from_fn(|n| if n < self.count { u32::from(self.number) << 8 | n as u32 } else { 0 })
     }
 
-    fn with<T>(self, act: impl FnOnce(&Outgoing<'_>) -> T) -> T {
+    fn with<T>(self, act: impl FnOnce(&PacketContent<'_>) -> T) -> T {
         let (args, handler) = (self.args(), self.number);
         let args = &args[..self.count];
-        act(&Outgoing { form: Form::Short, handler, tag: TAG, args, aux: 0, source: 5 })
+        act(&PacketContent { form: Form::Short, handler, tag: TAG, args, aux: 0, source: 5 })
     }
 }
 

@@ -12,20 +12,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// Bytes that a lock protects, as one holder has left them.
 ///
 /// ```
-/// use towpath_mplock::{LockData, Token};
+/// use towpath_mplock::{LockData, FencingToken};
 ///
-/// let data = LockData::new(Token::of_epoch(1), b"seven").unwrap();
+/// let data = LockData::new(FencingToken::of_epoch(1), b"seven").unwrap();
 /// assert_eq!(data.bytes(), b"seven");
-/// assert!(LockData::new(Token::of_epoch(1), &[0; LockData::MAX + 1]).is_none());
+/// assert!(LockData::new(FencingToken::of_epoch(1), &[0; LockData::MAX + 1]).is_none());
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockData {
-    version: Token,
+    version: FencingToken,
     bytes: Arc<[u8]>,
 }
 
@@ -35,13 +35,13 @@ impl LockData {
 
     /// Makes the data of the holder with that token; `None` if there are too many bytes.
     #[must_use]
-    pub fn new(version: Token, bytes: &[u8]) -> Option<LockData> {
+    pub fn new(version: FencingToken, bytes: &[u8]) -> Option<LockData> {
         (bytes.len() <= LockData::MAX).then(|| LockData { version, bytes: bytes.into() })
     }
 
     /// Returns the token of the holder that left them.
     #[must_use]
-    pub fn version(&self) -> Token {
+    pub fn version(&self) -> FencingToken {
         self.version
     }
 

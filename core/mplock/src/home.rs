@@ -27,7 +27,7 @@ use crate::message::{
     Epoch, Grant, LockRequest, Message, MessageBody, Mode, Node, Passage, Successor, Ticket,
 };
 use crate::protocol::{Protocol, RequestPattern};
-use crate::token::Token;
+use crate::token::FencingToken;
 use recovery::Inquiry;
 
 /// Request in the queue.
@@ -56,7 +56,7 @@ pub struct HomeLock {
     protocol: Protocol,
     epoch: Epoch,
     /// Largest token that the home knows of.
-    token: Token,
+    token: FencingToken,
     /// True while the lock is at a node that has it exclusively.
     away: bool,
     /// Nodes that have the lock and that wait for it.
@@ -76,18 +76,18 @@ pub struct HomeLock {
     /// Data of the last release that the home knows of.
     data: Option<LockData>,
     /// Token before which all data are out of date.
-    data_floor: Token,
+    data_floor: FencingToken,
 }
 
 impl HomeLock {
     /// Makes the state of a lock that no node has. `floor`: a token that is not smaller
     /// than any that the lock has had.
     #[must_use]
-    pub fn new(protocol: Protocol, epoch: Epoch, floor: Token) -> HomeLock {
+    pub fn new(protocol: Protocol, epoch: Epoch, floor: FencingToken) -> HomeLock {
         HomeLock {
             protocol,
             epoch,
-            token: floor.max(Token::of_epoch(epoch)),
+            token: floor.max(FencingToken::of_epoch(epoch)),
             away: false,
             queue: VecDeque::new(),
             tries: Vec::new(),
@@ -104,7 +104,7 @@ impl HomeLock {
 
     /// Returns the largest token that the home knows of.
     #[must_use]
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> FencingToken {
         self.token
     }
 
@@ -164,7 +164,7 @@ impl HomeLock {
         }
     }
 
-    fn on_request(&mut self, from: Node, request: LockRequest, seen: Token, out: &mut impl Outbox) {
+    fn on_request(&mut self, from: Node, request: LockRequest, seen: FencingToken, out: &mut impl Outbox) {
         let ticket = request.ticket;
         if self.readers.contains(&(from, ticket)) || self.is_trying(from, ticket) {
             return;
@@ -237,7 +237,7 @@ impl HomeLock {
     }
 
     /// Handles a lock that comes back. Returns whether it was away to that node.
-    fn on_return(&mut self, from: Node, ticket: Ticket, token: Token, inconsistent: bool) -> bool {
+    fn on_return(&mut self, from: Node, ticket: Ticket, token: FencingToken, inconsistent: bool) -> bool {
         self.token = self.token.max(token);
         if let Some(at) = self.readers.iter().position(|&reader| reader == (from, ticket)) {
             self.readers.swap_remove(at);
@@ -256,7 +256,7 @@ impl HomeLock {
     }
 
     /// Notes that the lock is at its home again.
-    fn comes_back(&mut self, token: Token, inconsistent: bool) {
+    fn comes_back(&mut self, token: FencingToken, inconsistent: bool) {
         self.away = false;
         self.inconsistent = inconsistent;
         (self.granted, self.releaser) = (None, None);

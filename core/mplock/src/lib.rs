@@ -17,9 +17,9 @@
 //! that fails with a living receiver, it counts as the receiver's departure, as a death does. A
 //! node gets inquiries only of the node that it takes for the lock's home.
 //!
-//! **Tokens.** Each grant has a [`Token`], larger than those of all grants of the lock before it. A
-//! resource that remembers the largest token that it has seen can refuse what a former holder still
-//! sends.
+//! **Tokens.** Each grant has a [`FencingToken`], larger than those of all grants of the lock
+//! before it. A resource that remembers the largest token that it has seen can refuse what a former
+//! holder still sends.
 //!
 //! **Data.** Up to 4 KiB that the lock protects travel with each grant ([`LockData`]).
 //!
@@ -52,7 +52,7 @@ pub use message::{
 pub use native::{Error, Guard, Lock, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
-pub use token::Token;
+pub use token::FencingToken;
 
 /// Receiver of the actions of a state machine: messages to be sent, by their receivers.
 ///

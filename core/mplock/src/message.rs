@@ -1,7 +1,7 @@
 //! Messages between a lock's home and the nodes that use it.
 
 use crate::data::LockData;
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// Number of a node.
 pub type Node = u16;
@@ -64,7 +64,7 @@ pub struct Grant {
     /// The request that it answers.
     pub ticket: Ticket,
     /// Its token.
-    pub token: Token,
+    pub token: FencingToken,
     /// Kind of access.
     pub mode: Mode,
     /// True if the node keeps the lock when it releases it and no other node waits.
@@ -106,7 +106,7 @@ pub enum Holding {
     /// Holds the lock.
     Held {
         /// Its token.
-        token: Token,
+        token: FencingToken,
         /// Kind of access.
         mode: Mode,
         /// True if it was told that an owner died.
@@ -115,7 +115,7 @@ pub enum Holding {
     /// Had the lock without using it, and has given it up with this answer.
     GivenUp {
         /// Its last token.
-        token: Token,
+        token: FencingToken,
         /// True if an owner died and its work was not repaired since.
         inconsistent: bool,
     },
@@ -129,7 +129,7 @@ pub struct Passage {
     /// Request of that node that was granted.
     pub ticket: Ticket,
     /// Token of the grant; or one that is smaller, and larger than those before.
-    pub token: Token,
+    pub token: FencingToken,
     /// True if an owner had died and its work was not repaired.
     pub inconsistent: bool,
 }
@@ -153,7 +153,7 @@ pub enum MessageBody {
         /// The request.
         request: LockRequest,
         /// Largest token that the node has seen.
-        seen: Token,
+        seen: FencingToken,
     },
     /// Home or holder to waiter: gives it the lock.
     Grant(Grant),
@@ -190,7 +190,7 @@ pub enum MessageBody {
         /// The request that is over.
         ticket: Ticket,
         /// Its last token.
-        token: Token,
+        token: FencingToken,
         /// True if an owner died and its work was not repaired since.
         inconsistent: bool,
     },

@@ -21,7 +21,7 @@ use crate::message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, Successor,
     Ticket,
 };
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// State of a lock at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ pub struct NodeLock {
     /// True if that one is refused where another node has the lock.
     tries: bool,
     /// Largest token that it knows of.
-    token: Token,
+    token: FencingToken,
     /// Receiver of the lock after this node.
     next: Option<Successor>,
     /// True if it may keep the lock.
@@ -82,7 +82,7 @@ impl NodeLock {
     /// Returns the largest token that it knows of: while the lock is held, the holder's.
     #[inline]
     #[must_use]
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> FencingToken {
         self.token
     }
 

@@ -11,34 +11,34 @@ const COUNTER_BITS: u32 = 44;
 /// without a death.
 ///
 /// ```
-/// use towpath_mplock::Token;
+/// use towpath_mplock::FencingToken;
 ///
-/// let first = Token::of_epoch(1).next().unwrap();
+/// let first = FencingToken::of_epoch(1).next().unwrap();
 /// assert!(first < first.next().unwrap());
-/// assert!(first.next().unwrap() < Token::of_epoch(2));
+/// assert!(first.next().unwrap() < FencingToken::of_epoch(2));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(u64);
+pub struct FencingToken(u64);
 
-impl Token {
+impl FencingToken {
     /// No token: smaller than all.
-    pub const NONE: Token = Token(0);
+    pub const NONE: FencingToken = FencingToken(0);
 
     /// Largest epoch that a token can carry.
     pub const MAX_EPOCH: Epoch = (1 << (64 - COUNTER_BITS)) - 1;
 
     /// Smallest token of an epoch; no grant has it.
     #[must_use]
-    pub fn of_epoch(epoch: Epoch) -> Token {
-        Token(u64::from(epoch.min(Self::MAX_EPOCH)) << COUNTER_BITS)
+    pub fn of_epoch(epoch: Epoch) -> FencingToken {
+        FencingToken(u64::from(epoch.min(Self::MAX_EPOCH)) << COUNTER_BITS)
     }
 
     /// Returns the token after this one; `None` where its epoch has no more.
     #[inline]
     #[must_use]
-    pub fn next(self) -> Option<Token> {
+    pub fn next(self) -> Option<FencingToken> {
         let next = self.0.wrapping_add(1);
-        (next & ((1 << COUNTER_BITS) - 1) != 0).then_some(Token(next))
+        (next & ((1 << COUNTER_BITS) - 1) != 0).then_some(FencingToken(next))
     }
 
     /// Returns its epoch.
@@ -54,15 +54,15 @@ impl Token {
         self.0
     }
 
-    /// Makes a token of a number that [`Token::get`] has returned.
+    /// Makes a token of a number that [`FencingToken::get`] has returned.
     #[inline]
     #[must_use]
-    pub fn from_number(number: u64) -> Token {
-        Token(number)
+    pub fn from_number(number: u64) -> FencingToken {
+        FencingToken(number)
     }
 }
 
-impl core::fmt::Display for Token {
+impl core::fmt::Display for FencingToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}", self.0)
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn counter_that_is_used_up_does_not_reach_the_next_epoch() {
-        let last = Token(Token::of_epoch(4).0 - 1);
+        let last = FencingToken(FencingToken::of_epoch(4).0 - 1);
         assert_eq!(last.epoch(), 3);
         assert_eq!(last.next(), None);
     }

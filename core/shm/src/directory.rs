@@ -41,7 +41,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
-use towpath_sync::{Exclusive, Guard, Lock, LockError, Mutex, Policy, Wait};
+use towpath_sync::{Exclusive, Lock, LockError, Mutex, MutexGuard, Policy, Wait};
 
 use crate::inner::Inner;
 use crate::layout::{ObjectRecord, PAGE, TYPE_WORDS, code_of, record_of};
@@ -166,7 +166,8 @@ impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Sha
     /// Acquires the mutex as this process, a participant of the world. Waits as
     /// [`Policy::Adaptive`] does.
     ///
-    /// If the last owner died while it held the mutex, the guard says so ([`Guard::owner_died`]).
+    /// If the last owner died while it held the mutex, the guard says so
+    /// ([`MutexGuard::owner_died`]).
     ///
     /// # Errors
     ///
@@ -184,7 +185,7 @@ impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Sha
     /// *total.lock().expect("no holder has died").get_mut() += 1;
     /// # Ok::<(), towpath::Error>(())
     /// ```
-    pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
+    pub fn lock(&self) -> Result<MutexGuard<'_, T, L>, LockError> {
         // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a
         // mutex.
         let mutex = unsafe { self.object.as_ref() };
@@ -223,7 +224,7 @@ impl World {
     pub unsafe fn lock<'a, T, L: Lock<Native> + Exclusive>(
         &'a self,
         mutex: &'a Mutex<T, L>,
-    ) -> Result<Guard<'a, T, L>, LockError> {
+    ) -> Result<MutexGuard<'a, T, L>, LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
         if L::IN_PLACE {
             self.inner().segment.stay_mapped();

@@ -20,7 +20,7 @@ use crate::Error;
 use crate::inner::Inner;
 use crate::layout::LOCKS;
 use crate::participant::{EntryState, EntryWord, ParticipantId, joining_hash};
-use crate::process::{Identity, Pulse};
+use crate::process::{ProcessIdentity, Pulse};
 use crate::segment::{lock_byte, open_again};
 
 impl Inner {
@@ -43,7 +43,7 @@ impl Inner {
     }
 
     fn find_rank(&self, rank: Option<u32>) -> Result<ParticipantId, Error> {
-        let identity = Identity::own()?;
+        let identity = ProcessIdentity::own()?;
         match rank.or(self.suggested) {
             Some(rank) if rank >= self.processes => Err(Error::NoSuchRank { rank, size: self.processes }),
             Some(rank) => self
@@ -65,7 +65,7 @@ impl Inner {
     fn try_enter(
         &self,
         index: u32,
-        identity: Identity,
+        identity: ProcessIdentity,
         patience: Duration,
     ) -> Result<Result<ParticipantId, u32>, Error> {
         let entry = self.entry(index);
@@ -119,7 +119,7 @@ impl Inner {
         &self,
         index: u32,
         claim: EntryWord,
-        identity: Identity,
+        identity: ProcessIdentity,
         lock: Option<OwnedFd>,
     ) -> Option<ParticipantId> {
         let entry = self.entry(index);

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 use towpath_machine::Native;
 
 use crate::gateway::HostRanks;
-use crate::layout::{Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY, WorldControl};
+use crate::layout::{Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, ParticipantEntry, READY, WorldControl};
 use crate::local::LocalPage;
 use crate::participant::ParticipantId;
 use crate::parts::Parts;
@@ -166,7 +166,7 @@ impl Inner {
     }
 
     /// The entry of a rank below `processes`.
-    pub(crate) fn entry(&self, index: u32) -> &Entry {
+    pub(crate) fn entry(&self, index: u32) -> &ParticipantEntry {
         debug_assert!(index < self.processes);
         &self.segment.entries()[index as usize]
     }

@@ -102,7 +102,7 @@ pub(crate) struct Counts {
 
 /// A participant's entry: see `participant.rs`.
 #[repr(C, align(128))]
-pub(crate) struct Entry {
+pub(crate) struct ParticipantEntry {
     /// Generation, pid, part of the start time, and state in one word.
     pub word: AtomicU64,
     /// The mark by which the process differs from others with its pid: see `process.rs`.
@@ -179,7 +179,7 @@ pub(crate) struct WorldControl {
 }
 
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for Entry {}
+unsafe impl Plain for ParticipantEntry {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for RankDoorbell {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
@@ -188,12 +188,14 @@ unsafe impl Plain for Presence {}
 unsafe impl Plain for ObjectRecord {}
 
 const _: () = {
-    assert!(size_of::<WorldHeader>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
+    assert!(
+        size_of::<WorldHeader>() == 256 && size_of::<Counts>() == 256 && size_of::<ParticipantEntry>() == 256
+    );
     assert!(
         size_of::<RankDoorbell>() == 128 && size_of::<Presence>() == 64 && size_of::<ObjectRecord>() == 256
     );
     assert!(offset_of!(WorldHeader, params) == 64 && offset_of!(Counts, deaths) == 128);
-    assert!(offset_of!(Entry, cpus) == 128 && offset_of!(WorldHeader, object_bytes) == 192);
+    assert!(offset_of!(ParticipantEntry, cpus) == 128 && offset_of!(WorldHeader, object_bytes) == 192);
     assert!(size_of::<WorldControl>() == 256 + 256 + 128 + 128 && size_of::<WorldControl>() <= PAGE as usize);
 };
 
@@ -259,7 +261,8 @@ impl Geometry {
             start
         };
         let n = u64::from(processes);
-        let (entries, doorbells) = (take(size_of::<Entry>(), n), take(size_of::<RankDoorbell>(), n));
+        let (entries, doorbells) =
+            (take(size_of::<ParticipantEntry>(), n), take(size_of::<RankDoorbell>(), n));
         let presence = take(size_of::<Presence>(), n.div_ceil(PRESENCE as u64));
         let (arrivals, buckets) = (take(4, n), take(8, bucket_count));
         let heap = pages(at)?;
@@ -342,7 +345,7 @@ mod tests {
             let g = Geometry::of(processes, objects, area).unwrap();
             let mut at = size_of::<WorldControl>() as u64;
             for ((start, count), bytes) in [
-                (g.entries(), size_of::<Entry>()),
+                (g.entries(), size_of::<ParticipantEntry>()),
                 (g.doorbells(), size_of::<RankDoorbell>()),
                 (g.presence(), size_of::<Presence>()),
                 (g.arrivals(), 4),

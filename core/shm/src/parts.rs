@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use towpath_machine::Plain;
 
-use crate::layout::{Entry, Geometry, ObjectRecord, Presence, Range, RankDoorbell};
+use crate::layout::{Geometry, ObjectRecord, ParticipantEntry, Presence, Range, RankDoorbell};
 use crate::segment::Segment;
 
 /// A segment that is as long as its geometry says.
@@ -28,7 +28,7 @@ impl Parts {
         &self.geometry
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ParticipantEntry] {
         // SAFETY: a range of this geometry.
         unsafe { self.slice(self.geometry.entries()) }
     }

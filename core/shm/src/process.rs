@@ -29,7 +29,7 @@ const GET_TIME_NAMESPACE: libc::c_ulong = 0xff07;
 
 /// A process for good: a pid alone is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ProcessIdentity {
     pub pid: u32,
     /// Its inode in pidfs, with a bit that says so, or its start time.
     pub start: u64,
@@ -48,7 +48,7 @@ pub(crate) enum Pulse {
 /// Knowledge about the process that is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
-    /// Its [`Identity::start`].
+    /// Its [`ProcessIdentity::start`].
     Start(u64),
     /// Some bits of it: [`start_hash`].
     Hash(u16),
@@ -64,14 +64,14 @@ pub(crate) struct FoundProcess {
     pub sure: bool,
 }
 
-impl Identity {
+impl ProcessIdentity {
     pub fn own() -> Result<Self, Error> {
         let pid = std::process::id();
         let start = match own_pidfd().as_ref().and_then(number_in_pidfs) {
             Some(number) => number,
             None => own_start_time()?,
         };
-        Ok(Identity { pid, start, namespace: own_namespace() })
+        Ok(ProcessIdentity { pid, start, namespace: own_namespace() })
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn this_process_is_alive_and_its_like_with_another_start_is_not() {
-        let me = Identity::own().unwrap();
+        let me = ProcessIdentity::own().unwrap();
         for start in [me.start, own_start_time().unwrap()] {
             assert_eq!(pulse(me.pid, Wanted::Start(start)), Pulse::Alive);
             assert_eq!(pulse(me.pid, Wanted::Start(start ^ 1)), Pulse::Dead);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_not_known_to_be_dead() {
-        let me = Identity::own().unwrap();
+        let me = ProcessIdentity::own().unwrap();
         let time = own_start_time().unwrap();
         // Neither pidfs nor a /proc of one's own: any process with the pid may be the wanted one.
         for wanted in [Wanted::Start(me.start), Wanted::Start(time + 1), Wanted::Hash(!start_hash(time))] {

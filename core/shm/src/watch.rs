@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::Error;
-use crate::process::{self, Dead, Identity, Wanted};
+use crate::process::{self, Dead, ProcessIdentity, Wanted};
 
 /// A process in terms that mean the same to every process of its pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Process {
     ///
     /// The kernel has no pidfs, and /proc can't be read.
     pub fn own() -> Result<Process, Error> {
-        let Identity { pid, start, namespace } = Identity::own()?;
+        let ProcessIdentity { pid, start, namespace } = ProcessIdentity::own()?;
         Ok(Process { pid, start, namespace })
     }
 

@@ -18,7 +18,7 @@ mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
 pub use lock::{Lock, LockError};
-pub use mutex::{Exclusive, Guard, Init, Mutex, RawLock};
+pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};
 pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, PrimitiveKind, Universal};
 pub use space::WaitForSpace;
 pub use waiting::strategy;

@@ -105,7 +105,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
     /// *counter.lock().expect("no holder has died") += 1;
     /// ```
-    pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
+    pub fn lock(&self) -> Result<MutexGuard<'_, T, L>, LockError> {
         if L::IN_PLACE && !self.intents.is_of_threads() {
             return Err(LockError::NotEntered);
         }
@@ -150,8 +150,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         &'a self,
         cpu: Native,
         wait: Wait<'a>,
-    ) -> Result<Guard<'a, T, L>, LockError> {
-        let mut guard = Guard { mutex: self, wait, held: None, place: None, cpu, thread: PhantomData };
+    ) -> Result<MutexGuard<'a, T, L>, LockError> {
+        let mut guard = MutexGuard { mutex: self, wait, held: None, place: None, cpu, thread: PhantomData };
         let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
         if identity == 1 {
             if cpu.id() >= self.lock.capacity() {
@@ -211,7 +211,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
 }
 
 /// The lock is held while this lives.
-pub struct Guard<'a, T, L: Lock<Native>> {
+pub struct MutexGuard<'a, T, L: Lock<Native>> {
     mutex: &'a Mutex<T, L>,
     wait: Wait<'a>,
     held: Option<L::Held>,
@@ -222,16 +222,16 @@ pub struct Guard<'a, T, L: Lock<Native>> {
     thread: PhantomData<*const ()>,
 }
 
-impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for Guard<'_, T, L> {
+impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T, L> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T, L: Lock<Native>> Guard<'_, T, L> {
+impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     /// Returns whether the last owner died while it held the lock. The data may be
-    /// half-changed: repair it and call [`Guard::make_consistent`], or the mutex is poisoned when
-    /// this guard is dropped.
+    /// half-changed: repair it and call [`MutexGuard::make_consistent`], or the mutex is poisoned
+    /// when this guard is dropped.
     ///
     /// ```
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
@@ -259,7 +259,7 @@ impl<T, L: Lock<Native>> Guard<'_, T, L> {
     }
 }
 
-impl<T, L: Lock<Native>> Deref for Guard<'_, T, L> {
+impl<T, L: Lock<Native>> Deref for MutexGuard<'_, T, L> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the lock is held, so no other thread writes; the reference cannot outlive the
@@ -268,7 +268,7 @@ impl<T, L: Lock<Native>> Deref for Guard<'_, T, L> {
     }
 }
 
-impl<T, L: Lock<Native>> DerefMut for Guard<'_, T, L> {
+impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the lock is held, so no other thread reads or writes; the reference cannot
         // outlive the guard.
@@ -276,9 +276,9 @@ impl<T, L: Lock<Native>> DerefMut for Guard<'_, T, L> {
     }
 }
 
-impl<T, L: Lock<Native>> Drop for Guard<'_, T, L> {
+impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
     fn drop(&mut self) {
-        let Guard { mutex, wait, cpu, .. } = *self;
+        let MutexGuard { mutex, wait, cpu, .. } = *self;
         let Some(place) = self.place else {
             if let Some(held) = self.held.take() {
                 mutex.lock.unlock(&cpu, &wait, held);

@@ -97,7 +97,7 @@
 //! * Packets and blocks of the dead return to use: [`Endpoint::audit`].
 //! * [`Endpoint::barrier`] and [`World::barrier`] return the same error to all waiters, once; the
 //!   next barrier is among the survivors.
-//! * [`Mutex`]: the next owner learns that the last one died ([`Guard::owner_died`]).
+//! * [`Mutex`]: the next owner learns that the last one died ([`MutexGuard::owner_died`]).
 //! * Structures: an operation has happened or has not, and no other waits for it.
 //! * A stopped process is not a dead one: nothing is taken from it, and it may go on at any time.
 //! * A forked child is no member of its parent's world: it may enter as another rank, and must not
@@ -129,7 +129,7 @@ pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes, Shared,
     World, WorldSpec,
 };
-pub use towpath_sync::{Exclusive, Guard, LockError, Mutex, Policy};
+pub use towpath_sync::{Exclusive, LockError, Mutex, MutexGuard, Policy};
 
 /// Channels below the endpoints: queues with their claim algorithms, packets, intents.
 pub use towpath_channel as channel;

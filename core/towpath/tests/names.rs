@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use towpath::channel::claim::Claim;
 use towpath::channel::queue::Queue;
-use towpath::domain::{EndpointStep, Entry, Hooks, Membership, Memory, Side, Stored};
+use towpath::domain::{DomainMemory, EndpointStep, Entry, Hooks, Membership, Side, Stored};
 use towpath::machine::{Native, NativeBytes, Object, Park, Plain, Processor};
-use towpath::structures::nonblocking::{self, Handle, Inventory, StableError, Structure};
+use towpath::structures::nonblocking::{self, Handle, Inventory, Openable, StableError};
 use towpath::structures::queues::QueueError;
 use towpath::sync::locks::Robust;
 use towpath::sync::{Lock, Surroundings, WaitForSpace};
 use towpath::{
-    Algorithm, Area, Audit, Bundle, Direction, Domain, Ending, Endpoint, Episode, Error, Events, Guard,
-    LockError, Mutex, Name, Operation, ParallelBundle, ParallelEndpoint, ParticipantId, Payload, Policy,
+    Algorithm, Area, Audit, Bundle, Direction, Domain, Ending, Endpoint, Episode, Error, Events, LockError,
+    Mutex, MutexGuard, Name, Operation, ParallelBundle, ParallelEndpoint, ParticipantId, Payload, Policy,
     PrivateSegment, Returned, Segment, SegmentKind, Shared, SharedMemory, SharedSegment, SignalEndpoint,
     Status, Tag, Token, World, WorldConfig, WorldError, WorldSpec,
 };
@@ -48,7 +48,7 @@ fn world_signatures_are_spelt_with_names_of_the_facade() {
     let _: fn(&World, &str, fn(&Data)) -> Result<Shared<Data>, WorldError> = |w, n, p| w.shared(n, p);
     let _: for<'a> fn(
         &'a Shared<Mutex<AtomicU64>>,
-    ) -> Result<Guard<'a, AtomicU64, Robust<Native>>, LockError> = Shared::lock;
+    ) -> Result<MutexGuard<'a, AtomicU64, Robust<Native>>, LockError> = Shared::lock;
     let _: fn(&WorldConfig) -> WorldSpec = |config| config.spec(None);
     let _: fn(&WorldConfig) -> (Algorithm, Policy) = |config| (config.algorithm, config.waiting);
 }
@@ -79,7 +79,7 @@ fn endpoint_signatures_are_spelt_with_names_of_the_facade() {
 /// The traits of a domain, with the types that their methods have.
 fn domain<'a, D>(domain: &'a D, queue: &'a Queue<'a, D::Cpu>) -> Result<(), Error>
 where
-    D: Domain + Memory + Membership + Hooks,
+    D: Domain + DomainMemory + Membership + Hooks,
     D::Cpu: Processor + Park,
     D::Segment: Stored,
 {
@@ -105,7 +105,7 @@ fn domain_signatures_are_spelt_with_names_of_the_facade() {
 #[test]
 fn structure_signatures_are_spelt_with_names_of_the_facade() {
     type Stack = nonblocking::in_world::Stack<8, 2>;
-    fn is_object<T: Object + Plain + Structure>() {}
+    fn is_object<T: Object + Plain + Openable>() {}
     fn is_lock<L: Lock<Native>>() {}
     is_object::<Stack>();
     is_lock::<Robust<Native>>();

@@ -2,14 +2,14 @@
 
 use towpath::{Algorithm, Policy};
 
-use crate::experiment::Settings;
+use crate::experiment::BenchSettings;
 use crate::ours::Ours;
 use crate::transport::Contender;
 
 /// The contenders that these settings ask for: our claim algorithms under each waiting
 /// policy, then the peers. Names that no contender has are left out: the reader of a user's
 /// settings checks them.
-pub fn contenders(settings: &Settings) -> Vec<Box<dyn Contender>> {
+pub fn contenders(settings: &BenchSettings) -> Vec<Box<dyn Contender>> {
     let mut list: Vec<Box<dyn Contender>> = Vec::new();
     for policy in settings.waiting.iter().filter_map(|name| Policy::from_name(name)) {
         for algorithm in Algorithm::ALL {

@@ -8,12 +8,12 @@ use crate::transport::{Circumstances, Contender};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::{Pin, Placement};
-use towpath_report::record::{Extra, Metric, Record, Subject};
+use towpath_report::record::{Extra, Metric, Record, RecordSubject};
 use towpath_report::{ADAPTIVE, Asked, CLAIM_ALGORITHMS, Experiment, OURS};
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Algorithms (of those that the experiment has); empty: all.
     pub algorithms: Vec<String>,
     /// Waiting policies, by name.
@@ -46,9 +46,9 @@ pub struct Settings {
     pub limit: Option<Duration>,
 }
 
-impl Default for Settings {
+impl Default for BenchSettings {
     fn default() -> Self {
-        Settings {
+        BenchSettings {
             algorithms: Vec::new(),
             waiting: vec![ADAPTIVE.into()],
             writers: vec![1, 3, 7, 15],
@@ -68,7 +68,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl BenchSettings {
     /// The part of the settings that the report names.
     pub fn asked(&self) -> Asked {
         Asked { waiting: self.waiting.clone(), runs: self.runs, seed: self.seed, peers: self.peers }
@@ -80,7 +80,7 @@ pub trait Sink {
     /// A figure.
     fn record(&mut self, record: Record);
     /// Something that was not measured, and why.
-    fn missing(&mut self, subject: &Subject, reason: &str);
+    fn missing(&mut self, subject: &RecordSubject, reason: &str);
     /// An experiment is about to take this many steps more (or, if negative, fewer than
     /// it announced).
     fn expect(&mut self, steps: i64);
@@ -112,7 +112,7 @@ pub fn claim_algorithms() -> Vec<&'static str> {
 /// Everything that an experiment works with.
 pub struct Bench<'a> {
     /// The settings.
-    pub settings: &'a Settings,
+    pub settings: &'a BenchSettings,
     /// The cores of the processes.
     pub placement: &'a Placement,
     /// The machine.
@@ -150,7 +150,7 @@ impl Samples {
 #[derive(Clone, Debug)]
 pub struct Variant<T> {
     /// For the records.
-    pub subject: Subject,
+    pub subject: RecordSubject,
     /// For the measuring code.
     pub key: T,
 }
@@ -235,7 +235,7 @@ impl Bench<'_> {
 
     /// Records a subject's samples: for each metric, in order of appearance, the median,
     /// smallest and largest.
-    pub fn record(&mut self, subject: &Subject, samples: Samples) {
+    pub fn record(&mut self, subject: &RecordSubject, samples: Samples) {
         let mut subject = subject.clone();
         subject.extra.extend(samples.extra);
         let mut by_metric: Vec<(Metric, Vec<f64>)> = Vec::new();
@@ -255,10 +255,10 @@ impl Bench<'_> {
 
     /// The contenders that can be measured, as `(index, subject)`; the others are
     /// reported as missing.
-    pub fn present(&mut self, experiment: &str, procs: u32) -> Vec<(usize, Subject)> {
+    pub fn present(&mut self, experiment: &str, procs: u32) -> Vec<(usize, RecordSubject)> {
         let mut present = Vec::new();
         for (n, contender) in self.contenders.iter().enumerate() {
-            let subject = Subject::new(experiment, contender.name(), contender.waiting(), procs);
+            let subject = RecordSubject::new(experiment, contender.name(), contender.waiting(), procs);
             match contender.available() {
                 Ok(()) => present.push((n, subject)),
                 Err(reason) => self.sink.missing(&subject, &reason),
@@ -278,7 +278,7 @@ mod tests {
         names
             .iter()
             .enumerate()
-            .map(|(key, name)| Variant { subject: Subject::new("logp", name, "own", 2), key })
+            .map(|(key, name)| Variant { subject: RecordSubject::new("logp", name, "own", 2), key })
             .collect()
     }
 
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn measurements_are_interleaved_and_the_medians_recorded() {
-        let settings = Settings { runs: 3, ..Settings::default() };
+        let settings = BenchSettings { runs: 3, ..BenchSettings::default() };
         let mut sink = Collected::default();
         let mut seen = Vec::new();
         bench_with(&settings, &mut [], &mut sink, |bench| {
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_failing_variant_is_named_and_does_not_stop_the_others() {
-        let settings = Settings { runs: 2, ..Settings::default() };
+        let settings = BenchSettings { runs: 2, ..BenchSettings::default() };
         let mut sink = Collected::default();
         let mut calls = 0;
         bench_with(&settings, &mut [], &mut sink, |bench| {
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn no_round_begins_after_the_limit_but_one_always_runs() {
-        let settings = Settings { runs: 50, limit: Some(Duration::ZERO), ..Settings::default() };
+        let settings = BenchSettings { runs: 50, limit: Some(Duration::ZERO), ..BenchSettings::default() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |bench| {
             bench.compare(&variants(&["a", "b"]), |_, _, run| {
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_figure_that_is_not_a_number_is_missing_not_recorded() {
-        let settings = Settings { runs: 1, ..Settings::default() };
+        let settings = BenchSettings { runs: 1, ..BenchSettings::default() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |bench| {
             bench.compare(&variants(&["a"]), |_, _, _| Ok(Samples::one(GAP, f64::NAN)));
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn contenders_that_are_not_there_are_named() {
-        let settings = Settings::default();
+        let settings = BenchSettings::default();
         let mut sink = Collected::default();
         let mut contenders: Vec<Box<dyn Contender>> =
             vec![Box::new(Fake::ours("towpath", 1.0)), Box::new(Fake::absent("mpich"))];

@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::experiment::{Bench, Settings, Sink};
+use crate::experiment::{Bench, BenchSettings, Sink};
 use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
 use towpath_papers::paper::LogP;
 use towpath_report::ADAPTIVE;
-use towpath_report::record::{Record, Subject};
+use towpath_report::record::{Record, RecordSubject};
 use towpath_report::results::{Missing, Results};
 
 /// Everything that an experiment reported.
@@ -30,7 +30,7 @@ impl Sink for Collected {
     fn record(&mut self, record: Record) {
         self.records.push(record);
     }
-    fn missing(&mut self, subject: &Subject, reason: &str) {
+    fn missing(&mut self, subject: &RecordSubject, reason: &str) {
         self.missing.push((subject.algorithm.clone(), reason.into()));
     }
     fn expect(&mut self, steps: i64) {
@@ -123,7 +123,7 @@ impl Contender for Fake {
 
 /// Calls `body` with a bench over these parts.
 pub fn bench_with(
-    settings: &Settings,
+    settings: &BenchSettings,
     contenders: &mut [Box<dyn Contender>],
     sink: &mut dyn Sink,
     body: impl FnOnce(&mut Bench<'_>),
@@ -134,8 +134,8 @@ pub fn bench_with(
 }
 
 /// Settings under which experiments are over at once.
-pub fn quick() -> Settings {
-    Settings { runs: 1, messages: 1000, sample: Duration::from_millis(20), ..Settings::default() }
+pub fn quick() -> BenchSettings {
+    BenchSettings { runs: 1, messages: 1000, sample: Duration::from_millis(20), ..BenchSettings::default() }
 }
 
 /// The results of all experiments over fake contenders: four of ours (one of them
@@ -147,7 +147,7 @@ pub fn example_results() -> Results {
 }
 
 fn measure_example() -> Results {
-    let settings = Settings { runs: 2, kills: 6, ..quick() };
+    let settings = BenchSettings { runs: 2, kills: 6, ..quick() };
     let mut contenders: Vec<Box<dyn Contender>> = vec![
         Box::new(Fake::ours("test-and-set", 1.4)),
         Box::new(Fake::ours("ticket", 2.0)),
@@ -181,7 +181,7 @@ impl Sink for FullSink {
     fn record(&mut self, record: Record) {
         self.0.push(record);
     }
-    fn missing(&mut self, subject: &Subject, reason: &str) {
+    fn missing(&mut self, subject: &RecordSubject, reason: &str) {
         self.1.push(Missing { subject: subject.clone(), reason: reason.into() });
     }
     fn expect(&mut self, _steps: i64) {}

@@ -22,7 +22,7 @@ pub mod transport;
 mod fake;
 
 pub use contenders::contenders;
-pub use experiment::{Bench, Measure, Samples, Settings, Sink, Variant};
+pub use experiment::{Bench, BenchSettings, Measure, Samples, Sink, Variant};
 pub use experiments::EXPERIMENTS;
 pub use session::Session;
 pub use shown::report;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::experiment::{Bench, Measure, Settings, Sink};
+use crate::experiment::{Bench, BenchSettings, Measure, Sink};
 use crate::shown::report;
 use crate::transport::Contender;
 use towpath_host::Error;
@@ -13,13 +13,13 @@ use towpath_host::Host;
 use towpath_host::topology::Placement;
 use towpath_report::console::Progress;
 use towpath_report::files::write;
-use towpath_report::record::{Record, Subject};
+use towpath_report::record::{Record, RecordSubject};
 use towpath_report::results::{Missing, Results};
 
 /// A run: settings, experiments, contenders, and the destination of the results.
 pub struct Session {
     /// The settings.
-    pub settings: Settings,
+    pub settings: BenchSettings,
     /// The experiments.
     pub experiments: Vec<&'static dyn Measure>,
     /// The contenders.
@@ -67,7 +67,7 @@ impl Session {
                 sink: &mut sink,
             };
             if let Err(error) = experiment.run(&mut bench) {
-                sink.missing(&Subject::new(experiment.name(), "all", "none", 0), &error.to_string());
+                sink.missing(&RecordSubject::new(experiment.name(), "all", "none", 0), &error.to_string());
             }
             sink.results.seconds = begun.elapsed().as_secs_f64();
             if let Some(folder) = &self.report {
@@ -99,7 +99,7 @@ impl Sink for Gather {
         }
         self.results.records.push(record);
     }
-    fn missing(&mut self, subject: &Subject, reason: &str) {
+    fn missing(&mut self, subject: &RecordSubject, reason: &str) {
         self.results.missing.push(Missing { subject: subject.clone(), reason: reason.into() });
     }
     fn expect(&mut self, steps: i64) {

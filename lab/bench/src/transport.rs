@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::Settings;
+use crate::experiment::BenchSettings;
 use towpath_host::Error;
 use towpath_host::topology::Placement;
 use towpath_papers::paper::LogP;
@@ -20,7 +20,7 @@ pub enum ContenderSide {
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The settings.
-    pub settings: &'a Settings,
+    pub settings: &'a BenchSettings,
     /// The cores of the processes: process 0 receives (or answers), the others send.
     pub placement: &'a Placement,
     /// Number of this round of the comparison, from 0.

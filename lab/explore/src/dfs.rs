@@ -10,8 +10,8 @@
 //! bound has cut off cannot stand for another.
 
 use crate::footprint::Footprint;
-use crate::run::{Strategy, View};
-use crate::schedule::{Choice, Turn};
+use crate::run::{Chooser, View};
+use crate::schedule::{StepChoice, Turn};
 
 /// The place in the tree of schedules.
 #[derive(Debug)]
@@ -25,20 +25,20 @@ pub(crate) struct Tree {
 
 #[derive(Debug)]
 struct DfsNode {
-    options: Vec<Choice>,
+    options: Vec<StepChoice>,
     /// Footprints of the choices tried; the last one is being tried.
     tried: Vec<Footprint>,
     current: usize,
     /// Choices that need not be tried here: an equal run was seen in another order.
-    asleep: Vec<(Choice, Footprint)>,
+    asleep: Vec<(StepChoice, Footprint)>,
     /// Interruptions before this step.
     interrupted: u32,
     last: Option<usize>,
 }
 
 impl DfsNode {
-    fn interrupts(&self, choice: Choice) -> bool {
-        let could_go_on = |last| self.options.contains(&Choice::normal(last));
+    fn interrupts(&self, choice: StepChoice) -> bool {
+        let could_go_on = |last| self.options.contains(&StepChoice::normal(last));
         self.last.is_some_and(|last| last != choice.thread && could_go_on(last))
     }
 }
@@ -49,7 +49,7 @@ impl Tree {
     }
 
     /// Returns a new node's inheritance from the step that led to it.
-    fn inherited(&self) -> (Vec<(Choice, Footprint)>, u32) {
+    fn inherited(&self) -> (Vec<(StepChoice, Footprint)>, u32) {
         let Some(parent) = self.nodes.last() else { return (Vec::new(), 0) };
         let choice = parent.options[parent.current];
         let interrupted = parent.interrupted + u32::from(parent.interrupts(choice));
@@ -76,8 +76,8 @@ impl Tree {
     }
 }
 
-impl Strategy for Tree {
-    fn choose(&mut self, view: &View) -> Option<Choice> {
+impl Chooser for Tree {
+    fn choose(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(node) = self.nodes.get(self.depth) {
             self.depth += 1;
             return Some(node.options[node.current]);
@@ -89,7 +89,7 @@ impl Strategy for Tree {
         let mut node =
             DfsNode { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
         if self.preemptions.is_some_and(|bound| interrupted >= bound) {
-            let kept: Vec<Choice> = node
+            let kept: Vec<StepChoice> = node
                 .options
                 .iter()
                 .copied()

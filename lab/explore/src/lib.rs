@@ -39,8 +39,8 @@ pub use linearizability::{MAX_CALLS, NoOrder, Specification, linearize};
 pub use machine::{Bytes, DatumId, ExploredMemory, MAX_THREADS, Word};
 pub use processor::{Explorer, KernelLock};
 pub use run::{End, RunOutcome};
-pub use schedule::{BadSchedule, Choice, Schedule, Turn};
-pub use search::{Error, FoundFault, Method, Report, SearchSettings, replay, replay_seed, search};
+pub use schedule::{BadSchedule, Schedule, StepChoice, Turn};
+pub use search::{Error, FoundFault, Method, SearchReport, SearchSettings, replay, replay_seed, search};
 pub use specifications::{
     FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities,
     Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,

@@ -15,7 +15,7 @@ use towpath_machine::{Arena, LINE, Ordering, Place};
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::Footprint;
 use crate::processor::Explorer;
-use crate::schedule::{Choice, Turn};
+use crate::schedule::{StepChoice, Turn};
 use crate::subject::Liberties;
 use crate::trace::TraceLine;
 
@@ -119,7 +119,7 @@ pub(crate) enum Life {
     Dead,
 }
 
-pub(crate) struct Thread {
+pub(crate) struct ExploredThread {
     pub life: Life,
     pub pending: Pending,
     /// Step at which it fell asleep; and whether it was woken since.
@@ -149,11 +149,11 @@ pub(crate) struct Thread {
     pub fenced: Clock,
 }
 
-impl Thread {
-    fn new(index: usize) -> Thread {
+impl ExploredThread {
+    fn new(index: usize) -> ExploredThread {
         let mut clock = [0; CLOCKS];
         clock[index] = 1;
-        Thread {
+        ExploredThread {
             life: Life::Alive,
             pending: Pending::open("start", TouchedObject::Nothing),
             asleep: 0,
@@ -204,7 +204,7 @@ pub(crate) struct RunState {
     pub lines: usize,
     /// Bytes left on the last line.
     left: usize,
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ExploredThread>,
     /// Thread whose step it is; none while nothing runs.
     pub current: Option<usize>,
     pub stamp: u64,
@@ -283,7 +283,7 @@ impl ExploredMemory {
 
 impl RunState {
     pub fn start(&mut self, threads: usize) {
-        self.threads.extend((0..threads).map(Thread::new));
+        self.threads.extend((0..threads).map(ExploredThread::new));
         // Earlier accesses are ordered before.
         self.words.iter_mut().for_each(|w| w.clock = [0; CLOCKS]);
         self.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; CLOCKS]));
@@ -291,7 +291,7 @@ impl RunState {
 
     /// One more thread, which comes after all others.
     pub fn start_last(&mut self) {
-        let mut last = Thread::new(self.threads.len());
+        let mut last = ExploredThread::new(self.threads.len());
         for thread in &self.threads {
             join(&mut last.clock, &thread.clock);
         }
@@ -328,14 +328,14 @@ impl RunState {
 
     /// Lists all possible next steps, by thread. Empty: all have ended, or none can go
     /// on.
-    pub fn options(&self, options: &mut Vec<Choice>) {
+    pub fn options(&self, options: &mut Vec<StepChoice>) {
         options.clear();
         let alive = || (0..self.threads.len()).filter(|&i| self.threads[i].life == Life::Alive);
         for thread in alive() {
             let t = &self.threads[thread];
             let open = self.is_open(thread);
             if open {
-                options.push(Choice::normal(thread));
+                options.push(StepChoice::normal(thread));
             }
             let other = match t.pending.other {
                 Other::SpinEnds { early } => early && !open && self.left_over.timeouts > 0,
@@ -343,7 +343,7 @@ impl RunState {
                 Other::SleepEnds | Other::None => false,
             };
             if other {
-                options.push(Choice { thread, turn: Turn::Other });
+                options.push(StepChoice { thread, turn: Turn::Other });
             }
         }
         if options.iter().all(|o| o.turn == Turn::Other) {
@@ -363,17 +363,17 @@ impl RunState {
                     (_, Other::SleepEnds) if naps => Turn::Other,
                     _ => continue,
                 };
-                options.push(Choice { thread, turn });
+                options.push(StepChoice { thread, turn });
             }
         }
         if self.left_over.kills > 0 && !options.is_empty() {
-            options.extend(alive().map(|thread| Choice { thread, turn: Turn::Kill }));
+            options.extend(alive().map(|thread| StepChoice { thread, turn: Turn::Kill }));
             options.sort_unstable();
         }
     }
 
     /// Accounts for a choice before the step is taken.
-    pub fn choose(&mut self, choice: Choice) {
+    pub fn choose(&mut self, choice: StepChoice) {
         self.steps += 1;
         self.time += 100;
         self.stamp += 1;

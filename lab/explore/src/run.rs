@@ -14,14 +14,14 @@ use crate::coroutine::thread;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::Footprint;
 use crate::machine::{ExploredMemory, Gate, Life, RunState, TouchedObject};
-use crate::schedule::{Choice, Schedule, Turn};
+use crate::schedule::{Schedule, StepChoice, Turn};
 use crate::subject::{Liberties, Plan, Subject, SubjectRun};
 use crate::trace::TraceLine;
 
 /// Scheduler's view before a step.
 pub(crate) struct View<'a> {
     /// Possible next steps, by thread; never empty.
-    pub options: &'a [Choice],
+    pub options: &'a [StepChoice],
     /// Thread that took the last step.
     pub last: Option<usize>,
     /// True if it now gives way to the others.
@@ -31,9 +31,9 @@ pub(crate) struct View<'a> {
 }
 
 /// Chooser of the next step.
-pub(crate) trait Strategy {
+pub(crate) trait Chooser {
     /// One of the options, or `None` to give the run up: others were like it.
-    fn choose(&mut self, view: &View) -> Option<Choice>;
+    fn choose(&mut self, view: &View) -> Option<StepChoice>;
     /// Learns the footprint of the step that was chosen last.
     fn executed(&mut self, _footprint: &Footprint) {}
 }
@@ -91,7 +91,7 @@ const STACK: usize = 256 << 10;
 /// Runs schedules one after the other.
 pub(crate) struct Runner {
     stacks: Vec<DefaultStack>,
-    options: Vec<Choice>,
+    options: Vec<StepChoice>,
 }
 
 /// Terms that all runs of a search have in common.
@@ -151,7 +151,7 @@ impl Runner {
         &mut self,
         subject: &dyn Subject,
         terms: &Terms,
-        strategy: &mut dyn Strategy,
+        strategy: &mut dyn Chooser,
         traced: bool,
     ) -> Result<RunOutcome, String> {
         let memory = ExploredMemory::new(terms.liberties, traced);
@@ -164,7 +164,7 @@ impl Runner {
         subject: &dyn Subject,
         body: &Rc<dyn SubjectRun>,
         terms: &Terms,
-        strategy: &mut dyn Strategy,
+        strategy: &mut dyn Chooser,
         memory: &ExploredMemory,
     ) -> RunOutcome {
         let threads = terms.plan.threads;
@@ -232,7 +232,7 @@ impl Runner {
         &mut self,
         play: &mut Play,
         terms: &Terms,
-        strategy: &mut dyn Strategy,
+        strategy: &mut dyn Chooser,
         stranded: &mut bool,
     ) -> bool {
         let inner = &play.memory.0.inner;
@@ -282,7 +282,7 @@ impl Runner {
 }
 
 /// Chooses the next thread by number.
-pub(crate) fn in_turns(view: &View) -> Choice {
+pub(crate) fn in_turns(view: &View) -> StepChoice {
     let after = view.last.map_or(0, |last| last + 1);
     let lively = || view.options.iter().filter(|o| o.turn == Turn::Normal);
     let next = lively().find(|o| o.thread >= after).or_else(|| lively().next());
@@ -290,7 +290,7 @@ pub(crate) fn in_turns(view: &View) -> Choice {
 }
 
 impl Play<'_> {
-    fn take(&mut self, choice: Choice) {
+    fn take(&mut self, choice: StepChoice) {
         self.schedule.0.push(choice);
         self.last = Some(choice.thread);
         let inner = &self.memory.0.inner;
@@ -340,7 +340,7 @@ impl RunState {
 
     /// Describes the waits of all threads.
     fn stuck(&self) -> String {
-        let line = |(index, t): (usize, &crate::machine::Thread)| {
+        let line = |(index, t): (usize, &crate::machine::ExploredThread)| {
             let name = self.name_of(t.pending.object);
             match (t.life, t.pending.gate) {
                 (Life::Ended, _) => format!("thread {index} has ended"),

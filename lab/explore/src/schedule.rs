@@ -17,17 +17,17 @@ pub enum Turn {
 
 /// One decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Choice {
+pub struct StepChoice {
     /// The thread's number.
     pub thread: usize,
     /// End of its step.
     pub turn: Turn,
 }
 
-impl Choice {
+impl StepChoice {
     /// The thread takes an ordinary step.
-    pub fn normal(thread: usize) -> Choice {
-        Choice { thread, turn: Turn::Normal }
+    pub fn normal(thread: usize) -> StepChoice {
+        StepChoice { thread, turn: Turn::Normal }
     }
 }
 
@@ -37,7 +37,7 @@ impl Choice {
 /// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. Where
 /// a schedule ends, the thread that ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Schedule(pub Vec<Choice>);
+pub struct Schedule(pub Vec<StepChoice>);
 
 impl Schedule {
     /// Returns the number of steps by another thread than the step before.
@@ -52,7 +52,7 @@ impl Schedule {
     }
 
     /// The runs: equal decisions one after the other, and how many.
-    pub fn runs(&self) -> impl Iterator<Item = (Choice, usize)> {
+    pub fn runs(&self) -> impl Iterator<Item = (StepChoice, usize)> {
         self.0.chunk_by(|a, b| a == b).map(|run| (run[0], run.len()))
     }
 }
@@ -109,7 +109,7 @@ impl FromStr for Schedule {
             if count > MOST || choices.len() + count > MOST {
                 return Err(bad());
             }
-            choices.extend(std::iter::repeat_n(Choice { thread, turn }, count));
+            choices.extend(std::iter::repeat_n(StepChoice { thread, turn }, count));
         }
         Ok(Schedule(choices))
     }

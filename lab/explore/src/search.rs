@@ -3,7 +3,7 @@
 use crate::dfs::Tree;
 use crate::fault::LocatedFault;
 use crate::machine::MAX_THREADS;
-use crate::run::{RunOutcome, Runner, Strategy, Terms};
+use crate::run::{Chooser, RunOutcome, Runner, Terms};
 use crate::schedule::Schedule;
 use crate::shrink::shrink;
 use crate::strategy::{ByChance, ByPriority, Written};
@@ -122,7 +122,7 @@ pub struct FoundFault {
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct SearchReport {
     /// Schedules that were run, not counting those that were given up or served to
     /// shorten another.
     pub schedules: u64,
@@ -147,9 +147,9 @@ pub fn search(
     subject: &dyn Subject,
     settings: &SearchSettings,
     progress: &mut dyn FnMut(u64),
-) -> Result<Report, Error> {
+) -> Result<SearchReport, Error> {
     let mut searcher = Searcher::new(subject, settings)?;
-    let mut report = Report::default();
+    let mut report = SearchReport::default();
     let mut tree = match settings.method {
         Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
         _ => None,
@@ -183,7 +183,11 @@ pub fn search(
 /// # Errors
 ///
 /// As [`search`].
-pub fn replay_seed(subject: &dyn Subject, settings: &SearchSettings, seed: u64) -> Result<Report, Error> {
+pub fn replay_seed(
+    subject: &dyn Subject,
+    settings: &SearchSettings,
+    seed: u64,
+) -> Result<SearchReport, Error> {
     search(subject, &SearchSettings { seed, schedules: 1, ..*settings }, &mut |_| {})
 }
 
@@ -196,18 +200,18 @@ pub fn replay(
     subject: &dyn Subject,
     settings: &SearchSettings,
     schedule: &Schedule,
-) -> Result<Report, Error> {
+) -> Result<SearchReport, Error> {
     let mut searcher = Searcher::new(subject, settings)?;
     let mut written = Written::new(schedule);
     let outcome = searcher.run(&mut written, true)?;
     if written.passed_over > 0 {
         return Err(Error::Misfit { passed_over: written.passed_over });
     }
-    let mut report = Report {
+    let mut report = SearchReport {
         schedules: 1,
         steps: outcome.schedule.0.len() as u64,
         stranded: outcome.stranded.into(),
-        ..Report::default()
+        ..SearchReport::default()
     };
     report.found = outcome.failure.map(|failure| FoundFault {
         seed: None,
@@ -239,7 +243,7 @@ impl<'a> Searcher<'a> {
         Ok(searcher)
     }
 
-    fn run(&mut self, strategy: &mut dyn Strategy, traced: bool) -> Result<RunOutcome, Error> {
+    fn run(&mut self, strategy: &mut dyn Chooser, traced: bool) -> Result<RunOutcome, Error> {
         let outcome = self.runner.run(self.subject, &self.terms, strategy, traced);
         outcome.map_err(|why| Error::Plan { subject: self.subject.name(), why })
     }

@@ -4,11 +4,11 @@
 use towpath_machine::Random;
 
 use crate::machine::{CLOCKS, MAX_THREADS};
-use crate::run::{Strategy, View, in_turns};
-use crate::schedule::{Choice, Schedule, Turn};
+use crate::run::{Chooser, View, in_turns};
+use crate::schedule::{Schedule, StepChoice, Turn};
 
 /// Draws one of the options with such a turn.
-fn one_of(random: &mut Random, options: &[Choice], turn: impl Fn(Turn) -> bool) -> Option<Choice> {
+fn one_of(random: &mut Random, options: &[StepChoice], turn: impl Fn(Turn) -> bool) -> Option<StepChoice> {
     let fitting = || options.iter().filter(|o| turn(o.turn));
     match fitting().count() {
         0 => None,
@@ -30,7 +30,7 @@ impl DeathPlan {
     fn new(random: &mut Random, kills: u32, length: usize) -> DeathPlan {
         DeathPlan((0..kills).map(|_| below(random, length.max(1))).collect())
     }
-    fn now(&self, view: &View, random: &mut Random) -> Option<Choice> {
+    fn now(&self, view: &View, random: &mut Random) -> Option<StepChoice> {
         if !self.0.contains(&view.step) {
             return None;
         }
@@ -40,7 +40,7 @@ impl DeathPlan {
 
 /// The other outcome of a step, one time in sixteen that there is one; and if there is
 /// nothing else.
-fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
+fn other_outcome(view: &View, random: &mut Random) -> Option<StepChoice> {
     let (mut normal, mut other) = (false, false);
     for option in view.options {
         normal |= option.turn == Turn::Normal;
@@ -69,15 +69,15 @@ impl ByChance {
     }
 }
 
-impl Strategy for ByChance {
-    fn choose(&mut self, view: &View) -> Option<Choice> {
+impl Chooser for ByChance {
+    fn choose(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(choice) = self.deaths.now(view, &mut self.random) {
             return Some(choice);
         }
         if let Some(choice) = other_outcome(view, &mut self.random) {
             return Some(choice);
         }
-        let last = view.last.map(Choice::normal).filter(|last| view.options.contains(last));
+        let last = view.last.map(StepChoice::normal).filter(|last| view.options.contains(last));
         match last {
             Some(last) if self.keep > 0 && below(&mut self.random, 16) < self.keep => Some(last),
             _ => one_of(&mut self.random, view.options, |turn| turn == Turn::Normal),
@@ -117,8 +117,8 @@ impl ByPriority {
     }
 }
 
-impl Strategy for ByPriority {
-    fn choose(&mut self, view: &View) -> Option<Choice> {
+impl Chooser for ByPriority {
+    fn choose(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(choice) = self.deaths.now(view, &mut self.random) {
             return Some(choice);
         }
@@ -139,7 +139,7 @@ impl Strategy for ByPriority {
 /// after the last one the thread that ran goes on.
 #[derive(Debug)]
 pub(crate) struct Written<'a> {
-    schedule: &'a [Choice],
+    schedule: &'a [StepChoice],
     next: usize,
     /// Number of decisions that were passed over.
     pub passed_over: usize,
@@ -151,8 +151,8 @@ impl<'a> Written<'a> {
     }
 }
 
-impl Strategy for Written<'_> {
-    fn choose(&mut self, view: &View) -> Option<Choice> {
+impl Chooser for Written<'_> {
+    fn choose(&mut self, view: &View) -> Option<StepChoice> {
         while let Some(choice) = self.schedule.get(self.next) {
             self.next += 1;
             if view.options.contains(choice) {
@@ -160,7 +160,7 @@ impl Strategy for Written<'_> {
             }
             self.passed_over += 1;
         }
-        let last = view.last.map(Choice::normal).filter(|last| view.options.contains(last));
+        let last = view.last.map(StepChoice::normal).filter(|last| view.options.contains(last));
         Some(last.unwrap_or_else(|| in_turns(view)))
     }
 }

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use support::{Aba, Slip, barrier, counter, crossed, figure_1, linked, lock, michael_scott, sleeping, stack};
 use towpath_explore::harness::Case;
 use towpath_explore::{
-    End, ExploredMemory, Explorer, History, Liberties, LocatedFault, Method, Plan, Report, SearchSettings,
-    SubjectRun, Word, search,
+    End, ExploredMemory, Explorer, History, Liberties, LocatedFault, Method, Plan, SearchReport,
+    SearchSettings, SubjectRun, Word, search,
 };
 use towpath_machine::{Arena, LlSc, Ordering, Place, Processor};
 use towpath_sync::Policy;
@@ -21,7 +21,7 @@ use towpath_sync::locks::{
 
 const ALL: Method = Method::Dfs { preemptions: None };
 
-fn run(case: &Case, settings: &SearchSettings) -> Report {
+fn run(case: &Case, settings: &SearchSettings) -> SearchReport {
     let report = search(case, settings, &mut |_| {}).unwrap();
     if let Some(found) = &report.found {
         panic!(
@@ -85,7 +85,7 @@ fn fewer_schedules_are_like_others_than_there_are() {
 
 /// Collects the outcomes of two threads' calls on a few words: all accesses and all
 /// orders of calls.
-fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<String>, Report) {
+fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<String>, SearchReport) {
     let seen: Rc<RefCell<BTreeSet<String>>> = Rc::default();
     let collected = seen.clone();
     let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {

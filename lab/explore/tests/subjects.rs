@@ -3,7 +3,9 @@
 
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{STRUCTURES, find, subjects};
-use towpath_explore::{Fault, Liberties, Method, Plan, Report, Schedule, SearchSettings, replay, search};
+use towpath_explore::{
+    Fault, Liberties, Method, Plan, Schedule, SearchReport, SearchSettings, replay, search,
+};
 use towpath_sync::Policy;
 
 const METHODS: [Method; 3] = [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }];
@@ -12,7 +14,7 @@ fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Searc
     SearchSettings { method, ..SearchSettings::new(Plan { threads, ops }, schedules) }
 }
 
-fn passes(case: &Case, settings: &SearchSettings, policy: Policy) -> Report {
+fn passes(case: &Case, settings: &SearchSettings, policy: Policy) -> SearchReport {
     let report = search(case, settings, &mut |_| {}).unwrap();
     if let Some(found) = &report.found {
         panic!(

@@ -22,7 +22,7 @@ pub mod table;
 
 pub use experiment::Experiment;
 pub use names::{ADAPTIVE, CLAIM_ALGORITHMS, ClaimAlgorithm, OURS};
-pub use record::{Extra, Metric, NATIVE, Record, Subject, metrics};
+pub use record::{Extra, Metric, NATIVE, Record, RecordSubject, metrics};
 pub use report::{Chapter, ClaimLine, Report, Section};
 pub use results::{Asked, Missing, Results};
 pub use table::{Cell, Kind, Table};

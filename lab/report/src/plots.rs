@@ -101,7 +101,7 @@ pub fn over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Subject, metrics::MESSAGES_PER_S};
+    use crate::record::{RecordSubject, metrics::MESSAGES_PER_S};
 
     fn results(policies: &[&str]) -> Results {
         let mut figures = Vec::new();
@@ -115,7 +115,7 @@ mod tests {
         }
         let figure = |(name, waiting, writers): (&str, &str, u32)| {
             (
-                Subject::new("stress", name, waiting, writers + 1).with("writers", writers),
+                RecordSubject::new("stress", name, waiting, writers + 1).with("writers", writers),
                 MESSAGES_PER_S,
                 vec![2e6],
             )

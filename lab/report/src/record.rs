@@ -66,7 +66,7 @@ pub type Extra = BTreeMap<String, serde_json::Value>;
 
 /// The subject of a measurement: a [`Record`] before its value is known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Subject {
+pub struct RecordSubject {
     /// See [`Record::experiment`].
     pub experiment: String,
     /// See [`Record::algorithm`].
@@ -79,10 +79,10 @@ pub struct Subject {
     pub extra: Extra,
 }
 
-impl Subject {
+impl RecordSubject {
     /// A subject without extra fields.
     pub fn new(experiment: &str, algorithm: &str, waiting: &str, procs: u32) -> Self {
-        Subject {
+        RecordSubject {
             experiment: experiment.into(),
             algorithm: algorithm.into(),
             waiting: waiting.into(),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     fn record(samples: &[f64]) -> Record {
-        Subject::new("stress", "towpath", "adaptive", 8)
+        RecordSubject::new("stress", "towpath", "adaptive", 8)
             .with("writers", 7)
             .with("path", "direct")
             .record(metrics::MESSAGES_PER_S, samples, 42, &Host::detect("none"))

@@ -86,11 +86,11 @@ impl Report {
 /// Returns the results and the report of a made-up run, for tests.
 #[cfg(test)]
 pub(crate) fn made_up() -> (crate::Results, Report) {
-    use crate::record::{Subject, metrics::ROUND_TRIP};
+    use crate::record::{RecordSubject, metrics::ROUND_TRIP};
     use crate::results::{Missing, Results};
     use crate::table::{Cell, header};
 
-    let subject = |name| Subject::new("logp", name, "adaptive", 2);
+    let subject = |name| RecordSubject::new("logp", name, "adaptive", 2);
     let mut results = Results::from_figures(&[(subject("towpath"), ROUND_TRIP, vec![120.0])], 2);
     results.missing = vec![Missing { subject: subject("mpich"), reason: "mpich is not installed".into() }];
     let table = |title: &str| Table {

@@ -3,13 +3,13 @@
 use towpath_host::Host;
 
 use crate::names::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
-use crate::record::{Metric, Record, Subject};
+use crate::record::{Metric, Record, RecordSubject};
 
 /// Something that was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     /// The subject that was not measured.
-    pub subject: Subject,
+    pub subject: RecordSubject,
     /// The reason.
     pub reason: String,
 }
@@ -107,7 +107,7 @@ fn has_numbers(record: &Record, extra: &[(&str, u64)]) -> bool {
 }
 
 /// An experiment and the circumstances of one of its figures: `stress writers 15`.
-fn place(subject: &Subject) -> String {
+fn place(subject: &RecordSubject) -> String {
     let mut text = subject.experiment.clone();
     for (key, value) in &subject.extra {
         text.push_str(&format!(" {key} {}", crate::record::plainly(value)));
@@ -118,7 +118,7 @@ fn place(subject: &Subject) -> String {
 impl Results {
     /// Makes up the results of a run on a machine with `cores` cores: subject, metric,
     /// and the value of each round. Without rounds there is no record.
-    pub fn from_figures(figures: &[(Subject, Metric, Vec<f64>)], cores: u32) -> Results {
+    pub fn from_figures(figures: &[(RecordSubject, Metric, Vec<f64>)], cores: u32) -> Results {
         let host = Host { cores, ..Host::detect("none") };
         let records = figures
             .iter()
@@ -137,7 +137,7 @@ impl Results {
         waiting: Option<&str>,
         extra: &[(&str, u64)],
     ) -> Option<&str> {
-        let there = |s: &Subject| {
+        let there = |s: &RecordSubject| {
             s.experiment == experiment
                 && s.algorithm == algorithm
                 && waiting.is_none_or(|w| s.waiting == w)
@@ -296,21 +296,25 @@ mod tests {
         ] {
             for writers in [1, 3, 7, 15] {
                 let subject =
-                    Subject::new("stress", algorithm, waiting, writers + 1).with("writers", writers);
+                    RecordSubject::new("stress", algorithm, waiting, writers + 1).with("writers", writers);
                 figures.push((subject, MESSAGES_PER_S, vec![rate / f64::from(writers)]));
             }
         }
         figures.push((
-            Subject::new("bulk", "towpath", ADAPTIVE, 2).with("bytes", 64),
+            RecordSubject::new("bulk", "towpath", ADAPTIVE, 2).with("bytes", 64),
             BYTES_PER_S,
             vec![1e9],
         ));
-        figures.push((Subject::new("bulk", "memcpy", "none", 1).with("bytes", 64), BYTES_PER_S, vec![9e9]));
-        figures.push((Subject::new("logp", "towpath", ADAPTIVE, 2), GAP, vec![40.0]));
-        figures.push((Subject::new("crash", "towpath", ADAPTIVE, 8), LOST, vec![0.0]));
+        figures.push((
+            RecordSubject::new("bulk", "memcpy", "none", 1).with("bytes", 64),
+            BYTES_PER_S,
+            vec![9e9],
+        ));
+        figures.push((RecordSubject::new("logp", "towpath", ADAPTIVE, 2), GAP, vec![40.0]));
+        figures.push((RecordSubject::new("crash", "towpath", ADAPTIVE, 8), LOST, vec![0.0]));
         let mut results = Results::from_figures(&figures, 2);
         let missing = |experiment, procs| Missing {
-            subject: Subject::new(experiment, "mpich", "own", procs),
+            subject: RecordSubject::new(experiment, "mpich", "own", procs),
             reason: "it is not installed".into(),
         };
         results.missing = vec![missing("logp", 2), missing("stress", 2)];
@@ -369,7 +373,7 @@ mod tests {
         let mut results = example_results();
         results.missing = [7, 15, 7]
             .map(|writers| Missing {
-                subject: Subject::new("stress", "pipe", "own", 8).with("writers", writers),
+                subject: RecordSubject::new("stress", "pipe", "own", 8).with("writers", writers),
                 reason: "no room".into(),
             })
             .to_vec();

@@ -6,7 +6,7 @@
 //! line; each time would take two changes of the host's stack.
 
 use crate::engine::Engine;
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::machine::Machine;
 use crate::memory::{AT_MEMORY, copy};
 use crate::request::{NONE, Op, Request, Want};

@@ -5,7 +5,7 @@
 //! goes.
 
 use crate::engine::Engine;
-use crate::events::{EventKind, FOREVER, Time};
+use crate::event_queue::{EventKind, FOREVER, Time};
 use crate::memory::copy;
 use crate::request::NONE;
 use crate::thread::{Doing, Permit};

@@ -1,6 +1,6 @@
 //! Counters: the events of a run that are counted.
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::request::Op;
 
 /// The most classes of distance that misses are told apart by: local, and through 1, 2, …

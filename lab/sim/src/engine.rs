@@ -2,9 +2,9 @@
 //! events.
 //!
 //! A thread runs ahead of the others as long as its accesses are private (its cache has the line,
-//! with sufficient rights) and nothing else is due before its clock (`Events::horizon`). Otherwise
-//! it stops, and what it waits for becomes an event. So every shared access happens in the order of
-//! time, exactly, at the cost of an array look-up where no other processor interferes.
+//! with sufficient rights) and nothing else is due before its clock (`EventQueue::horizon`).
+//! Otherwise it stops, and what it waits for becomes an event. So every shared access happens in
+//! the order of time, exactly, at the cost of an array look-up where no other processor interferes.
 //!
 //! * This file: the state that all parts share, and the steps of a thread's clock.
 //! * `machine.rs`: engine and interconnect together; the loop.
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use towpath_machine::Random;
 
 use crate::counters::Counters;
-use crate::events::{EventKind, Events, Time};
+use crate::event_queue::{EventKind, EventQueue, Time};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::parameters::{BUS, NO_ADVISORY, Parameters, WRITE_ONCE};
@@ -32,7 +32,7 @@ use crate::thread::{Cpu, Doing, Permit, Thread};
 pub(crate) struct Engine {
     pub p: Parameters,
     pub now: Time,
-    pub events: Events,
+    pub events: EventQueue,
     pub memory: Memory,
     pub cpus: Vec<Cpu>,
     pub threads: Vec<Thread>,
@@ -70,7 +70,7 @@ impl Engine {
         let sets = if lines == 0 { 0 } else { (lines / p.ways) as usize };
         Engine {
             now: 0,
-            events: Events::new(),
+            events: EventQueue::new(),
             memory: Memory::new(processors, nodes, p.line, marks),
             cpus: (0..processors).map(|_| Cpu::new(sets, p.ways as usize)).collect(),
             threads: Vec::new(),

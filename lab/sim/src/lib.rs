@@ -24,7 +24,7 @@ mod cache;
 mod counters;
 mod dcas;
 mod engine;
-mod events;
+mod event_queue;
 mod interconnect;
 mod machine;
 pub mod machines;
@@ -40,7 +40,7 @@ mod task;
 mod thread;
 
 pub use counters::{Counters, DISTANCES};
-pub use events::Time;
+pub use event_queue::Time;
 pub use messages::{ArrivedMessage, NodeKernel, Reception};
 pub use parameters::{ParameterError, Parameters};
 pub use processor::uncached::{Macro, Macros};

@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::{Event, EventKind, Time};
+use crate::event_queue::{EventKind, Time, TimedEvent};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::parameters::NO_MISS;
@@ -123,7 +123,7 @@ impl Machine {
         None
     }
 
-    fn happen(&mut self, event: Event) -> Option<usize> {
+    fn happen(&mut self, event: TimedEvent) -> Option<usize> {
         let (kind, a, b) = (event.kind(), event.a as usize, event.b as usize);
         let e = &mut self.engine;
         match kind {

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use crate::events::{EventKind, FOREVER, Time};
+use crate::event_queue::{EventKind, FOREVER, Time};
 use crate::machine::Machine;
 use crate::parameters::{NO_MESSAGES, USER};
 use crate::processor::Sim;

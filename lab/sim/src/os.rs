@@ -14,7 +14,7 @@
 //! it has stored tentatively is put back and the lock freed, by such updates too, before the next
 //! one runs.
 
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::machine::Machine;
 use crate::parameters::GANG;
 use crate::request::{NONE, Op};

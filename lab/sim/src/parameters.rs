@@ -5,7 +5,7 @@
 
 mod validate;
 
-use crate::events::Time;
+use crate::event_queue::Time;
 
 /// Source of a value: a mark (S: the paper itself; P: another public source, read; R: one
 /// from memory; D: derived; E: estimated; user) and a word about it.

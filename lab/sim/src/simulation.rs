@@ -8,7 +8,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::{FOREVER, Time};
+use crate::event_queue::{FOREVER, Time};
 use crate::interconnect::atomic_bus::AtomicBus;
 use crate::interconnect::blocking::BlockingHomes;
 use crate::interconnect::directory::DirectoryNetwork;

@@ -8,7 +8,7 @@
 //!
 //! [`LOOKS`]: crate::thread::LOOKS
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::thread::Thread;
 
 /// Shortest time without a write, a computation or an end before a machine counts as

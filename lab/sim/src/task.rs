@@ -1,6 +1,6 @@
 //! Tasks: operations that threads have begun, and their progress.
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::request::Op;
 
 /// The next step of a task.

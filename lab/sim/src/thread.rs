@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::events::{FOREVER, Time};
+use crate::event_queue::{FOREVER, Time};
 use crate::request::{NONE, Op, Request, Want};
 use crate::task::{Double, Task};
 

@@ -9,7 +9,7 @@ use towpath_host::{Error, Pin};
 use towpath_lab::experiments::find;
 use towpath_lab::experiments::structures::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Structure};
-use towpath_lab::{EXPERIMENTS, Session, Settings, contenders, report, waiting_policies};
+use towpath_lab::{BenchSettings, EXPERIMENTS, Session, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;
 use towpath_report::{CLAIM_ALGORITHMS, Kind, Report, Results, Table, console};
 use towpath_shm::shown;
@@ -197,14 +197,14 @@ fn policies() -> PossibleValuesParser {
 
 impl BenchArgs {
     /// The laboratory's settings for these arguments.
-    fn settings(&self) -> Settings {
-        let defaults = Settings::default();
+    fn settings(&self) -> BenchSettings {
+        let defaults = BenchSettings::default();
         let or = |given: &Vec<String>, default: Vec<String>| {
             if given.is_empty() { default } else { deduplicated(given) }
         };
         let of_structures = self.experiment.as_deref() == Some(STRUCTURES);
         let explicit = self.messages.is_some() || self.kills.is_some() && !of_structures;
-        Settings {
+        BenchSettings {
             algorithms: or(&self.algorithms, defaults.algorithms),
             waiting: or(&self.waiting, defaults.waiting),
             writers: if self.writers.is_empty() { defaults.writers } else { deduplicated(&self.writers) },
@@ -405,9 +405,9 @@ mod tests {
     #[test]
     fn without_arguments_the_defaults_hold() {
         let args = parse("").unwrap();
-        assert_eq!(args.settings(), Settings::default());
+        assert_eq!(args.settings(), BenchSettings::default());
         assert!(args.budgeted() && args.experiment.is_none());
-        assert_eq!(BenchArgs::default().settings(), Settings::default());
+        assert_eq!(BenchArgs::default().settings(), BenchSettings::default());
     }
 
     #[test]
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!((s.structures.reads, s.structures.stop, s.procs, s.runs), (vec![0, 90], 2, vec![4, 8], 5));
         let s = parse("structures --kills 300 --pool 4096 --runs 2").unwrap().settings();
         assert_eq!((s.structures.kills, s.structures.pool, s.runs), (Some(300), 4096, 2));
-        assert_eq!(s.sample, Settings::default().sample);
+        assert_eq!(s.sample, BenchSettings::default().sample);
         assert_eq!(parse("structures --kill 20").unwrap().settings().structures.kill_rate, 20.0);
         for wrong in [
             "structures --reads 101",

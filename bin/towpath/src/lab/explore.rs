@@ -10,8 +10,8 @@ use serde_json::json;
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{FAMILIES, STRUCTURES, find, subjects};
 use towpath_explore::{
-    FoundFault, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, SearchSettings, Subject, replay,
-    replay_seed, search,
+    FoundFault, Liberties, MAX_THREADS, Method, Plan, Schedule, SearchReport, SearchSettings, Subject,
+    replay, replay_seed, search,
 };
 use towpath_sync::Policy;
 
@@ -191,7 +191,7 @@ impl Arguments {
         SearchSettings { method, seed: self.seed, liberties, ..SearchSettings::new(plan, self.schedules) }
     }
 
-    fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<Report, CommandFailure> {
+    fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<SearchReport, CommandFailure> {
         let usage = |error: &dyn ToString| CommandFailure::new(error.to_string()).with_code(2);
         match &self.replay {
             None => {
@@ -237,7 +237,7 @@ impl Arguments {
         }
     }
 
-    fn text(&self, case: &Case, report: &Report, took: Duration) -> String {
+    fn text(&self, case: &Case, report: &SearchReport, took: Duration) -> String {
         let mut text = String::new();
         let _ = write!(text, "{}: {}", case.name, self.extent(report, took));
         match &report.found {
@@ -270,7 +270,7 @@ impl Arguments {
         if text.is_empty() { "0x0".into() } else { text }
     }
 
-    fn extent(&self, report: &Report, took: Duration) -> String {
+    fn extent(&self, report: &SearchReport, took: Duration) -> String {
         let seconds = took.as_secs_f64();
         let mut text = format!(
             "{} schedule{} of {} threads x {} operations ({})",
@@ -300,7 +300,7 @@ impl Arguments {
         text
     }
 
-    fn record(&self, case: &Case, report: &Report, took: Duration) -> serde_json::Value {
+    fn record(&self, case: &Case, report: &SearchReport, took: Duration) -> serde_json::Value {
         let found = report.found.as_ref().map(|found| {
             json!({
                 "kind": found.failure.fault,

@@ -37,7 +37,7 @@ use crate::{CommandFailure, Outcome};
 const LIFELINE: libc::c_int = 100;
 
 /// End of the wait for the lock.
-enum Waited {
+enum WaitEnd {
     Granted(LockGrant),
     /// The time is over.
     TooLong,
@@ -64,10 +64,10 @@ pub fn hold(
     let place = Arc::new(place);
     let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
     match wait(&place, timeout, parent, signals)? {
-        Waited::Granted(grant) => run(name, command, &place, grant, parent, signals),
-        Waited::TooLong => Ok(ExitCode::from(arguments.conflict_exit_code)),
-        Waited::Signal(signal) => Ok(ExitCode::from(128 + signal.as_raw() as u8)),
-        Waited::Alone => Ok(ExitCode::from(128 + libc::SIGKILL as u8)),
+        WaitEnd::Granted(grant) => run(name, command, &place, grant, parent, signals),
+        WaitEnd::TooLong => Ok(ExitCode::from(arguments.conflict_exit_code)),
+        WaitEnd::Signal(signal) => Ok(ExitCode::from(128 + signal.as_raw() as u8)),
+        WaitEnd::Alone => Ok(ExitCode::from(128 + libc::SIGKILL as u8)),
     }
 }
 
@@ -77,14 +77,14 @@ fn wait(
     timeout: Option<Duration>,
     parent: &Parent,
     signals: &Signals,
-) -> Result<Waited, CommandFailure> {
+) -> Result<WaitEnd, CommandFailure> {
     let refused = |e: towpath_lockfile::Error| CommandFailure::new(e).with_code(NOT_MADE);
     if let Some(grant) = place.try_take().map_err(refused)? {
-        return Ok(Waited::Granted(grant));
+        return Ok(WaitEnd::Granted(grant));
     }
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let outcome = if timeout == Some(Duration::ZERO) {
-        Waited::TooLong
+        WaitEnd::TooLong
     } else {
         let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
         let (granted, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
@@ -96,8 +96,8 @@ fn wait(
         watch(&granted, until, parent, signals).map_err(system)?
     };
     match (place.give_up().map_err(refused)?, outcome) {
-        (Some(grant), Waited::TooLong | Waited::Granted(_)) => Ok(Waited::Granted(grant)),
-        (None, Waited::Granted(_)) => Err(CommandFailure::new("waiting for the lock failed: its file was removed or damaged, or a process is stopped while it changes the file").with_code(NOT_MADE)),
+        (Some(grant), WaitEnd::TooLong | WaitEnd::Granted(_)) => Ok(WaitEnd::Granted(grant)),
+        (None, WaitEnd::Granted(_)) => Err(CommandFailure::new("waiting for the lock failed: its file was removed or damaged, or a process is stopped while it changes the file").with_code(NOT_MADE)),
         (held, outcome) => {
             if held.is_some() {
                 place.leave(Leaving::Unchanged).map_err(refused)?;
@@ -113,27 +113,27 @@ fn watch(
     until: Option<Instant>,
     parent: &Parent,
     signals: &Signals,
-) -> io::Result<Waited> {
+) -> io::Result<WaitEnd> {
     // Of signals that a waiter gets, only the change of the window is none that ends it.
     let ends = |signal: Signal| signal != Signal::WINCH;
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return Ok(Waited::TooLong);
+            return Ok(WaitEnd::TooLong);
         }
         if sleep([granted.as_fd(), signals.as_fd(), parent.as_fd()], left)?[0] {
-            return Ok(Waited::Granted(LockGrant { token: 0, previous_owner_died: false }));
+            return Ok(WaitEnd::Granted(LockGrant { token: 0, previous_owner_died: false }));
         }
         while let Some(received) = signals.next() {
             if ends(received.signal) {
-                return Ok(Waited::Signal(received.signal));
+                return Ok(WaitEnd::Signal(received.signal));
             }
         }
         while let Some(heard) = parent.next() {
             match heard {
-                Heard::Signal(signal) if ends(signal) => return Ok(Waited::Signal(signal)),
+                Heard::Signal(signal) if ends(signal) => return Ok(WaitEnd::Signal(signal)),
                 Heard::Signal(_) => {}
-                Heard::Death => return Ok(Waited::Alone),
+                Heard::Death => return Ok(WaitEnd::Alone),
             }
         }
     }

@@ -11,7 +11,7 @@ use towpath_am::Algorithm;
 use towpath_am::claim::{Any, Claim, Locks};
 use towpath_am::packet::{BlockHead, Extra, Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
 use towpath_am::packet::{block_owner, from_source_code, source_code};
-use towpath_am::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
+use towpath_am::queue::{Arrival, Census, ClaimError, Queue, QueueControl, Receiver, Sender};
 use towpath_machine::{Arena, Event, Ordering, Park, Place, Processor};
 use towpath_sync::{Spinning, Waiting};
 
@@ -34,7 +34,7 @@ const NAP: u64 = 50_000_000;
 
 /// Contents of the shared memory.
 struct Memory {
-    control: Control<Sequential>,
+    control: QueueControl<Sequential>,
     locks: Locks<Sequential>,
     slots: Vec<Slot<Sequential>>,
     extras: Vec<Extra<Sequential>>,
@@ -49,7 +49,7 @@ impl Memory {
     fn new(machine: &Machine) -> Memory {
         let locks = Locks::new(machine);
         Memory {
-            control: Control::new(machine),
+            control: QueueControl::new(machine),
             locks,
             slots: (0..PACKETS).map(|_| Slot::new(machine)).collect(),
             extras: (0..PACKETS).map(|_| Extra::new(machine)).collect(),
@@ -464,7 +464,7 @@ fn every_queue_delivers_if_a_sender_is_stopped_for_a_while() {
 fn a_queue_lies_on_the_lines_that_it_asks_for() {
     assert_eq!(lines(Slot::<Sequential>::new), 1);
     assert_eq!(lines(BlockHead::<Sequential>::new), 1);
-    assert_eq!(lines(Control::<Sequential>::new), 6);
+    assert_eq!(lines(QueueControl::<Sequential>::new), 6);
 }
 
 #[test]

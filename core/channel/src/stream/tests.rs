@@ -27,9 +27,9 @@ fn ends() -> Ends {
     Ends { endpoint: 4095, generation: 0xffff, receiver_generation: 0xfffe }
 }
 
-fn out(args: &[u32]) -> Outgoing<'_> {
+fn out(args: &[u32]) -> PacketContent<'_> {
     let handler = args.first().map_or(0, |first| *first as u8);
-    Outgoing { form: Form::Short, handler, tag: TAG, args, aux: 0, source: 0xf_ffff }
+    PacketContent { form: Form::Short, handler, tag: TAG, args, aux: 0, source: 0xf_ffff }
 }
 
 impl<'a, const N: usize> Both<'a, N> {

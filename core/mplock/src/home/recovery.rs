@@ -16,7 +16,7 @@ use crate::message::{
     Epoch, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Ticket,
 };
 use crate::protocol::Protocol;
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// Inquiry that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub(super) struct Inquiry {
     /// Node that has made that passing, if known, and not said so in a report.
     releaser: Option<Node>,
     /// Largest token that a node has given back with the lock.
-    returned: Token,
+    returned: FencingToken,
     /// True if no grant before the inquiry is known, and the holder may have died.
     pub(super) home_died: bool,
     /// Nodes that have answered, each with its last request.
@@ -59,7 +59,7 @@ impl Inquiry {
     }
 
     /// Notes that the lock came back, with its last token.
-    pub(super) fn note_return(&mut self, token: Token) {
+    pub(super) fn note_return(&mut self, token: FencingToken) {
         self.returned = self.returned.max(token);
         self.home_died = false;
     }
@@ -79,7 +79,7 @@ impl HomeLock {
         home_died: bool,
         out: &mut impl Outbox,
     ) -> HomeLock {
-        let mut lock = HomeLock::new(protocol, epoch, Token::NONE);
+        let mut lock = HomeLock::new(protocol, epoch, FencingToken::NONE);
         lock.inquire(survivors.to_vec(), dead.to_vec(), home_died || !dead.is_empty(), out);
         lock.end_inquiry(out);
         lock
@@ -102,7 +102,7 @@ impl HomeLock {
         self.epoch = epoch;
         let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
         let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
-        let (mut returned, mut releaser) = (Token::NONE, self.releaser);
+        let (mut returned, mut releaser) = (FencingToken::NONE, self.releaser);
         if let Some(before) = self.inquiry.take() {
             asked.extend(before.awaited);
             asked.extend(before.owner.map(|entry| entry.node));
@@ -136,7 +136,7 @@ impl HomeLock {
             owner: None,
             receiver: None,
             releaser: None,
-            returned: Token::NONE,
+            returned: FencingToken::NONE,
             home_died,
             answered: Vec::new(),
         });
@@ -204,7 +204,7 @@ impl HomeLock {
         if let Some(Passage { token, .. }) = inquiry.receiver {
             self.token = self.token.max(token);
         }
-        self.token = self.token.max(Token::of_epoch(self.epoch));
+        self.token = self.token.max(FencingToken::of_epoch(self.epoch));
         self.granted = inquiry.receiver.filter(|_| inquiry.owner.is_some());
         self.away = inquiry.owner.is_some();
         match inquiry.owner {

@@ -25,7 +25,7 @@ use crate::message::{
     Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
 use crate::protocol::Protocol;
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// LetterContent of a message between two managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl LetterWords {
         self.count += 1;
     }
 
-    fn push_token(&mut self, token: Token) {
+    fn push_token(&mut self, token: FencingToken) {
         self.push(token.get() as u32);
         self.push((token.get() >> 32) as u32);
     }
@@ -185,7 +185,7 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::Report(report) => {
             words.push_token(match report.holding {
                 Holding::Held { token, .. } | Holding::GivenUp { token, .. } => token,
-                Holding::Absent | Holding::Waits { .. } => Token::NONE,
+                Holding::Absent | Holding::Waits { .. } => FencingToken::NONE,
             });
             if let Some(passed) = report.passed {
                 words.push(u32::from(passed.node) | flag(WARNED, passed.inconsistent));
@@ -335,8 +335,8 @@ fn identity(args: &[u32]) -> Option<Identity> {
     Some(Identity(words.iter().rev().fold(0, |bits, &word| bits << 32 | u128::from(word))))
 }
 
-fn token(low: u32, high: u32) -> Token {
-    Token::from_number(u64::from(high) << 32 | u64::from(low))
+fn token(low: u32, high: u32) -> FencingToken {
+    FencingToken::from_number(u64::from(high) << 32 | u64::from(low))
 }
 
 /// Returns the ticket of a request; 0 is none.
@@ -354,8 +354,8 @@ mod tests {
         prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)]
     }
 
-    fn tokens() -> impl Strategy<Value = Token> {
-        any::<u64>().prop_map(Token::from_number)
+    fn tokens() -> impl Strategy<Value = FencingToken> {
+        any::<u64>().prop_map(FencingToken::from_number)
     }
 
     fn bodies() -> impl Strategy<Value = MessageBody> {

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::lock::Lock;
 use crate::data::LockData;
 use crate::message::{Grant, Mode};
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// Right of a holder of a [`Lock`]: dropping it releases the lock.
 ///
@@ -16,7 +16,7 @@ use crate::token::Token;
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard<'a> {
     lock: &'a Lock,
-    token: Token,
+    token: FencingToken,
     previous_owner_died: bool,
     consistent: bool,
     /// True if the thread was unwinding when it acquired the lock.
@@ -58,7 +58,7 @@ impl<'a> Guard<'a> {
     /// ```
     #[inline]
     #[must_use]
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> FencingToken {
         self.token
     }
 
@@ -135,7 +135,7 @@ impl<'a> Guard<'a> {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     #[must_use]
-    pub fn data_version(&self) -> Option<Token> {
+    pub fn data_version(&self) -> Option<FencingToken> {
         self.received().map(LockData::version)
     }
 

@@ -10,7 +10,7 @@ use super::identity::Identity;
 use crate::data::LockData;
 use crate::home::HomeLock;
 use crate::protocol::Protocol;
-use crate::token::Token;
+use crate::token::FencingToken;
 
 /// Table by identity, which is a hash already.
 pub(crate) type Table<V> = HashMap<Identity, V, BuildHasherDefault<Folded>>;
@@ -61,7 +61,7 @@ impl HomeEntry {
 pub(crate) struct Homes {
     pub(crate) locks: Table<HomeEntry>,
     /// Largest token of the locks that were dropped.
-    pub(crate) floor: Token,
+    pub(crate) floor: FencingToken,
     /// Locks that became idle, the earliest first.
     idle: VecDeque<Identity>,
     /// Locks that were taken over from a home that is gone, and dropped since: the low 64

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use towpath_am::{Endpoint, Name, Status, Token as MessageToken};
+use towpath_am::{Endpoint, Name, Status, Token};
 
 use super::codec::{LetterContent, decode, encode};
 use super::error::Error;
@@ -88,7 +88,7 @@ impl Inbox {
         endpoint.set_handler(0, move |message| inbox.take_back(message));
     }
 
-    fn take(&self, message: &MessageToken<'_>, names: &Names) {
+    fn take(&self, message: &Token<'_>, names: &Names) {
         let Some((from, content)) = decode(message.args(), message.bytes()) else { return };
         if content == LetterContent::Stranger {
             // Relaxed, here and below: handlers run on the thread that reads it.
@@ -108,7 +108,7 @@ impl Inbox {
         });
     }
 
-    fn take_back(&self, message: &MessageToken<'_>) {
+    fn take_back(&self, message: &Token<'_>) {
         let Some(why) = message.returned().filter(|why| why.handler == HANDLER) else { return };
         self.returned.store(true, Ordering::Relaxed);
         if !matches!(why.status, Status::Unreachable | Status::BadEndpoint) && why.operation.is_request() {

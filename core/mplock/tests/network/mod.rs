@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
-    Decision, Epoch, Grant, HomeLock, LockData, LockRequest, Message, MessageBody, Mode, Node, NodeLock,
-    NodeState, Outbox, Protocol, Token,
+    Decision, Epoch, FencingToken, Grant, HomeLock, LockData, LockRequest, Message, MessageBody, Mode, Node,
+    NodeLock, NodeState, Outbox, Protocol,
 };
 
 /// Side of a node that a message is for.
@@ -51,9 +51,9 @@ pub struct Network {
     pub epoch: Epoch,
     tickets: Vec<u32>,
     /// Largest token of a grant.
-    pub last: Token,
+    pub last: FencingToken,
     /// Token of the last exclusive grant.
-    exclusive: Token,
+    exclusive: FencingToken,
     /// True if a holder died and no holder has repaired the state since.
     broken: bool,
     /// Holders that were told of an owner's death.
@@ -65,9 +65,9 @@ pub struct Network {
     /// Grant of each holder.
     grants: Vec<Option<Grant>>,
     /// Data that holders have published, by their tokens.
-    published: BTreeMap<Token, u32>,
+    published: BTreeMap<FencingToken, u32>,
     /// Version of the data that the next holder gets, if it is told of no death.
-    version: Option<Token>,
+    version: Option<FencingToken>,
 }
 
 impl Network {
@@ -75,14 +75,14 @@ impl Network {
         Network {
             protocol,
             home_node: 0,
-            home: HomeLock::new(protocol, 1, Token::NONE),
+            home: HomeLock::new(protocol, 1, FencingToken::NONE),
             nodes: vec![NodeLock::default(); nodes],
             alive: vec![true; nodes],
             wires: Wires::default(),
             epoch: 1,
             tickets: vec![0; nodes],
-            last: Token::NONE,
-            exclusive: Token::NONE,
+            last: FencingToken::NONE,
+            exclusive: FencingToken::NONE,
             broken: false,
             warned: 0,
             refused: 0,
@@ -151,7 +151,7 @@ impl Network {
         self.version = version;
     }
 
-    pub fn version(&self) -> Option<Token> {
+    pub fn version(&self) -> Option<FencingToken> {
         self.version
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use towpath_machine::{Native, Park};
 use towpath_shm::World;
-use towpath_sync::{Guard, LockError, Mutex, Policy, Surroundings, Wait};
+use towpath_sync::{LockError, Mutex, MutexGuard, Policy, Surroundings, Wait};
 use towpath_testkit::mark;
 
 use crate::subject::Found::{Abandoned, Consistent, OwnerDied, Poisoned};
@@ -94,7 +94,7 @@ impl<'a, L: Subject> Player<'a, L> {
         Player { around, wait: Wait { policy, around, budget: 200 } }
     }
 
-    pub fn lock(&self) -> Result<Guard<'a, Data, L>, LockError> {
+    pub fn lock(&self) -> Result<MutexGuard<'a, Data, L>, LockError> {
         let rank = self.around.world.rank();
         // SAFETY: all lock it so, each as a participant of one world, which says which of them
         // live; each process has one thread.

@@ -81,7 +81,7 @@ pub mod in_world {
 }
 
 /// Structure that [`open`] opens.
-pub trait Structure: Plain + Object + Send + Recover<Native> {
+pub trait Openable: Plain + Object + Send + Recover<Native> {
     /// Number of participants that it is for.
     const PARTICIPANTS: usize;
     /// Type of the roster: a word for each participant.
@@ -94,7 +94,7 @@ pub trait Structure: Plain + Object + Send + Recover<Native> {
 /// of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves
 /// nothing half done.
 #[repr(C)]
-struct Placed<T: Structure> {
+struct Placed<T: Openable> {
     /// Owner of each place: a participant's bits, or 0.
     roster: T::Roster,
     /// Lock of participants that take a place or look after the dead; not for operations.
@@ -104,7 +104,7 @@ struct Placed<T: Structure> {
 
 // SAFETY: `repr(C)`, made of plain values and a mutex of one; all zero is an empty structure
 // without users; the text names the structure's type.
-unsafe impl<T: Structure> Object for Placed<T> {
+unsafe impl<T: Openable> Object for Placed<T> {
     const NAMES_USERS: bool = true;
 
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -113,7 +113,7 @@ unsafe impl<T: Structure> Object for Placed<T> {
 }
 
 /// The structure that a handle refers to.
-fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
+fn placed<T: Openable>(shared: &Shared<Placed<T>>) -> &Placed<T> {
     // SAFETY: aligned, mapped as long as the handle lives; any bits are a `Placed`, its words are
     // atomic, and its mutex is locked by `in_turn` only.
     unsafe { shared.as_ptr().as_ref() }
@@ -122,9 +122,9 @@ fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
 /// A structure in a world, as one participant uses it. A clone is the same participant:
 /// it is for signal handlers of the same thread. Other threads open it for themselves. When the
 /// last clone is dropped, the place is free.
-pub struct Handle<T: Structure>(Arc<HandlePlace<T>>);
+pub struct Handle<T: Openable>(Arc<HandlePlace<T>>);
 
-struct HandlePlace<T: Structure> {
+struct HandlePlace<T: Openable> {
     world: World,
     placed: Shared<Placed<T>>,
     number: usize,
@@ -132,7 +132,7 @@ struct HandlePlace<T: Structure> {
     process: u32,
 }
 
-impl<T: Structure> Drop for HandlePlace<T> {
+impl<T: Openable> Drop for HandlePlace<T> {
     fn drop(&mut self) {
         if std::process::id() != self.process {
             return;
@@ -142,13 +142,13 @@ impl<T: Structure> Drop for HandlePlace<T> {
     }
 }
 
-impl<T: Structure> Clone for Handle<T> {
+impl<T: Openable> Clone for Handle<T> {
     fn clone(&self) -> Self {
         Handle(self.0.clone())
     }
 }
 
-impl<T: Structure> core::fmt::Debug for Handle<T> {
+impl<T: Openable> core::fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Handle").field("participant", &self.0.number).finish_non_exhaustive()
     }
@@ -175,7 +175,7 @@ impl<T: Structure> core::fmt::Debug for Handle<T> {
 /// assert_eq!(jobs.pop()?, Some(7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error> {
+pub fn open<T: Openable>(world: &World, name: &str) -> Result<Handle<T>, Error> {
     let me = world
         .entered()
         .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
@@ -213,7 +213,7 @@ fn is_dead(world: &World, owner: u64) -> bool {
 }
 
 /// Acts in turn: a place is not taken while a survivor takes its last owner for dead.
-fn in_turn<T: Structure, R>(
+fn in_turn<T: Openable, R>(
     world: &World,
     placed: &Placed<T>,
     act: impl FnOnce() -> Result<R, Error>,
@@ -227,7 +227,7 @@ fn in_turn<T: Structure, R>(
     act()
 }
 
-fn recover<T: Structure>(
+fn recover<T: Openable>(
     placed: &Placed<T>,
     me: usize,
     is_dead: impl Fn(usize) -> bool,
@@ -237,7 +237,7 @@ fn recover<T: Structure>(
     placed.structure.recover(&actor, is_dead).map_err(|error| Error::BadWorld(error.to_string()))
 }
 
-impl<T: Structure> Handle<T> {
+impl<T: Openable> Handle<T> {
     /// Returns the number of this participant of the structure.
     ///
     /// ```
@@ -317,7 +317,7 @@ impl<T: Structure> Handle<T> {
 
 macro_rules! handle {
     ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $example:literal;)* })*) => {$(
-        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Structure
+        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Openable
             for $structure<Native, D, InPlace<N, E>>
         {
             const PARTICIPANTS: usize = E;
@@ -405,7 +405,7 @@ handle! {
     }
 }
 
-impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Structure
+impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Openable
     for PageMap<Native, D, InPlace<N, E>, A, B, C>
 where
     D: DoubleCas<Native> + Plain + Object,

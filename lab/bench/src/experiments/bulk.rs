@@ -7,7 +7,7 @@ use towpath_papers::paper;
 use towpath_report::format::bandwidth;
 use towpath_report::format::size;
 use towpath_report::plots::{by_waiting, over};
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::BYTES_PER_S;
 use towpath_report::results::Row;
 use towpath_report::table::{Cell, Table, header, mark_best};
@@ -79,7 +79,7 @@ impl Measure for Bulk {
                     same_size.push(Variant { subject, key: BulkVariant::Contender(*contender, bytes, path) });
                 }
             }
-            let memcpy = Subject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
+            let memcpy = RecordSubject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
             insert_beside_ours(&mut same_size, Variant { subject: memcpy, key: BulkVariant::Memcpy(bytes) });
             variants.append(&mut same_size);
         }
@@ -146,13 +146,13 @@ fn plots(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, Fake, bench_with, quick};
     use crate::transport::Contender;
 
     #[test]
     fn every_size_is_measured_beside_memcpy() {
-        let settings = Settings { sizes: vec![64, 4096], ..quick() };
+        let settings = BenchSettings { sizes: vec![64, 4096], ..quick() };
         let mut contenders: Vec<Box<dyn Contender>> = vec![Box::new(Fake::ours("towpath", 1.0))];
         let mut sink = Collected::default();
         bench_with(&settings, &mut contenders, &mut sink, |b| Bulk.run(b).unwrap());

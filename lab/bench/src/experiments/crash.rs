@@ -162,13 +162,13 @@ fn crash(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, Fake, bench_with, quick};
     use crate::transport::Contender;
 
     #[test]
     fn the_kills_add_up_to_what_was_asked_for_over_all_rounds() {
-        let settings = Settings { kills: 10, runs: 3, ..quick() };
+        let settings = BenchSettings { kills: 10, runs: 3, ..quick() };
         let mut contenders: Vec<Box<dyn Contender>> =
             vec![Box::new(Fake::ours("towpath", 1.0)), Box::new(Fake::peer("pipe", 1.0))];
         let mut sink = Collected::default();

@@ -17,12 +17,12 @@ use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::team;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{CAS_NS, DCAS_NS};
 use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
-pub struct Dcas;
+pub struct DcasExperiment;
 
 /// The implementations that there are, by software and by an instruction for adjacent
 /// words, in the order in which tables show them.
@@ -43,7 +43,7 @@ const LEAST_BATCHES: u32 = 50;
 type Room = InPlace<1, 2>;
 type Cost = fn(u32, u32, &Circumstances<'_>) -> Result<Samples, Error>;
 
-impl Experiment for Dcas {
+impl Experiment for DcasExperiment {
     fn name(&self) -> &'static str {
         "dcas"
     }
@@ -58,7 +58,7 @@ impl Experiment for Dcas {
     }
 }
 
-impl Measure for Dcas {
+impl Measure for DcasExperiment {
     fn seconds(&self) -> u64 {
         5
     }
@@ -77,7 +77,7 @@ impl Measure for Dcas {
             }
             let settings = SETTINGS.into_iter().filter(|(_, words)| !adjacent || *words == 2);
             variants.extend(settings.map(|(procs, words)| Variant {
-                subject: Subject::new(self.name(), name, "spin", procs).with("words", words),
+                subject: RecordSubject::new(self.name(), name, "spin", procs).with("words", words),
                 key: (measure, procs, words),
             }));
         }
@@ -296,15 +296,15 @@ fn dcas(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, bench_with, quick};
     use std::time::Duration;
 
     #[test]
     fn every_implementation_has_both_figures_alone_and_contended() {
-        let settings = Settings { sample: Duration::from_millis(16), ..quick() };
+        let settings = BenchSettings { sample: Duration::from_millis(16), ..quick() };
         let mut sink = Collected::default();
-        bench_with(&settings, &mut [], &mut sink, |b| Dcas.run(b).unwrap());
+        bench_with(&settings, &mut [], &mut sink, |b| DcasExperiment.run(b).unwrap());
         // An old processor has no instruction for two words.
         let is_missing = |algorithm: &str| sink.records.iter().all(|r| r.algorithm != algorithm);
         assert!(sink.missing.is_empty() || is_missing("cas2"), "{:?}", sink.missing);
@@ -324,15 +324,15 @@ mod tests {
     #[test]
     fn only_what_is_asked_for_is_measured() {
         let settings =
-            Settings { algorithms: vec!["harris".into()], sample: Duration::from_millis(16), ..quick() };
+            BenchSettings { algorithms: vec!["harris".into()], sample: Duration::from_millis(16), ..quick() };
         let mut sink = Collected::default();
-        bench_with(&settings, &mut [], &mut sink, |b| Dcas.run(b).unwrap());
+        bench_with(&settings, &mut [], &mut sink, |b| DcasExperiment.run(b).unwrap());
         assert!(!sink.records.is_empty() && sink.records.iter().all(|r| r.algorithm == "harris"));
     }
 
     #[test]
     fn table_has_the_ratio_within_the_rounds() {
-        let subject = || Subject::new("dcas", "guerraoui", "spin", 1).with("words", 2);
+        let subject = || RecordSubject::new("dcas", "guerraoui", "spin", 1).with("words", 2);
         let results = Results::from_figures(
             &[(subject(), DCAS_NS, vec![30.0, 90.0, 24.0]), (subject(), CAS_NS, vec![10.0, 30.0, 6.0])],
             2,

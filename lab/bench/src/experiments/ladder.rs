@@ -7,7 +7,7 @@ use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_papers::ladder::Version;
 use towpath_report::curves::{Curves, Rival};
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{BYTES_PER_S, ROUND_TRIP_US};
 use towpath_report::svg::Look;
 use towpath_report::{Experiment, Results, Section};
@@ -52,7 +52,7 @@ impl Measure for Ladder {
             for bytes in sizes {
                 variants.extend(Version::ALL.map(|version| {
                     Variant {
-                        subject: Subject::new(self.name(), version.name(), "adaptive", procs as u32)
+                        subject: RecordSubject::new(self.name(), version.name(), "adaptive", procs as u32)
                             .with("bytes", bytes),
                         key: (version, procs, bytes),
                     }
@@ -96,13 +96,13 @@ fn curves() -> Curves {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, bench_with, quick};
     use std::time::Duration;
 
     #[test]
     fn all_versions_have_both_figures() {
-        let settings = Settings { sample: Duration::from_millis(2), ..quick() };
+        let settings = BenchSettings { sample: Duration::from_millis(2), ..quick() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Ladder.run(b).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);

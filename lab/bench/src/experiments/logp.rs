@@ -11,7 +11,7 @@ use crate::experiments::floor::line::{Probing, round_trip};
 use crate::transport::{Circumstances, Contender, ContenderSide, ShortMessage};
 use towpath_host::Error;
 use towpath_report::plots::times;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{
     GAP, LATENCY, RECEIVE_OVERHEAD, ROUND_TRIP, ROUND_TRIP_OVER_FLOOR, SEND_OVERHEAD,
 };
@@ -76,7 +76,7 @@ impl Measure for LogParameters {
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         // The floor by itself, among the others; our own measure their ratio to it themselves.
-        let floor = Subject::new(self.name(), "hardware", "none", PROCS).with("lines", 2);
+        let floor = RecordSubject::new(self.name(), "hardware", "none", PROCS).with("lines", 2);
         let mut variants: Vec<Variant<Option<usize>>> = bench
             .present(self.name(), PROCS)
             .into_iter()
@@ -233,7 +233,7 @@ mod tests {
             Box::new(Fake::peer("pipe", 100.0)),
         ];
         let mut sink = Collected::default();
-        let settings = crate::experiment::Settings { runs: 3, ..quick() };
+        let settings = crate::experiment::BenchSettings { runs: 3, ..quick() };
         bench_with(&settings, &mut contenders, &mut sink, |b| LogParameters.run(b).unwrap());
         let ratios: Vec<_> = sink.records.iter().filter(|r| r.metric == "round_trip_over_floor").collect();
         let [one] = ratios[..] else { panic!("only towpath has the floor beside it: {ratios:?}") };
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn tables_show_the_ratio_and_its_range() {
-        let subject = |name: &str, waiting: &str| Subject::new("logp", name, waiting, PROCS);
-        let floor = Subject::new("logp", "hardware", "none", PROCS).with("lines", 2);
+        let subject = |name: &str, waiting: &str| RecordSubject::new("logp", name, waiting, PROCS);
+        let floor = RecordSubject::new("logp", "hardware", "none", PROCS).with("lines", 2);
         let figures = [
             (subject("towpath", "adaptive"), ROUND_TRIP, vec![120.0, 240.0]),
             (subject("towpath", "adaptive"), ROUND_TRIP_OVER_FLOOR, vec![1.25, 1.35]),

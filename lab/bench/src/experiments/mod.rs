@@ -24,7 +24,7 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &idle::Idle,
     &ladder::Ladder,
     &mpi::MpiExperiment,
-    &dcas::Dcas,
+    &dcas::DcasExperiment,
     &structures::Structures,
     &simulator::Simulator,
 ];

@@ -15,7 +15,7 @@ use towpath_report::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
     TEST_US,
 };
-use towpath_report::record::{Metric, Subject};
+use towpath_report::record::{Metric, RecordSubject};
 use towpath_report::svg::Look;
 use towpath_report::{Experiment, Results, Section};
 
@@ -24,7 +24,7 @@ pub struct MpiExperiment;
 
 /// The subject of a figure: processes, MPI, transport.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct FigureKey {
     procs: u32,
     mpi: usize,
     own: bool,
@@ -63,7 +63,7 @@ impl RankWaiting {
 }
 
 /// Each round's figure, by subject, metric and size.
-type Figures = BTreeMap<(Key, Metric, Option<u64>), Vec<f64>>;
+type Figures = BTreeMap<(FigureKey, Metric, Option<u64>), Vec<f64>>;
 
 /// Numbers of ranks unless told otherwise.
 const PROCS: [u32; 4] = [2, 4, 8, 16];
@@ -97,7 +97,7 @@ impl Measure for MpiExperiment {
         let provider = Provider::find(None);
         let mut mpis = Vec::new();
         for name in bench.settings.mpis.clone() {
-            let subject = Subject::new(self.name(), &name, "own", 0);
+            let subject = RecordSubject::new(self.name(), &name, "own", 0);
             let Some(kind) = MpiKind::from_name(&name) else { continue };
             match MpiLauncher::installed(kind) {
                 None => bench.sink.missing(&subject, &kind.not_installed()),
@@ -118,8 +118,8 @@ impl Measure for MpiExperiment {
                     ("towpath", false, RankWaiting::Shared),
                 ] {
                     let how = if own { "own" } else { waiting.name() };
-                    let subject = Subject::new(self.name(), name, how, procs).with("over", over);
-                    variants.push(Variant { subject, key: Key { procs, mpi, own, waiting } });
+                    let subject = RecordSubject::new(self.name(), name, how, procs).with("over", over);
+                    variants.push(Variant { subject, key: FigureKey { procs, mpi, own, waiting } });
                 }
             }
         }
@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn rivals_have_a_row_each_and_the_best_is_marked() {
-        let subject = |over: &str, waiting: &str| Subject::new("mpi", "mpich", waiting, 2).with("over", over);
+        let subject =
+            |over: &str, waiting: &str| RecordSubject::new("mpi", "mpich", waiting, 2).with("over", over);
         let results = Results::from_figures(
             &[
                 (subject("towpath", "adaptive").with("bytes", 8), ROUND_TRIP_US, vec![0.5, 0.6]),

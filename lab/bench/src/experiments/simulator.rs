@@ -16,7 +16,7 @@ use towpath_sim::{Outcome, Parameters, Sim, SimWord, Simulation, machines};
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::Circumstances;
 use towpath_host::Error;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{CONTENDED_ACCESSES_PER_S, EVENTS_PER_S, HITS_PER_S};
 use towpath_report::{Experiment, Results, Section};
 
@@ -60,7 +60,8 @@ impl Measure for Simulator {
         let mut variants = Vec::new();
         for processors in PROCESSORS {
             for load in [MachineLoad::Hits, MachineLoad::Contention] {
-                let subject = Subject::new(self.name(), "engine", "none", processors).with("model", MACHINE);
+                let subject =
+                    RecordSubject::new(self.name(), "engine", "none", processors).with("model", MACHINE);
                 variants.push(Variant { subject, key: (processors, load) });
             }
         }

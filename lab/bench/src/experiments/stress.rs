@@ -194,13 +194,13 @@ fn plots(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, Fake, bench_with, quick};
     use crate::transport::Contender;
 
     #[test]
     fn each_contender_meets_each_number_of_writers() {
-        let settings = Settings { writers: vec![1, 7], ..quick() };
+        let settings = BenchSettings { writers: vec![1, 7], ..quick() };
         let mut contenders: Vec<Box<dyn Contender>> =
             vec![Box::new(Fake::ours("ticket", 1.0)), Box::new(Fake::absent("mpich"))];
         let mut sink = Collected::default();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_contender_may_refuse_a_number_of_writers() {
-        let settings = Settings { writers: vec![1, 200], ..quick() };
+        let settings = BenchSettings { writers: vec![1, 200], ..quick() };
         let mut contenders: Vec<Box<dyn Contender>> = vec![Box::new(Fake::ours("ticket", 1.0))];
         let mut sink = Collected::default();
         bench_with(&settings, &mut contenders, &mut sink, |b| StressTest.run(b).unwrap());

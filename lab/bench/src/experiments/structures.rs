@@ -3,11 +3,11 @@
 
 use towpath_sync::Policy;
 
-use crate::experiment::{Bench, Measure, Samples, Settings, Variant};
+use crate::experiment::{Bench, BenchSettings, Measure, Samples, Variant};
 use crate::structures::{Contest, Damage, Load, Sharing, Structure, StructureAlgorithm, kills, throughput};
 use crate::transport::Circumstances;
 use towpath_host::Error;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{DEATH_MS, INCONSISTENT, KILLS, LEAKED_DESCRIPTORS, LOST, RECOVERY_MS};
 use towpath_report::{Experiment, Results, Section};
 
@@ -88,7 +88,7 @@ impl Measure for Structures {
 
 /// All contests: ours and the structures under our locks by processes; the peers by
 /// threads, and ours beside them by threads.
-fn contests(settings: &Settings) -> Vec<Contest> {
+fn contests(settings: &BenchSettings) -> Vec<Contest> {
     let chosen = |a: &StructureAlgorithm| {
         settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name())
     };
@@ -109,23 +109,23 @@ fn contests(settings: &Settings) -> Vec<Contest> {
     contests
 }
 
-fn policies(settings: &Settings) -> Vec<Policy> {
+fn policies(settings: &BenchSettings) -> Vec<Policy> {
     settings.waiting.iter().filter_map(|name| Policy::from_name(name)).collect()
 }
 
-fn procs(settings: &Settings, otherwise: &[u32]) -> Vec<u32> {
+fn procs(settings: &BenchSettings, otherwise: &[u32]) -> Vec<u32> {
     if settings.procs.is_empty() { otherwise.to_vec() } else { settings.procs.clone() }
 }
 
-fn subject(contest: Contest, policy: Policy, procs: u32) -> Subject {
+fn subject(contest: Contest, policy: Policy, procs: u32) -> RecordSubject {
     let waiting = if contest.algorithm.threads_only() { "own" } else { policy.name() };
-    Subject::new("structures", contest.algorithm.name(), waiting, procs)
+    RecordSubject::new("structures", contest.algorithm.name(), waiting, procs)
         .with("structure", contest.structure.name())
         .with("sharing", contest.sharing.name())
 }
 
 /// The variants of the throughput measurement.
-fn loads(settings: &Settings) -> Vec<Load> {
+fn loads(settings: &BenchSettings) -> Vec<Load> {
     let asked = &settings.structures;
     let mut loads: Vec<Load> = Vec::new();
     let all = procs(settings, if asked.stop > 0 { &PROCS_STOPPED } else { &PROCS });
@@ -212,8 +212,8 @@ mod tests {
     use crate::fake::{Collected, bench_with, quick};
     use std::time::Duration;
 
-    fn asked(structures: StructureSettings, algorithms: &[&str], procs: &[u32]) -> Settings {
-        Settings {
+    fn asked(structures: StructureSettings, algorithms: &[&str], procs: &[u32]) -> BenchSettings {
+        BenchSettings {
             structures,
             algorithms: algorithms.iter().map(|a| a.to_string()).collect(),
             procs: procs.to_vec(),
@@ -268,7 +268,7 @@ mod tests {
             pool: 4096,
             ..StructureSettings::default()
         };
-        let settings = Settings { runs: 2, ..asked(structures, &["guerraoui", "dashmap"], &[3]) };
+        let settings = BenchSettings { runs: 2, ..asked(structures, &["guerraoui", "dashmap"], &[3]) };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Structures.run(b).unwrap());
         let figure = |metric: &str| sink.records.iter().find(|r| r.metric == metric).map(|r| r.value);

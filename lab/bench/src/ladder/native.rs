@@ -24,8 +24,8 @@ use crate::shared::{PingPong, RingPlace};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{SharedRow, team};
+use towpath_papers::ladder::LadderSlot;
 use towpath_papers::ladder::PoolTable;
-use towpath_papers::ladder::Slot;
 use towpath_papers::ladder::{
     ControlPackets, Device, LadderLock, LockedQueues, Pool, SHORT_BELOW, Slots, Version,
 };
@@ -199,7 +199,7 @@ impl<'a> AttachedMemory<'a> {
 
     fn slotted<X: LadderLock<Native>>(&self, pool_lock: X, part: &Part<'_>) -> Result<(), Anything> {
         let procs = part.procs;
-        let slots = self.area.slice::<Slot<Native>>(self.start, (procs * procs) as u64)?;
+        let slots = self.area.slice::<LadderSlot<Native>>(self.start, (procs * procs) as u64)?;
         let payload_at = self.start + size_of_val(slots) as u64;
         let payload_len = procs * procs * SHORT_BELOW;
         let payload = self.bytes(payload_at, payload_len)?;
@@ -316,12 +316,12 @@ impl<C: ControlPackets<Native>, X: LadderLock<Native>> LadderEnd for Theirs<'_, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::fake::quick;
     use towpath_host::topology::{Pin, Placement};
 
     fn played(version: Version, procs: usize, bytes: usize) -> f64 {
-        let settings: Settings = quick();
+        let settings: BenchSettings = quick();
         let placement = Placement::detect(Pin::Auto);
         let limit = Duration::from_millis(5);
         let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };

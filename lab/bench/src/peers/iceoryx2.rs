@@ -298,13 +298,13 @@ impl Contender for Iceoryx2 {
 mod tests {
     use super::stage::{GO, RunFolder};
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use std::path::PathBuf;
     use std::time::Duration;
     use towpath_host::topology::{Pin, Placement};
 
     fn with_run<T>(body: impl FnOnce(&Circumstances<'_>) -> T) -> T {
-        let (settings, placement) = (Settings::default(), Placement::detect(Pin::Auto));
+        let (settings, placement) = (BenchSettings::default(), Placement::detect(Pin::Auto));
         let limit = Duration::from_millis(100);
         body(&Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit })
     }

@@ -9,7 +9,7 @@ use towpath_sync::Policy;
 
 use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::room::Room;
-use super::work::{self, Task, fill};
+use super::work::{self, WorkKind, fill};
 use super::{Contest, Sharing, halt, peers};
 use crate::transport::Circumstances;
 use towpath_host::Error;
@@ -28,7 +28,7 @@ pub struct Crew<'a> {
     room: Option<&'a Room>,
     board: Board<'a>,
     policy: Policy,
-    task: Task,
+    task: WorkKind,
     cores: Vec<Option<usize>>,
     /// A process for each, or one for all threads.
     children: Vec<Child>,
@@ -41,7 +41,7 @@ impl<'a> Crew<'a> {
         contest: Contest,
         room: Option<&'a Room>,
         board: Board<'a>,
-        (procs, policy, task): (usize, Policy, Task),
+        (procs, policy, task): (usize, Policy, WorkKind),
         run: &Circumstances<'_>,
     ) -> Result<Crew<'a>, Error> {
         // Measured before there are processes that would each measure it.
@@ -69,7 +69,7 @@ impl<'a> Crew<'a> {
         self.lives += 1;
         self.board.begin(me, self.lives);
         let (board, policy) = (self.board, self.policy);
-        let task = Task { seed: self.task.seed.wrapping_add(self.lives << 20), ..self.task };
+        let task = WorkKind { seed: self.task.seed.wrapping_add(self.lives << 20), ..self.task };
         let room = self.room.ok_or_else(|| Error::NotAvailable("threads only".into()))?;
         let subject = room.subject()?;
         fork_on(self.cores[me], || {

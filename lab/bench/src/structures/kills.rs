@@ -12,7 +12,7 @@ use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::crew::{Crew, PATIENCE};
 use super::room::Room;
 use super::subject::{StructureOp, Subject};
-use super::work::{TAKING, Task, check_keys, count_tokens, deal};
+use super::work::{TAKING, WorkKind, check_keys, count_tokens, deal};
 use super::{Contest, Structure};
 use crate::transport::Circumstances;
 use towpath_host::Error;
@@ -100,7 +100,7 @@ fn batch(
     if !contest.structure.has_keys() {
         deal(subject, &supervisor, &board, procs).map_err(failed)?;
     }
-    let task = Task { structure: contest.structure, reads: 0, seed: run.seed, recorded: true };
+    let task = WorkKind { structure: contest.structure, reads: 0, seed: run.seed, recorded: true };
     let mut crew = Crew::start(contest, Some(&room), board, (procs, policy, task), run)?;
     let mut random = Random::stream(run.seed, 0);
     let mut died_taking = 0;
@@ -188,12 +188,12 @@ fn use_all(subject: &dyn Subject, member: &BoardMember<'_>, structure: Structure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::structures::{POOLS, Sharing, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 
     fn killed(structure: Structure, algorithm: StructureAlgorithm, count: u32) -> Result<Damage, Error> {
-        let settings = Settings::default();
+        let settings = BenchSettings::default();
         let placement = Placement::detect(Pin::No);
         let limit = Duration::from_millis(20);
         let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 5, limit };

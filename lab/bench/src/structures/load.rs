@@ -8,7 +8,7 @@ use towpath_sync::Policy;
 use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::crew::Crew;
 use super::room::{POOLS, Room};
-use super::work::{Task, fill};
+use super::work::{WorkKind, fill};
 use super::{Contest, NOT_ALONE, Sharing};
 use crate::experiment::Samples;
 use crate::transport::Circumstances;
@@ -84,7 +84,7 @@ pub fn throughput(load: &Load, run: &Circumstances<'_>) -> Result<Samples, Error
     if let Some(room) = &room {
         fill(room.subject()?, &supervisor, contest.structure).map_err(|e| Error::Other(Box::new(e)))?;
     }
-    let task = Task { structure: contest.structure, reads: load.reads, seed: run.seed, recorded: false };
+    let task = WorkKind { structure: contest.structure, reads: load.reads, seed: run.seed, recorded: false };
     let mut crew = Crew::start(contest, room.as_ref(), board, (load.procs as usize, load.policy, task), run)?;
     std::thread::sleep(run.limit / 10);
     let (before, mut counted, mut without) =
@@ -187,7 +187,7 @@ fn recover(room: &Room, supervisor: &BoardMember<'_>, victim: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Settings;
+    use crate::experiment::BenchSettings;
     use crate::structures::{Structure, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 
@@ -197,7 +197,7 @@ mod tests {
         stopped: u32,
         kill_rate: f64,
     ) -> Samples {
-        let settings = Settings::default();
+        let settings = BenchSettings::default();
         let placement = Placement::detect(Pin::Auto);
         let run = Circumstances {
             settings: &settings,

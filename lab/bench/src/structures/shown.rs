@@ -351,13 +351,13 @@ fn plots(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_report::record::Subject;
+    use towpath_report::record::RecordSubject;
     use towpath_report::record::metrics::{
         KILLS, LOST, OPERATIONS_PER_S, P999_US, RECOVERY_MS, STANDSTILL, WITHOUT_PER_S,
     };
 
-    fn subject(algorithm: &str, procs: u32, stopped: u32) -> Subject {
-        Subject::new("structures", algorithm, "adaptive", procs)
+    fn subject(algorithm: &str, procs: u32, stopped: u32) -> RecordSubject {
+        RecordSubject::new("structures", algorithm, "adaptive", procs)
             .with("structure", "stack")
             .with("sharing", "processes")
             .with("stopped", stopped)

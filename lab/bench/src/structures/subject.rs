@@ -8,7 +8,7 @@ use towpath_structures::nonblocking::{
 };
 
 use super::board::{Board, BoardMember};
-use super::work::{Task, work};
+use super::work::{WorkKind, work};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub trait Subject: Sync {
     fn inventory(&self, member: &BoardMember<'_>) -> Result<Inventory, StableError>;
 
     /// A participant's life: here, so that it is compiled for each structure by itself.
-    fn work(&self, member: &BoardMember<'_>, board: &Board<'_>, task: &Task) {
+    fn work(&self, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) {
         work(self, member, board, task);
     }
 }

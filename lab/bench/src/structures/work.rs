@@ -20,7 +20,7 @@ const VERSIONS: u64 = 1000;
 
 /// The kind of work.
 #[derive(Clone, Copy, Debug)]
-pub struct Task {
+pub struct WorkKind {
     /// Structure that is worked on.
     pub structure: Structure,
     /// Number of operations in a hundred that read.
@@ -85,7 +85,7 @@ fn write(word: &AtomicU64, value: u64) {
 }
 
 /// A participant's life, until all shall end or it cannot go on.
-pub fn work<T: Subject + ?Sized>(subject: &T, member: &BoardMember<'_>, board: &Board<'_>, task: &Task) {
+pub fn work<T: Subject + ?Sized>(subject: &T, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) {
     let outcome = match (task.recorded, task.structure.has_keys()) {
         (false, _) => loaded(subject, member, board, task),
         (true, true) => with_keys(subject, member, board, task),
@@ -100,7 +100,7 @@ fn loaded<T: Subject + ?Sized>(
     subject: &T,
     member: &BoardMember<'_>,
     board: &Board<'_>,
-    task: &Task,
+    task: &WorkKind,
 ) -> Result<(), StableError> {
     let me = member.me;
     let mut random = Random::stream(task.seed, me as u64);
@@ -150,7 +150,7 @@ fn with_keys<T: Subject + ?Sized>(
     subject: &T,
     member: &BoardMember<'_>,
     board: &Board<'_>,
-    task: &Task,
+    task: &WorkKind,
 ) -> Result<(), StableError> {
     let me = member.me;
     let key = |n: u64| n * MOST as u64 + me as u64 + 1;
@@ -259,7 +259,7 @@ fn with_tokens<T: Subject + ?Sized>(
     subject: &T,
     member: &BoardMember<'_>,
     board: &Board<'_>,
-    task: &Task,
+    task: &WorkKind,
 ) -> Result<(), StableError> {
     let me = member.me;
     subject.recover(member, &|p| p == me)?;

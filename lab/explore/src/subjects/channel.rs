@@ -15,8 +15,8 @@ use towpath_channel::answer_line::{self, AnswerEnd, AnswerLine};
 use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
 use towpath_channel::doorbell::{self, Doorbell};
 use towpath_channel::packet::{Extra, Form, Header, MAX_ARGS, Slot};
-use towpath_channel::path::{FIRST_QUOTA, Outgoing, ReceivePath, SendPath, WhileFull};
-use towpath_channel::queue::{Control, Queue, Receiver, Sender};
+use towpath_channel::path::{FIRST_QUOTA, PacketContent, ReceivePath, SendPath, WhileFull};
+use towpath_channel::queue::{Queue, QueueControl, Receiver, Sender};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
@@ -396,7 +396,7 @@ impl Talks {
 
     fn send(&self, cpu: &Explorer, end: &TalkEnd, other: usize, value: u64) {
         let args = [value as u32; 4];
-        let out = Outgoing { form: Form::Short, handler: 0, tag: value, args: &args, aux: 0, source: 0 };
+        let out = PacketContent { form: Form::Short, handler: 0, tag: value, args: &args, aux: 0, source: 0 };
         assert!(end.is_ours(), "it is this end's turn");
         if end.send(cpu, &out, cpu.id() != 0, 0) {
             doorbell::wake(cpu, &self.doorbells[other]);
@@ -463,7 +463,7 @@ impl SubjectRun for Talks {
 
 /// The queue of many senders.
 struct ManySenders {
-    control: Control<Explorer>,
+    control: QueueControl<Explorer>,
     slots: Vec<Slot<Explorer>>,
     extras: Vec<Extra<Explorer>>,
     bytes: Arc<Bytes>,
@@ -498,7 +498,7 @@ impl ManySenders {
     fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm) -> ManySenders {
         let locks = Locks::new(memory);
         ManySenders {
-            control: Control::new(memory),
+            control: QueueControl::new(memory),
             slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
             extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
             bytes: Arc::new(memory.bytes(8)),
@@ -524,7 +524,8 @@ impl ManySenders {
         let wait = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
         for n in 0..self.plan.ops as u64 {
             let source = cpu.id() as u32;
-            let out = Outgoing { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
+            let out =
+                PacketContent { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
             match route.send(cpu, &out, None, true, &wait, StuckSender(cpu, &self.control.consumed)) {
                 Ok(false) => {}
                 Ok(true) => doorbell::wake(cpu, &self.doorbell),

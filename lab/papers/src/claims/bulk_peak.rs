@@ -7,7 +7,7 @@
 //! sizes of the run, and the copy rate that of memcpy at the same size, in the same rounds.
 
 use super::l_messages::{LOCK_FREE, PAPER, ask, at};
-use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, extremes, missing, papers};
+use super::native::{AlgorithmRecords, Comparison, Figure, JudgedRecords, Native, extremes, missing, papers};
 use super::{Claim, Context, Finding};
 use crate::paper::BULK_OF_MEMCPY;
 use towpath_host::Error;
@@ -45,12 +45,12 @@ impl Native for BulkPeak {
     fn thoroughly(&self) -> &'static str {
         "towpath bench bulk --sizes 64K,256K,1M"
     }
-    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<JudgedRecords<'a>, String> {
         let judged = papers().map(|name| line(results, name, waiting)).collect::<Result<_, _>>()?;
         let beside = ["mcs", OURS].into_iter().filter_map(|name| line(results, name, waiting).ok()).collect();
-        Ok(Lines { judged, beside, lacking: String::new() })
+        Ok(JudgedRecords { judged, beside, lacking: String::new() })
     }
-    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
+    fn compare(&self, lines: &JudgedRecords<'_>, figure: Figure<'_>) -> Comparison {
         let part = |l: &AlgorithmRecords<'_>| figure(l.records[0]) / figure(l.records[1]);
         let parts: Vec<(&str, f64)> = lines.judged.iter().map(|l| (l.algorithm, part(l))).collect();
         let peaks: Vec<(&str, f64)> =

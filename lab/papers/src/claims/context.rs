@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
 
 /// The figures of one sweep, or of several.
 pub struct Series {
-    points: Vec<(towpath_report::record::Subject, Rc<Figures>)>,
+    points: Vec<(towpath_report::record::RecordSubject, Rc<Figures>)>,
     seeds: usize,
 }
 
@@ -124,7 +124,7 @@ type Contradictions<'a> = dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String> 
 impl Series {
     /// A figure, for each seed. Empty if it was not measured.
     pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
-        let fits = |s: &towpath_report::record::Subject| {
+        let fits = |s: &towpath_report::record::RecordSubject| {
             let text = |key: &str| s.extra.get(key).and_then(|v| v.as_str()).unwrap_or("");
             let number = |key: &str| s.extra.get(key).and_then(|v| v.as_u64()).unwrap_or(0);
             s.algorithm == at.algorithm

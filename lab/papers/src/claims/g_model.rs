@@ -2,7 +2,7 @@
 //! schedule explorer and by signals.
 
 use towpath_explore::harness::Case;
-use towpath_explore::{Liberties, Method, Plan, Report, SearchSettings, search, subjects};
+use towpath_explore::{Liberties, Method, Plan, SearchReport, SearchSettings, search, subjects};
 use towpath_machine::{Heap, Native};
 use towpath_structures::dcas::{Actor, Guerraoui};
 use towpath_structures::nonblocking;
@@ -56,7 +56,7 @@ fn case(name: &str) -> Result<Case, Error> {
         .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))
 }
 
-fn explored(case: &Case, settings: &SearchSettings) -> Result<Report, Error> {
+fn explored(case: &Case, settings: &SearchSettings) -> Result<SearchReport, Error> {
     search(case, settings, &mut |_| {}).map_err(|error| Error::NotAvailable(error.to_string()))
 }
 

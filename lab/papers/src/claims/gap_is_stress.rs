@@ -4,7 +4,7 @@
 
 use super::context::within;
 use super::l_messages::{PAPER, ask, at, row};
-use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, JudgedRecords, Native, papers, record};
 use super::{Claim, Context, Finding};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
@@ -40,16 +40,16 @@ impl Native for GapIsStress {
     fn thoroughly(&self) -> &'static str {
         "towpath bench --runs 5 --writers 1"
     }
-    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<JudgedRecords<'a>, String> {
         let mut judged = Vec::new();
         for algorithm in papers() {
             let gap = record(results, ("logp", "gap_ns"), algorithm, waiting, &[])?;
             let rate = record(results, ("stress", "messages_per_s"), algorithm, waiting, &[("writers", 1)])?;
             judged.push(AlgorithmRecords { algorithm, records: vec![gap, rate] });
         }
-        Ok(Lines { judged, ..Lines::default() })
+        Ok(JudgedRecords { judged, ..JudgedRecords::default() })
     }
-    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
+    fn compare(&self, lines: &JudgedRecords<'_>, figure: Figure<'_>) -> Comparison {
         let mut finding = Comparison::default();
         let mut measured = Vec::new();
         let mut beyond = Vec::new();

@@ -6,7 +6,7 @@ use towpath_sim::{Parameters, Simulation, machines};
 
 use super::context::within;
 use super::{Claim, Context, Finding};
-use crate::sim::mplocks::{Cost, Homes, Scheme, State, acquisition};
+use crate::sim::mplocks::{Cost, HomePlacement, Scheme, State, acquisition};
 use std::cell::Cell;
 use std::rc::Rc;
 use towpath_host::Error;
@@ -88,7 +88,12 @@ fn k1(context: &Context<'_>) -> Result<Finding, Error> {
         let mut cells = Vec::new();
         for (state, value) in State::ALL.into_iter().zip(table) {
             let mut most = 0;
-            for homes in [Homes::InTurn, Homes::From(3), Homes::From(4), Homes::From(1)] {
+            for homes in [
+                HomePlacement::InTurn,
+                HomePlacement::From(3),
+                HomePlacement::From(4),
+                HomePlacement::From(1),
+            ] {
                 for contended in [false, true] {
                     let cost = acquisition(&machine, scheme, state, homes, contended, 1)?;
                     most = most.max(cost.hops);
@@ -106,7 +111,7 @@ fn k1(context: &Context<'_>) -> Result<Finding, Error> {
         let mut cells = Vec::new();
         for (state, value) in State::ALL.into_iter().zip(table) {
             for seed in 1..=u64::from(context.seeds) {
-                let cost = acquisition(&machine, scheme, state, Homes::From(3), false, seed)?;
+                let cost = acquisition(&machine, scheme, state, HomePlacement::From(3), false, seed)?;
                 if seed == 1 {
                     cells.push(text(cost));
                 }
@@ -131,7 +136,7 @@ fn cycles(
     let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
         .map(|seed| {
             let scheme = Scheme::Message(protocol);
-            acquisition(machine, scheme, state, Homes::From(3), false, seed).map(|cost| cost.cycles)
+            acquisition(machine, scheme, state, HomePlacement::From(3), false, seed).map(|cost| cost.cycles)
         })
         .collect();
     Ok(percentile(&each?, 50.0).unwrap_or(f64::NAN))

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_explore::{Method, Plan, Report, SearchSettings, search, subjects};
+use towpath_explore::{Method, Plan, SearchReport, SearchSettings, search, subjects};
 use towpath_machine::{Arena, LlSc, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Simulation, machines};
 use towpath_sync::Policy;
@@ -81,7 +81,7 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
 /// fewer.
 const SCHEDULES: u64 = 20_000;
 
-fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Report, Error> {
+fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<SearchReport, Error> {
     let found = subjects::find(name, Policy::Spin);
     let case = found
         .first()

@@ -31,7 +31,7 @@ pub struct AlgorithmRecords<'a> {
 /// Records by which a claim is judged: those of the paper's algorithms, and others beside
 /// them.
 #[derive(Clone, Debug, Default)]
-pub struct Lines<'a> {
+pub struct JudgedRecords<'a> {
     /// The paper's algorithms.
     pub judged: Vec<AlgorithmRecords<'a>>,
     /// Others.
@@ -67,9 +67,9 @@ pub trait Native: Sync {
     /// # Errors
     ///
     /// Names what is missing.
-    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String>;
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<JudgedRecords<'a>, String>;
     /// Compares the records' figures.
-    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison;
+    fn compare(&self, lines: &JudgedRecords<'_>, figure: Figure<'_>) -> Comparison;
 }
 
 /// Judges the claims with native evidence, of those experiments that were part of the
@@ -122,7 +122,7 @@ fn records_under(native: &dyn Native, results: &Results, waiting: &str) -> usize
     results.records.iter().filter(of_claim).count()
 }
 
-fn verdict(native: &dyn Native, lines: &Lines<'_>, medians: &Comparison) -> Verdict {
+fn verdict(native: &dyn Native, lines: &JudgedRecords<'_>, medians: &Comparison) -> Verdict {
     let records = || lines.judged.iter().flat_map(|l| l.records.iter());
     let runs = records().map(|r| r.runs as usize).min().unwrap_or(0);
     if runs < ROUNDS {

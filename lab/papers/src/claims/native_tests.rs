@@ -4,18 +4,18 @@ use super::*;
 use crate::paper::{LOGP_TABLE, STRESS_TABLE};
 use towpath_report::Missing;
 use towpath_report::record::metrics::{BYTES_PER_S, GAP, MESSAGES_PER_S, SEND_OVERHEAD};
-use towpath_report::record::{Metric, Subject};
+use towpath_report::record::{Metric, RecordSubject};
 
 /// Made-up figures: subject, metric, rounds.
-type Figures = Vec<(Subject, Metric, Vec<f64>)>;
+type Figures = Vec<(RecordSubject, Metric, Vec<f64>)>;
 
 /// A value in seven rounds.
 fn rounds(value: f64) -> Vec<f64> {
     vec![value; 7]
 }
 
-fn subject(experiment: &str, algorithm: &str) -> Subject {
-    Subject::new(experiment, algorithm, "spin", 2)
+fn subject(experiment: &str, algorithm: &str) -> RecordSubject {
+    RecordSubject::new(experiment, algorithm, "spin", 2)
 }
 
 /// Paper L's figures, as our records.
@@ -30,7 +30,11 @@ fn like_the_paper() -> Figures {
         let direct = subject("bulk", c.algorithm).with("bytes", 8192).with("path", "direct");
         figures.push((direct, BYTES_PER_S, rounds(5e9)));
     }
-    figures.push((Subject::new("bulk", "memcpy", "none", 1).with("bytes", 8192), BYTES_PER_S, rounds(203e6)));
+    figures.push((
+        RecordSubject::new("bulk", "memcpy", "none", 1).with("bytes", 8192),
+        BYTES_PER_S,
+        rounds(203e6),
+    ));
     for c in STRESS_TABLE {
         for (writers, seconds) in [(1, c.seconds[0]), (15, c.seconds[2])] {
             let stress = subject("stress", c.algorithm).with("writers", writers);
@@ -41,7 +45,7 @@ fn like_the_paper() -> Figures {
 }
 
 /// The paper's figures with one changed.
-fn with(change: impl Fn(&Subject, Metric, &mut Vec<f64>)) -> Figures {
+fn with(change: impl Fn(&RecordSubject, Metric, &mut Vec<f64>)) -> Figures {
     let mut figures = like_the_paper();
     for (subject, metric, samples) in &mut figures {
         change(subject, *metric, samples);

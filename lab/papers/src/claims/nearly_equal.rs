@@ -9,7 +9,7 @@
 
 use super::context::rising;
 use super::l_messages::{LOCK_FREE, PAPER, ask, at, explained, row};
-use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, extremes, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, JudgedRecords, Native, extremes, papers, record};
 use super::{Claim, Context, Finding, above, l_causes};
 use crate::paper::{LogPColumn, logp_of};
 use towpath_host::Error;
@@ -48,7 +48,7 @@ impl Native for NearlyEqual {
     fn thoroughly(&self) -> &'static str {
         "towpath bench logp"
     }
-    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<JudgedRecords<'a>, String> {
         let mut judged = Vec::new();
         for algorithm in papers().filter(|name| *name != "posix") {
             let mut records = Vec::new();
@@ -57,9 +57,9 @@ impl Native for NearlyEqual {
             }
             judged.push(AlgorithmRecords { algorithm, records });
         }
-        Ok(Lines { judged, ..Lines::default() })
+        Ok(JudgedRecords { judged, ..JudgedRecords::default() })
     }
-    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
+    fn compare(&self, lines: &JudgedRecords<'_>, figure: Figure<'_>) -> Comparison {
         let mut finding = Comparison::default();
         let mut measured = Vec::new();
         for (n, (name, _, of_paper)) in PARAMETERS.into_iter().enumerate() {

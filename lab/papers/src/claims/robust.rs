@@ -6,7 +6,7 @@
 //! algorithm are not the paper's and stand beside them.
 
 use super::l_machine::{enterprise, stuck};
-use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, JudgedRecords, Native, papers, record};
 use super::{Claim, Context, Finding, above};
 use crate::sim::messages::stress::stress;
 use crate::sim::messages::{Layer, MessageAlgorithm};
@@ -52,7 +52,7 @@ impl Native for Robust {
     fn thoroughly(&self) -> &'static str {
         "towpath bench stress --writers 1,3"
     }
-    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<JudgedRecords<'a>, String> {
         let rate = |name: &str, writers: u64| {
             record(results, ("stress", "messages_per_s"), name, waiting, &[("writers", writers)])
         };
@@ -90,13 +90,13 @@ impl Native for Robust {
             }
             Ok(AlgorithmRecords { algorithm, records })
         };
-        Ok(Lines {
+        Ok(JudgedRecords {
             judged: papers().map(line).collect::<Result<_, _>>()?,
             beside: ["mcs", OURS].into_iter().filter_map(|name| line(name).ok()).collect(),
             lacking: lacking.join("; "),
         })
     }
-    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
+    fn compare(&self, lines: &JudgedRecords<'_>, figure: Figure<'_>) -> Comparison {
         let mut finding = Comparison::default();
         let mut measured = Vec::new();
         let numbers = lines.judged.first().map_or(0, |l| l.records.len());

@@ -19,7 +19,7 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Waiting;
 
 use super::{
-    ControlPackets, LadderLock, LockedQueues, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little,
+    ControlPackets, LadderLock, LadderSlot, LockedQueues, PacketEnvelope, Route, SHORT_BELOW, wait_a_little,
 };
 
 /// Number of packets by the queue before their sender gets a slot.
@@ -40,7 +40,7 @@ impl<P: Processor> Given<P> {
 pub struct Chosen<'a, P: Processor, X> {
     queues: LockedQueues<'a, P, X>,
     /// `each` for every receiver, with [`SHORT_BELOW`] bytes of payload each.
-    slots: &'a [Slot<P>],
+    slots: &'a [LadderSlot<P>],
     payload: &'a P::Bytes,
     given: &'a Given<P>,
     processes: usize,
@@ -58,7 +58,7 @@ impl<'a, P: Processor, X: LadderLock<P>> Chosen<'a, P, X> {
     /// One process's end.
     pub fn new(
         queues: LockedQueues<'a, P, X>,
-        (slots, payload): (&'a [Slot<P>], &'a P::Bytes),
+        (slots, payload): (&'a [LadderSlot<P>], &'a P::Bytes),
         given: &'a Given<P>,
         processes: usize,
     ) -> Self {

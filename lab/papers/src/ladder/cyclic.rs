@@ -16,11 +16,11 @@ use std::cell::Cell;
 use towpath_machine::Processor;
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little};
+use super::{ControlPackets, LadderSlot, PacketEnvelope, Route, SHORT_BELOW, wait_a_little};
 
 /// The slots of all pairs, as one process sees them.
 pub struct Cyclic<'a, P: Processor> {
-    slots: &'a [Slot<P>],
+    slots: &'a [LadderSlot<P>],
     payload: &'a P::Bytes,
     processes: usize,
     depth: usize,
@@ -34,7 +34,7 @@ pub struct Cyclic<'a, P: Processor> {
 impl<'a, P: Processor> Cyclic<'a, P> {
     /// One process's end: `depth` slots for each of `processes` × `processes` pairs, each
     /// with [`SHORT_BELOW`] bytes of payload.
-    pub fn new(slots: &'a [Slot<P>], payload: &'a P::Bytes, processes: usize, depth: usize) -> Self {
+    pub fn new(slots: &'a [LadderSlot<P>], payload: &'a P::Bytes, processes: usize, depth: usize) -> Self {
         assert_eq!(slots.len(), processes * processes * depth, "slots for all pairs");
         let counts = || (0..processes).map(|_| Cell::new(0)).collect();
         Cyclic { slots, payload, processes, depth, sent: counts(), taken: counts(), full: Cell::new(0) }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::ladder::locked::{PACKETS, Packet, QueueEnds};
     use crate::ladder::pool::PoolTable;
-    use crate::ladder::slots::Slot;
+    use crate::ladder::slots::LadderSlot;
     use crate::ladder::{LockedQueues, Slots};
 
     const PROCS: usize = 3;
@@ -198,8 +198,8 @@ mod tests {
     fn slots_simulated_carry_all_protocols() {
         for seed in 1..=3 {
             ring(seed, |arena| {
-                let slots: &'static [Slot<Sim>] =
-                    Box::leak((0..PROCS * PROCS).map(|_| Slot::new(arena)).collect());
+                let slots: &'static [LadderSlot<Sim>] =
+                    Box::leak((0..PROCS * PROCS).map(|_| LadderSlot::new(arena)).collect());
                 let payload = Box::leak(Box::new(Arena::<Sim>::bytes(arena, PROCS * PROCS * SHORT_BELOW)));
                 Slots { slots, payload, processes: PROCS }
             });

@@ -36,7 +36,7 @@ pub use ours::{INLINE, Ours, RingBytes};
 pub use pool::{Pool, PoolTable};
 pub use printed::{Indices, Printed};
 
-pub use slots::{Slot, Slots};
+pub use slots::{LadderSlot, Slots};
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::{Lock, Waiting};

@@ -9,11 +9,11 @@ use towpath_machine::{Native, Plain};
 
 use super::locked::{Packet, QueueEnds};
 use super::pool::PoolTable;
-use super::slots::Slot;
+use super::slots::LadderSlot;
 
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for Slot<Native> {}
+unsafe impl Plain for LadderSlot<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for QueueEnds<Native> {}

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little};
+use super::{ControlPackets, LadderSlot, PacketEnvelope, Route, SHORT_BELOW, wait_a_little};
 
 /// In which order the receiver writes its indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Indices {
 /// The slots of all pairs.
 pub struct Printed<'a, P: Processor> {
     /// Processes × processes.
-    pub slots: &'a [Slot<P>],
+    pub slots: &'a [LadderSlot<P>],
     /// [`SHORT_BELOW`] bytes for each slot.
     pub payload: &'a P::Bytes,
     /// Number of processes.

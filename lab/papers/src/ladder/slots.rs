@@ -23,7 +23,7 @@ use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, is_raised, raise
 
 /// A slot without its payload. All-zero memory is an empty one.
 #[repr(C)]
-pub struct Slot<P: Processor> {
+pub struct LadderSlot<P: Processor> {
     ready: OwnLine<SlotWords<P>>,
 }
 
@@ -33,12 +33,12 @@ struct SlotWords<P: Processor> {
     envelope: [P::Cell; 3],
 }
 
-impl<P: Processor> Slot<P> {
+impl<P: Processor> LadderSlot<P> {
     /// An empty one.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let ready = arena.word(Place::NewLine, 0);
         let envelope = core::array::from_fn(|_| arena.cell(Place::SameLine, 0));
-        Slot { ready: OwnLine(SlotWords { ready, envelope }) }
+        LadderSlot { ready: OwnLine(SlotWords { ready, envelope }) }
     }
 
     /// The bit that says that there is a packet.
@@ -98,7 +98,7 @@ impl<P: Processor> Slot<P> {
 pub struct Slots<'a, P: Processor> {
     /// One slot for each ordered pair: (from, to) at `to * processes + from`, so that a
     /// receiver's slots lie together.
-    pub slots: &'a [Slot<P>],
+    pub slots: &'a [LadderSlot<P>],
     /// [`SHORT_BELOW`] bytes for each slot.
     pub payload: &'a P::Bytes,
     /// Number of processes.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     struct SharedRow {
-        slot: Slot<LoomProcessor>,
+        slot: LadderSlot<LoomProcessor>,
         bytes: LoomBytes,
     }
 
@@ -199,7 +199,7 @@ mod tests {
     fn model(body: impl Fn(Arc<SharedRow>, LoomProcessor) + Send + Sync + 'static) {
         loom::model(move || {
             let arena = LoomArena::default();
-            let shared = SharedRow { slot: Slot::new(&arena), bytes: arena.bytes(4) };
+            let shared = SharedRow { slot: LadderSlot::new(&arena), bytes: arena.bytes(4) };
             body(Arc::new(shared), LoomProcessor { id: 0 });
         });
     }

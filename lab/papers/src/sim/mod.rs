@@ -26,12 +26,12 @@ pub use sweep::{Effort, Sweep};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_report::Experiment;
-use towpath_report::record::{Extra, Metric, Record, Subject};
+use towpath_report::record::{Extra, Metric, Record, RecordSubject};
 
 /// One thing to run, once for each seed.
 pub struct Point {
     /// For the records.
-    pub subject: Subject,
+    pub subject: RecordSubject,
     /// The setting.
     pub run: Run,
     /// The algorithm on it.
@@ -42,7 +42,7 @@ pub struct Point {
 pub type Runner = Arc<dyn Fn(&Run) -> Result<Measured, Error> + Send + Sync>;
 
 /// Subjects that were not measured, and the reasons.
-pub type Failures = Vec<(Subject, String)>;
+pub type Failures = Vec<(RecordSubject, String)>;
 
 /// An experiment on simulated machines: one file, and one line in [`SIM_EXPERIMENTS`].
 pub trait Simulate: Experiment {
@@ -155,8 +155,8 @@ fn find_or_explain(name: &str) -> Result<&'static dyn Simulate, Error> {
 }
 
 /// The subject of a point.
-fn subject(experiment: &str, algorithm: &str, waiting: &str, procs: usize, work: Work) -> Subject {
-    let mut subject = Subject::new(experiment, algorithm, waiting, procs as u32);
+fn subject(experiment: &str, algorithm: &str, waiting: &str, procs: usize, work: Work) -> RecordSubject {
+    let mut subject = RecordSubject::new(experiment, algorithm, waiting, procs as u32);
     subject.extra = Extra::from([("work_ns".into(), work.ns.into())]);
     subject
 }

@@ -94,7 +94,7 @@ fn the_report_has_tables_and_plots() {
     assert_eq!(sections.len(), 3);
     assert_eq!(sections[0].plots.len(), 1);
     assert_eq!(sections[0].table.header, ["processors", "1", "4"]);
-    let text = show::render(&records, &vec![(Subject::new("counter", "x", "spin", 3), "why".into())]);
+    let text = show::render(&records, &vec![(RecordSubject::new("counter", "x", "spin", 3), "why".into())]);
     assert!(
         text.contains("fetch-op") && text.contains("not measured: x (spin) on 3 processors: why"),
         "{text}"

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::EventKind;
+use crate::event_queue::EventKind;
 use crate::interconnect::{Effect, Interconnect, write_once};
 use crate::request::{NONE, Op};
 

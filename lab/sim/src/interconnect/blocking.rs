@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::interconnect::fetch_cache::FetchCache;
 use crate::interconnect::switches::Switches;
 use crate::interconnect::{Effect, Interconnect};

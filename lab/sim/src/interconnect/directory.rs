@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::interconnect::fetch_cache::FetchCache;
 use crate::interconnect::network::Network;
 use crate::interconnect::{Effect, Interconnect};

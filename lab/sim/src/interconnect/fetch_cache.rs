@@ -1,6 +1,6 @@
 //! Fetch-op cache of a home: the words that it has used last.
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::parameters::Parameters;
 
 /// Words in the cache; the word used last is at the end.

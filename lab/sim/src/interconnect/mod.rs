@@ -23,7 +23,7 @@ mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.

@@ -8,7 +8,7 @@
 //! cache), same socket, across. They are whole latencies, so what the way to the directory and its
 //! look-up have taken already is subtracted again from the reply.
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::parameters::{CLASSES, Parameters};
 
 /// A node's way into the network.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{LineState, copy};
 use crate::request::Want;
@@ -18,20 +18,20 @@ use crate::request::Want;
 pub(crate) struct SplitBus {
     /// Beginning of the next address slot.
     address: Time,
-    data: Slots,
-    banks: Vec<Slots>,
+    data: Bookings,
+    banks: Vec<Bookings>,
     order: u64,
 }
 
 /// Something that serves one at a time, each for the same length of time, and that is
 /// booked in advance: by a chain of transfers of one line, say, which leaves gaps that others use.
 #[derive(Clone, Debug, Default)]
-struct Slots {
+struct Bookings {
     /// Beginnings of the bookings, in order.
     taken: VecDeque<Time>,
 }
 
-impl Slots {
+impl Bookings {
     /// Books the first gap from `earliest` on. Returns when it begins.
     fn take(&mut self, now: Time, earliest: Time, length: Time) -> Time {
         if length == 0 {
@@ -56,7 +56,12 @@ impl Slots {
 
 impl SplitBus {
     pub fn new(banks: usize) -> Self {
-        SplitBus { address: 0, data: Slots::default(), banks: vec![Slots::default(); banks.max(1)], order: 0 }
+        SplitBus {
+            address: 0,
+            data: Bookings::default(),
+            banks: vec![Bookings::default(); banks.max(1)],
+            order: 0,
+        }
     }
 }
 

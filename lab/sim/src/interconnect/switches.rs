@@ -6,7 +6,7 @@
 //! the fall-through of each switch; it occupies the node's own port and the output port of each
 //! switch on its way for as long as it is, and nothing else limits it.
 
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::parameters::Parameters;
 
 /// MeshDirection of a switch's port to another switch.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::events::{EventKind, Time};
+use crate::event_queue::{EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::request::{NONE, Op};

@@ -14,7 +14,7 @@
 //! upgrade whose copy has gone meanwhile is a write miss.
 
 use crate::engine::Engine;
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::memory::{LineState, copy};
 use crate::request::{NONE, Want};
 

@@ -4,7 +4,7 @@ use super::{
     BLOCKING, BUS, DIRECTORY, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS,
     NO_MESSAGES, NO_ROLL_BACK, ParameterError, Parameters, SWITCHES, Unit, WRITE_ONCE, write_time,
 };
-use crate::events::Time;
+use crate::event_queue::Time;
 
 const MICROSECOND: Time = 1_000_000;
 const SECOND: Time = 1_000_000_000_000;

@@ -21,7 +21,7 @@ use towpath_machine::{
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::{FOREVER, Time};
+use crate::event_queue::{FOREVER, Time};
 use crate::machine::Machine;
 use crate::memory::place_of;
 use crate::parameters::Parameters;

@@ -10,7 +10,7 @@
 use towpath_machine::Ordering;
 
 use crate::engine::Engine;
-use crate::events::Time;
+use crate::event_queue::Time;
 use crate::interconnect::uncached::{Range, Uncached, UncachedMemory, VECTOR};
 use crate::memory::{AT_MEMORY, copy, place_of};
 use crate::processor::{AccessPath, Sim, SimBytes, SimWord};

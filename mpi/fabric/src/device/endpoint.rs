@@ -15,7 +15,7 @@ use crate::device::connect::attach::AttachError;
 use crate::device::peer::{ConnectionState, Peer};
 use crate::device::port::Port;
 use crate::device::protocol::matching::Matcher;
-use crate::device::protocol::receive::{Active, Message, Receive};
+use crate::device::protocol::receive::{Active, Receive, UnexpectedMessage};
 use crate::device::protocol::stream::{Stream, TransferSource};
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::{CompletionTicket, Reports};
@@ -87,8 +87,8 @@ pub struct EndpointCore {
     pub(crate) by_address: HashMap<Address, u32>,
     /// By place: count of uses, peer.
     pub(crate) by_member: Vec<Option<(u8, u32)>>,
-    pub(crate) tagged: Matcher<Receive, Message>,
-    pub(crate) untagged: Matcher<Receive, Message>,
+    pub(crate) tagged: Matcher<Receive, UnexpectedMessage>,
+    pub(crate) untagged: Matcher<Receive, UnexpectedMessage>,
     pub(crate) active: Slab<Active>,
     pub(crate) held: Slab<HeldSend>,
     pub(crate) onesided: Slab<OneSided>,
@@ -103,7 +103,7 @@ pub struct EndpointCore {
     /// Queues and counters for completions.
     pub reports: Reports,
     /// Messages found by a peek and kept for their claim, by the claimer's context.
-    pub(crate) claimed: HashMap<usize, Message>,
+    pub(crate) claimed: HashMap<usize, UnexpectedMessage>,
     /// A multi-receive buffer with less space than this is given back.
     pub min_multi: usize,
     /// More processes than cores.

@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering;
 
 use towpath_channel::claim::Towpath;
 use towpath_channel::packet::Form;
-use towpath_channel::path::{Failure, Outgoing, Piece, SendPath, WhileFull};
+use towpath_channel::path::{Failure, PacketContent, Piece, SendPath, WhileFull};
 use towpath_channel::queue::Sender;
 use towpath_machine::{Native, Processor};
 use towpath_sync::Spinning;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::attach::{AttachError, Segment};
+use crate::device::connect::attach::{AttachError, EndpointSegment};
 use crate::device::connect::fd_message::Connection;
 use crate::device::connect::layout::{
     BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE, USES, VISITOR,
@@ -62,7 +62,7 @@ pub enum SendResult {
 
 /// Sending side of the connection to another endpoint.
 pub struct Link {
-    segment: Segment,
+    segment: EndpointSegment,
     me: MemberId,
     sender: RefCell<Sender>,
     cpu: Native,
@@ -100,7 +100,7 @@ impl Link {
     ///
     /// Its owner has ended, or has too many members.
     pub fn join(to: &Address, own: &Address) -> Result<Link, AttachError> {
-        Link::enter(Segment::attach(to)?, own.pid, None, to, own)
+        Link::enter(EndpointSegment::attach(to)?, own.pid, None, to, own)
     }
 
     /// Becomes a member in a segment that its owner has given us, as the visitor of this
@@ -110,7 +110,7 @@ impl Link {
     ///
     /// It has too many members.
     pub fn visit(
-        segment: Segment,
+        segment: EndpointSegment,
         number: u32,
         connection: Connection,
         to: &Address,
@@ -122,7 +122,7 @@ impl Link {
     /// Takes a free place among the members. `sender`: its number, as the member's state
     /// names it.
     fn enter(
-        segment: Segment,
+        segment: EndpointSegment,
         sender: u32,
         connection: Option<Connection>,
         to: &Address,
@@ -227,7 +227,7 @@ impl Link {
         } else {
             frame.cells(None, |n, cell| put_cell(&mut args, n, cell));
         }
-        let out = Outgoing {
+        let out = PacketContent {
             form: if line.bulk { Form::Medium } else { Form::Short },
             handler: line.handler,
             tag: frame.tag,

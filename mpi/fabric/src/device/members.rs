@@ -23,7 +23,7 @@ use towpath_channel::queue::Census;
 use towpath_shm::Watch;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::attach::Segment;
+use crate::device::connect::attach::EndpointSegment;
 use crate::device::connect::fd_listener::FdListener;
 use crate::device::connect::layout::{FREE, JOINED, JOINING, MEMBERS, PLACE_BITS, STATE, USES, VISITOR};
 
@@ -51,7 +51,7 @@ impl MemberId {
 
 /// Members of one endpoint, as their owner sees them.
 pub struct Members {
-    segment: Arc<Segment>,
+    segment: Arc<EndpointSegment>,
     /// For senders that can't come through /proc.
     pub listener: Option<FdListener>,
     /// By place: the state that a watch is for, and the watch.
@@ -60,7 +60,7 @@ pub struct Members {
 
 impl Members {
     /// The members of a new endpoint: none.
-    pub fn new(segment: Arc<Segment>, own: Address) -> Members {
+    pub fn new(segment: Arc<EndpointSegment>, own: Address) -> Members {
         // Without a listener (forbidden, no descriptors) the way through /proc is still there.
         let listener = FdListener::open(own).ok();
         Members { segment, listener, watches: RefCell::new((0..MEMBERS).map(|_| None).collect()) }

@@ -19,7 +19,7 @@ use towpath_machine::{Native, Park, Processor};
 use towpath_sync::Spinning;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::attach::{AttachError, PairMemory, Segment};
+use crate::device::connect::attach::{AttachError, EndpointSegment, PairMemory};
 use crate::device::connect::fd_listener::FdListener;
 use crate::device::connect::layout::MEMBERS;
 pub use crate::device::members::MemberId;
@@ -45,7 +45,7 @@ struct MemberRing {
 /// The receiving side of an endpoint.
 pub struct Port {
     /// Its segment. A sleeper on its doorbell holds it too.
-    pub segment: Arc<Segment>,
+    pub segment: Arc<EndpointSegment>,
     /// Its address.
     pub address: Address,
     cpu: Native,
@@ -69,7 +69,7 @@ impl Port {
     ///
     /// There is no memory for it.
     pub fn open() -> Result<Port, AttachError> {
-        let segment = Arc::new(Segment::create()?);
+        let segment = Arc::new(EndpointSegment::create()?);
         let mut nonce = [0; 8];
         // If the system has no random numbers the time will do: it is against mistakes, not against
         // enemies.

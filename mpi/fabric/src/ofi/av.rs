@@ -7,17 +7,17 @@ use std::collections::BTreeSet;
 use crate::device::connect::address::{ADDRESS_BYTES, Address};
 use crate::device::connect::locator::Locator;
 
-use super::domain::Domain;
+use super::domain::OfiDomain;
 use super::eq::{Eq, EqFailure};
 use super::no::{NOTHING, no};
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
 use super::{failed, names};
 
 #[repr(C)]
 pub struct Av {
     fid: fid_av,
-    pub domain: *const Domain,
+    pub domain: *const OfiDomain,
     pub entries: RefCell<Vec<Option<Address>>>,
     /// Places in between that are free again.
     free: RefCell<BTreeSet<usize>>,
@@ -33,7 +33,7 @@ pub struct Av {
     _domain: Hold,
 }
 
-impl Object for Av {
+impl OfiObject for Av {
     fn users(&self) -> &Users {
         &self.users
     }
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn open(
             }
             reports = attr.flags & u64::from(FI_EVENT) != 0;
         }
-        let domain: *const Domain = domain.cast();
+        let domain: *const OfiDomain = domain.cast();
         let object = Av {
             fid: fid_av { fid: header(FI_CLASS_AV, context, &FID), ops: (&raw const OPS).cast_mut() },
             domain,

@@ -7,28 +7,28 @@ use std::rc::Rc;
 use crate::device::resource::completion::CompletionCounter;
 use crate::device::wait::idle::Idle;
 
-use super::domain::Domain;
+use super::domain::OfiDomain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{AwaitedEvents, Listener, is_offered, wait_object};
+use super::wait::{AwaitedEvents, WaitDescriptor, is_offered, wait_object};
 
 #[repr(C)]
 pub struct Cntr {
     fid: fid_cntr,
-    pub domain: *const Domain,
+    pub domain: *const OfiDomain,
     pub counter: Rc<CompletionCounter>,
     idle: RefCell<Idle>,
     /// Counts at the last read: successes, errors.
     seen: Rc<Cell<(u64, u64)>>,
-    listener: Option<Rc<Listener>>,
+    listener: Option<Rc<WaitDescriptor>>,
     /// The endpoints that it is bound to.
     pub users: Users,
     _domain: Hold,
 }
 
-impl Object for Cntr {
+impl OfiObject for Cntr {
     fn users(&self) -> &Users {
         &self.users
     }
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn open(
     }
     let wait = attr.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
     let Some(listens) = is_offered(wait) else { return failed(FI_ENOSYS) };
-    let domain: *const Domain = domain.cast();
+    let domain: *const OfiDomain = domain.cast();
     let (counter, seen) = (Rc::<CompletionCounter>::default(), Rc::default());
     let news = || AwaitedEvents::Count(Rc::clone(&counter), Rc::clone(&seen));
     // SAFETY: `fi_cntr(3)`: the caller passes an open domain.
@@ -97,7 +97,9 @@ impl Drop for Cntr {
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: `fi_cntr(3)`: the argument is what the command says.
-    unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(Listener::descriptor), command, arg) }
+    unsafe {
+        wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(WaitDescriptor::descriptor), command, arg)
+    }
 }
 
 /// Returns whether the counter is as it was at the last read, so that one may sleep on

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use crate::device::resource::completion::{Completion, CompletionQueue};
 use crate::device::wait::idle::Idle;
 
-use super::domain::Domain;
+use super::domain::OfiDomain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{AwaitedEvents, Listener, is_offered, wait_object};
+use super::wait::{AwaitedEvents, WaitDescriptor, is_offered, wait_object};
 
 /// Number of completions from which on a read with room for them drains the queue. Such a
 /// program reads until there are none (Open MPI: 100; MPICH has room for 8, reads once, and yields
@@ -22,7 +22,7 @@ const DRAINS: usize = 32;
 #[repr(C)]
 pub struct Cq {
     fid: fid_cq,
-    pub domain: *const Domain,
+    pub domain: *const OfiDomain,
     pub queue: Rc<CompletionQueue>,
     idle: RefCell<Idle>,
     format: fi_cq_format,
@@ -31,13 +31,13 @@ pub struct Cq {
     /// queue, had emptied it.
     drained: Cell<Option<u64>>,
     /// Its descriptor, if it was opened for `FI_WAIT_FD`.
-    listener: Option<Rc<Listener>>,
+    listener: Option<Rc<WaitDescriptor>>,
     /// The endpoints that it is bound to.
     pub users: Users,
     _domain: Hold,
 }
 
-impl Object for Cq {
+impl OfiObject for Cq {
     fn users(&self) -> &Users {
         &self.users
     }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn open(
             }
             format = attr.format;
         }
-        let domain: *const Domain = domain.cast();
+        let domain: *const OfiDomain = domain.cast();
         let queue: Rc<CompletionQueue> = Rc::default();
         let listener = match (*domain).listener(listens, || AwaitedEvents::Reports(Rc::clone(&queue))) {
             Ok(listener) => listener,
@@ -115,7 +115,9 @@ impl Drop for Cq {
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: `fi_cq(3)`: the argument is what the command says.
-    unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref().map(Listener::descriptor), command, arg) }
+    unsafe {
+        wait_object((*fid.cast::<Cq>()).listener.as_deref().map(WaitDescriptor::descriptor), command, arg)
+    }
 }
 
 /// Returns whether the queue is empty, so that one may sleep on the wait object.

@@ -22,9 +22,9 @@ use super::ep::Ep;
 use super::eq::Eq;
 use super::fabric::Fabric;
 use super::no::{NOTHING, no};
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{AwaitedEvents, Listener, Listeners};
+use super::wait::{AwaitedEvents, Listeners, WaitDescriptor};
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
 /// Maximum sleep while a frame waits for space, in nanoseconds: receivers that make space
@@ -40,7 +40,7 @@ const BETWEEN_CLOCKS: u64 = 200;
 const COUNT_EVERY: u64 = 1_000_000_000;
 
 #[repr(C)]
-pub struct Domain {
+pub struct OfiDomain {
     fid: fid_domain,
     /// Taken around everything, unless the program promised to have one thread at a time.
     lock: Option<Mutex<()>>,
@@ -79,14 +79,14 @@ pub struct Domain {
     _fabric: Hold,
 }
 
-impl Object for Domain {
+impl OfiObject for OfiDomain {
     fn users(&self) -> &Users {
         &self.users
     }
 }
 
 static FID: fi_ops =
-    fi_ops { close: Some(close::<Domain>), bind: Some(bind), control: Some(control), ..NOTHING };
+    fi_ops { close: Some(close::<OfiDomain>), bind: Some(bind), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn open(
         crate::device::connect::dev_shm::warn();
         let threading = (*info).domain_attr.as_ref().map_or(FI_THREAD_SAFE, |attr| attr.threading);
         let alone = threading == FI_THREAD_DOMAIN;
-        let object = Domain {
+        let object = OfiDomain {
             fid: fid_domain {
                 fid: header(FI_CLASS_DOMAIN, context, &FID),
                 ops: (&raw const OPS).cast_mut(),
@@ -162,7 +162,7 @@ fn found() -> Option<&'static AtomicU32> {
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     // SAFETY: `fi_domain(3)`: the caller passes open objects, or null.
     unsafe {
-        let domain = &*fid.cast::<Domain>();
+        let domain = &*fid.cast::<OfiDomain>();
         let Some(eq) = Eq::of(other) else { return failed(FI_EINVAL) };
         if flags & !FI_REG_MR != 0 {
             return failed(FI_EBADFLAGS);
@@ -201,7 +201,7 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -
 
 /// The domain is locked as long as this lives.
 pub struct DomainGuard<'a> {
-    domain: &'a Domain,
+    domain: &'a OfiDomain,
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
@@ -219,7 +219,7 @@ impl Drop for DomainGuard<'_> {
     }
 }
 
-impl Domain {
+impl OfiDomain {
     /// Locks it.
     #[inline(always)]
     pub fn enter(&self) -> DomainGuard<'_> {
@@ -421,18 +421,18 @@ impl Domain {
         &self,
         wanted: bool,
         news: impl FnOnce() -> AwaitedEvents,
-    ) -> Result<Option<Rc<Listener>>, c_int> {
+    ) -> Result<Option<Rc<WaitDescriptor>>, c_int> {
         if !wanted {
             return Ok(None);
         }
-        let listener = Listener::new(news()).map_err(|why| why.raw_os_error().unwrap_or(libc::EIO))?;
+        let listener = WaitDescriptor::new(news()).map_err(|why| why.raw_os_error().unwrap_or(libc::EIO))?;
         let _guard = self.enter();
         self.listeners.add(&listener);
         Ok(Some(listener))
     }
 
     /// A queue or counter closes: its listener, if it has one, is no longer told.
-    pub fn forget(&self, listener: Option<&Rc<Listener>>) {
+    pub fn forget(&self, listener: Option<&Rc<WaitDescriptor>>) {
         let _guard = self.enter();
         if let Some(listener) = listener {
             self.listeners.remove(listener);
@@ -442,7 +442,7 @@ impl Domain {
     /// Returns whether a thread may sleep on the listener's descriptor: not if there is
     /// news. From then on the descriptor becomes readable when there is some, or when there may be,
     /// or after a while.
-    pub fn may_wait(&self, listener: &Listener) -> bool {
+    pub fn may_wait(&self, listener: &WaitDescriptor) -> bool {
         let cpu = Native::with_id(0);
         let now = cpu.now();
         if now.wrapping_sub(self.looked.get()) >= LOOK_EVERY {

@@ -15,7 +15,7 @@ use crate::device::rma::onesided::RmaTarget;
 use super::av::Av;
 use super::cntr::Cntr;
 use super::cq::Cq;
-use super::domain::{Domain, DomainGuard};
+use super::domain::{DomainGuard, OfiDomain};
 use super::eq::Eq;
 use super::no::{NOTHING, no};
 use super::object::{Hold, header};
@@ -26,7 +26,7 @@ use super::{code, failed, info};
 #[repr(C)]
 pub struct Ep {
     fid: fid_ep,
-    pub domain: *const Domain,
+    pub domain: *const OfiDomain,
     pub endpoint: Endpoint,
     av: *const Av,
     /// By number in the vector: the peer.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn open(
         if info.ep_attr.as_ref().is_some_and(|attr| ![FI_EP_UNSPEC, FI_EP_RDM].contains(&attr.type_)) {
             return failed(FI_EINVAL);
         }
-        let domain: *const Domain = domain.cast();
+        let domain: *const OfiDomain = domain.cast();
         let service = match source(info, &*domain) {
             Ok(service) => service,
             Err(errno) => return failed(errno),
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn open(
 
 /// The service of an endpoint that is opened with these: none unless there is a source
 /// address that names one.
-unsafe fn source(info: &fi_info, domain: &Domain) -> Result<Option<Service>, u32> {
+unsafe fn source(info: &fi_info, domain: &OfiDomain) -> Result<Option<Service>, u32> {
     if info.src_addr.is_null() {
         return Ok(None);
     }
@@ -296,7 +296,7 @@ impl Ep {
         // SAFETY: the caller's promise; the domain outlives its endpoints. No other thread has a
         // reference while the domain is locked.
         unsafe {
-            let domain: &'a Domain = &*(*ep).domain;
+            let domain: &'a OfiDomain = &*(*ep).domain;
             (domain.enter(), &mut *ep)
         }
     }

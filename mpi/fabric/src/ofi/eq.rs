@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::fabric::Fabric;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Bit, is_offered, wait_object};
 
@@ -64,7 +64,7 @@ pub struct Eq {
     _fabric: Hold,
 }
 
-impl Object for Eq {
+impl OfiObject for Eq {
     fn users(&self) -> &Users {
         &self.users
     }

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::no::{NOTHING, no};
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
 use super::{domain, eq, failed, info};
 
@@ -41,7 +41,7 @@ pub struct Fabric {
     users: Users,
 }
 
-impl Object for Fabric {
+impl OfiObject for Fabric {
     fn users(&self) -> &Users {
         &self.users
     }

@@ -7,23 +7,23 @@ use std::cell::RefCell;
 use crate::device::rma::regions::Region;
 
 use super::cntr::Cntr;
-use super::domain::Domain;
+use super::domain::OfiDomain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{Hold, Object, Users, close, hand_out, header};
+use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
 struct Mr {
     fid: fid_mr,
-    domain: *const Domain,
+    domain: *const OfiDomain,
     /// The counters that are bound to it.
     counters: RefCell<Vec<Hold>>,
     users: Users,
     _domain: Hold,
 }
 
-impl Object for Mr {
+impl OfiObject for Mr {
     fn users(&self) -> &Users {
         &self.users
     }
@@ -73,7 +73,7 @@ unsafe fn register(domain: *mut fid, what: Registration, mr: *mut *mut fid_mr) -
         if (*domain).fclass != FI_CLASS_DOMAIN as usize {
             return failed(FI_ENOSYS);
         }
-        let domain: *const Domain = domain.cast();
+        let domain: *const OfiDomain = domain.cast();
         let _guard = (*domain).enter();
         let all = access & ACCESS == 0;
         let region = Region {

@@ -51,7 +51,7 @@ impl Drop for Hold {
 }
 
 /// An object that is closed by [`close`].
-pub trait Object {
+pub trait OfiObject {
     /// Number of other objects that need it.
     fn users(&self) -> &Users;
 }
@@ -61,7 +61,7 @@ pub trait Object {
 /// # Safety
 ///
 /// It was handed out as a `T`, and is not used afterwards if this succeeds.
-pub unsafe extern "C" fn close<T: Object>(fid: *mut fid) -> c_int {
+pub unsafe extern "C" fn close<T: OfiObject>(fid: *mut fid) -> c_int {
     let object: *mut T = fid.cast();
     // SAFETY: the caller's promise. Relaxed: as in `hold`.
     unsafe {

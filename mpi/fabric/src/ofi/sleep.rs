@@ -6,9 +6,9 @@ use crate::device::wait::activity::Activity;
 use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
 use crate::device::wake_pipe;
 
-use super::domain::{BEHIND, Domain, DomainGuard, SHORTLY};
+use super::domain::{BEHIND, DomainGuard, OfiDomain, SHORTLY};
 
-impl Domain {
+impl OfiDomain {
     /// Sleeps for so long at most, in nanoseconds, or until a frame comes.
     ///
     /// `polls_others`: the program may be polling other domains in the same loop, and waits for

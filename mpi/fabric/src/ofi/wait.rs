@@ -123,7 +123,7 @@ impl AwaitedEvents {
 }
 
 /// The descriptor of a queue or a counter.
-pub struct Listener {
+pub struct WaitDescriptor {
     set: OwnedFd,
     event: OwnedFd,
     timer: OwnedFd,
@@ -133,18 +133,18 @@ pub struct Listener {
     known: RefCell<Vec<u64>>,
 }
 
-impl Listener {
+impl WaitDescriptor {
     /// A new one.
     ///
     /// # Errors
     ///
     /// The system's: mostly that there are too many descriptors.
-    pub fn new(news: AwaitedEvents) -> io::Result<Rc<Listener>> {
+    pub fn new(news: AwaitedEvents) -> io::Result<Rc<WaitDescriptor>> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let (event, timer) = (event()?, timerfd_create(TimerfdClockId::Monotonic, flags)?);
         let (armed, known) = (Cell::new(false), RefCell::default());
-        let listener = Listener { set, event, timer, news, armed, known };
+        let listener = WaitDescriptor { set, event, timer, news, armed, known };
         listener.watch(listener.event.as_fd())?;
         listener.watch(listener.timer.as_fd())?;
         Ok(Rc::new(listener))
@@ -199,18 +199,18 @@ impl Listener {
 /// A domain's listeners. All under its lock.
 #[derive(Default)]
 pub struct Listeners {
-    all: RefCell<Vec<Rc<Listener>>>,
+    all: RefCell<Vec<Rc<WaitDescriptor>>>,
     armed: Cell<usize>,
 }
 
 impl Listeners {
     /// A new one.
-    pub fn add(&self, listener: &Rc<Listener>) {
+    pub fn add(&self, listener: &Rc<WaitDescriptor>) {
         self.all.borrow_mut().push(Rc::clone(listener));
     }
 
     /// Its queue or counter is closed.
-    pub fn remove(&self, listener: &Rc<Listener>) {
+    pub fn remove(&self, listener: &Rc<WaitDescriptor>) {
         self.disarm(listener);
         self.all.borrow_mut().retain(|other| !Rc::ptr_eq(other, listener));
     }
@@ -223,7 +223,7 @@ impl Listeners {
 
     /// Announces a waiter, which is told of news, after `longest` nanoseconds at the
     /// latest. Returns false if there is some already.
-    pub fn arm(&self, listener: &Listener, longest: u64) -> bool {
+    pub fn arm(&self, listener: &WaitDescriptor, longest: u64) -> bool {
         if listener.news.has_come() {
             self.disarm(listener);
             return false;
@@ -235,7 +235,7 @@ impl Listeners {
         true
     }
 
-    fn disarm(&self, listener: &Listener) {
+    fn disarm(&self, listener: &WaitDescriptor) {
         if listener.armed.replace(false) {
             self.armed.set(self.armed.get() - 1);
         }

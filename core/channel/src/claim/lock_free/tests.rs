@@ -5,7 +5,7 @@ use towpath_sync::Spinning;
 
 use super::*;
 use crate::packet::{BlockHead, Extra, READY, Slot};
-use crate::queue::Control;
+use crate::queue::QueueControl;
 
 /// A census of one sender that lives.
 struct One<'a>(Native, &'a <Native as Processor>::Word);
@@ -30,7 +30,7 @@ impl Census for One<'_> {
 
 /// Words of a queue of two packets, and a sender's intent.
 struct Words {
-    control: Control<Native>,
+    control: QueueControl<Native>,
     slots: [Slot<Native>; 2],
     extras: [Extra<Native>; 2],
     intent: <Native as Processor>::Word,
@@ -39,7 +39,7 @@ struct Words {
 impl Words {
     fn new() -> Words {
         Words {
-            control: Control::new(&Heap),
+            control: QueueControl::new(&Heap),
             slots: std::array::from_fn(|_| Slot::new(&Heap)),
             extras: std::array::from_fn(|_| Extra::new(&Heap)),
             intent: Heap.word(Place::NewLine, 0),

@@ -16,7 +16,7 @@ use line::Probing;
 use towpath_host::Error;
 use towpath_report::format::bandwidth;
 use towpath_report::plots::value;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{
     CONTEXT_SWITCH, FUTEX_ROUND_TRIP, FUTEX_WAKE, LINE_ROUND_TRIP, MEMCPY, SYSCALL,
 };
@@ -71,7 +71,7 @@ impl Measure for Floor {
 }
 
 fn variants(experiment: &str) -> Vec<Variant<Probe>> {
-    let subject = |what: &str, procs| Subject::new(experiment, what, "none", procs);
+    let subject = |what: &str, procs| RecordSubject::new(experiment, what, "none", procs);
     let mut variants = Vec::new();
     for lines in [1, 2] {
         for (probing, pause) in [(Probing::Pausing, true), (Probing::Bare, false)] {

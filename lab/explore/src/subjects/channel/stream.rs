@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use towpath_channel::doorbell;
 use towpath_channel::packet::{Form, MAX_ARGS};
-use towpath_channel::path::Outgoing;
+use towpath_channel::path::PacketContent;
 use towpath_channel::stream::{self, Ends, OPEN, STREAM_ARGS, Stream, StreamReceiver, StreamSender};
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
@@ -47,7 +47,7 @@ impl Streamed {
     /// sleeps.
     fn send_one(&self, cpu: &Explorer, sender: &StreamSender<Rc<Stream<Explorer, WORDS>>>, n: u64) -> bool {
         let (args, tag) = ([n as u32; STREAM_ARGS], cpu.id() as u64);
-        let out = Outgoing { form: Form::Short, handler: 0, tag, args: &args, aux: 0, source: 0 };
+        let out = PacketContent { form: Form::Short, handler: 0, tag, args: &args, aux: 0, source: 0 };
         if !sender.is_open() {
             let ends = Ends { endpoint: cpu.id() as u16, generation: 0, receiver_generation: 0 };
             let mut numbered = self.streams.iter().zip(0..);

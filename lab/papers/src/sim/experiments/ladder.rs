@@ -9,7 +9,7 @@ use super::{Measured, NamedRunner, Point, Run, Simulate, Sweep, chosen, point, s
 use crate::ladder::Version;
 use crate::sim::ladder::{self, Rung};
 use towpath_host::Error;
-use towpath_report::record::Subject;
+use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{BYTES_PER_S, ROUND_TRIP_US};
 use towpath_report::{Experiment, Results, Section};
 
@@ -79,7 +79,7 @@ impl Simulate for Ladder {
         for version in chosen(sweep, &VERSIONS)? {
             for &bytes in sizes {
                 let mut point = point(self.name(), sweep, version, Policy::Spin, 2);
-                point.subject = Subject::new(self.name(), version.name, "spin", 2).with("bytes", bytes);
+                point.subject = RecordSubject::new(self.name(), version.name, "spin", 2).with("bytes", bytes);
                 point.run.bytes = bytes;
                 points.push(point);
             }

@@ -12,7 +12,9 @@ use towpath_machine::{Arena, Processor};
 use towpath_sim::{Macro, Macros, Parameters, Sim, SimArena, Simulation, Stuck};
 use towpath_sync::Spinning;
 
-use crate::ladder::{ControlPackets, Indices, PacketEnvelope, Printed, Route, SHORT_BELOW, Slot, Slots};
+use crate::ladder::{
+    ControlPackets, Indices, LadderSlot, PacketEnvelope, Printed, Route, SHORT_BELOW, Slots,
+};
 
 /// Packets that are sent.
 const PACKETS: usize = 8;
@@ -84,7 +86,7 @@ pub enum SlotsForm {
 
 /// The memory that both processes use.
 struct FaultMemory {
-    slots: Vec<Slot<Sim>>,
+    slots: Vec<LadderSlot<Sim>>,
     payload: towpath_sim::SimBytes,
 }
 
@@ -94,7 +96,7 @@ impl FaultMemory {
     fn new(arena: &SimArena) -> FaultMemory {
         let pairs = PROCESSES * PROCESSES;
         FaultMemory {
-            slots: (0..pairs).map(|_| Slot::new(arena)).collect(),
+            slots: (0..pairs).map(|_| LadderSlot::new(arena)).collect(),
             payload: arena.bytes(pairs * SHORT_BELOW),
         }
     }

@@ -17,8 +17,8 @@ use towpath_sync::Spinning;
 
 use super::{Run, Work};
 use crate::ladder::{
-    ControlPackets, Device, LockedQueues, PACKETS, Packet, Pool, PoolTable, QueueEnds, SHORT_BELOW, Slot,
-    Slots, Version,
+    ControlPackets, Device, LadderSlot, LockedQueues, PACKETS, Packet, Pool, PoolTable, QueueEnds,
+    SHORT_BELOW, Slots, Version,
 };
 use towpath_report::stats::percentile;
 
@@ -86,7 +86,7 @@ fn rounds(bytes: usize) -> usize {
 struct LadderMemory {
     ends: Vec<QueueEnds<Sim>>,
     packets: Vec<Packet<Sim>>,
-    slots: Vec<Slot<Sim>>,
+    slots: Vec<LadderSlot<Sim>>,
     payload: SimBytes,
     table: PoolTable<Sim>,
     bytes: SimBytes,
@@ -101,7 +101,7 @@ impl LadderMemory {
         LadderMemory {
             ends: (0..PROCESSES).map(|_| QueueEnds::new(arena)).collect(),
             packets: (0..PROCESSES * PACKETS).map(|_| Packet::new(arena)).collect(),
-            slots: (0..PROCESSES * PROCESSES).map(|_| Slot::new(arena)).collect(),
+            slots: (0..PROCESSES * PROCESSES).map(|_| LadderSlot::new(arena)).collect(),
             payload: arena.bytes(many * SHORT_BELOW),
             table: PoolTable::new(arena),
             bytes: arena.bytes(rung.pool),

@@ -11,8 +11,8 @@ use towpath_sync::Spinning;
 
 use super::Guard;
 use crate::ladder::{
-    Chosen, ControlPackets, Cyclic, Given, LockedQueues, MailboxPair, Mailboxes, PACKETS, Packet,
-    PacketEnvelope, QueueEnds, Route, SHORT_BELOW, Slot, Slots, Version,
+    Chosen, ControlPackets, Cyclic, Given, LadderSlot, LockedQueues, MailboxPair, Mailboxes, PACKETS, Packet,
+    PacketEnvelope, QueueEnds, Route, SHORT_BELOW, Slots, Version,
 };
 
 /// The slots of a receiver.
@@ -31,7 +31,7 @@ const TRIPS: usize = 200;
 const WARM: usize = 6;
 
 struct RefinedMemory {
-    slots: Vec<Slot<Sim>>,
+    slots: Vec<LadderSlot<Sim>>,
     payload: SimBytes,
     ends: Vec<QueueEnds<Sim>>,
     packets: Vec<Packet<Sim>>,
@@ -43,7 +43,7 @@ struct RefinedMemory {
 impl RefinedMemory {
     fn new(arena: &SimArena, machine: &Parameters, processes: usize, slots: usize) -> RefinedMemory {
         RefinedMemory {
-            slots: (0..slots).map(|_| Slot::new(arena)).collect(),
+            slots: (0..slots).map(|_| LadderSlot::new(arena)).collect(),
             payload: arena.bytes(slots * SHORT_BELOW),
             ends: (0..processes).map(|_| QueueEnds::new(arena)).collect(),
             packets: (0..processes * PACKETS).map(|_| Packet::new(arena)).collect(),

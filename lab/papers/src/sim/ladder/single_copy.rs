@@ -9,7 +9,7 @@ use towpath_sim::{Sim, Simulation, Stuck};
 use towpath_sync::Spinning;
 
 use super::{LadderFigures, PROCESSES, Run, Rung, Trips, message, rounds};
-use crate::ladder::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, Slots};
+use crate::ladder::{ControlPackets, LadderSlot, PacketEnvelope, Route, SHORT_BELOW, Slots};
 
 const HERE_IT_IS: u64 = 1;
 const I_HAVE_IT: u64 = 2;
@@ -24,7 +24,7 @@ pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
     let (bytes, seed) = (*bytes, *seed);
     let mut simulation = Simulation::new(machine, PROCESSES, seed);
     let arena = simulation.arena();
-    let slots: Vec<Slot<Sim>> = (0..PROCESSES * PROCESSES).map(|_| Slot::new(&arena)).collect();
+    let slots: Vec<LadderSlot<Sim>> = (0..PROCESSES * PROCESSES).map(|_| LadderSlot::new(&arena)).collect();
     let payload = Arena::<Sim>::bytes(&arena, PROCESSES * PROCESSES * SHORT_BELOW);
     let memory = [0, 1].map(|_| Arena::<Sim>::bytes(&arena, bytes));
     let (slots, trips, software) = (Rc::new(slots), Trips::default(), rung.software / 2);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use towpath_am::Direction;
 use towpath_am::Error;
 use towpath_am::claim::Claim;
-use towpath_am::domain::{Memory, Side};
+use towpath_am::domain::{DomainMemory, Side};
 use towpath_am::packet::{Form, Header, READY_BULK, source_code};
 use towpath_am::queue::{ClaimError, Sender};
 use towpath_machine::Processor;

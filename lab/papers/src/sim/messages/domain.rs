@@ -4,7 +4,7 @@
 //! An endpoint's instructions besides its accesses to shared memory are charged as [`Costs`].
 
 use towpath_am::answer_line::AnswerLine;
-use towpath_am::domain::{EndpointStep, Entry, Hooks, Membership, Memory, Side, Stored};
+use towpath_am::domain::{DomainMemory, EndpointStep, Entry, Hooks, Membership, Side, Stored};
 use towpath_am::queue::Queue;
 use towpath_am::stream::Stream;
 use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
@@ -15,7 +15,7 @@ use towpath_sync::Policy;
 
 use super::claim::AnyClaim;
 use super::waiting::Period;
-use super::world::{Ring, World};
+use super::world::{QueueMemory, World};
 
 /// Time of the message path's instructions besides its accesses to shared memory, in
 /// nanoseconds.
@@ -101,7 +101,7 @@ pub fn name_of(endpoint: &Endpoint<'_>, rank: usize) -> Name {
 /// A queue there.
 pub struct SimSide<'m> {
     queue: Queue<'m, Sim>,
-    ring: &'m Ring,
+    ring: &'m QueueMemory,
 }
 
 impl Side<Sim> for SimSide<'_> {
@@ -148,7 +148,7 @@ impl<'m> Domain for Simulated<'m> {
     type Handler = dyn Fn(&Token<'_, Self>) + 'm;
 }
 
-impl<'m> Memory for Simulated<'m> {
+impl<'m> DomainMemory for Simulated<'m> {
     type Cpu = Sim;
     type Side = SimSide<'m>;
     type Entry = &'m Entry<Sim>;

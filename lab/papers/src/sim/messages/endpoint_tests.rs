@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use towpath_am::Direction;
 use towpath_am::claim::Claim;
-use towpath_am::domain::{Memory, Side};
+use towpath_am::domain::{DomainMemory, Side};
 use towpath_am::queue::Sender;
 use towpath_am::{Name, Operation, Payload, SegmentKind, Status, Tag};
 use towpath_machine::{Park, Processor};

@@ -41,7 +41,7 @@ pub struct StressFigures {
 
 /// The state of a program's processes outside the simulated machine.
 #[derive(Default)]
-struct Board {
+struct StressBoard {
     over: Cell<bool>,
     sent: Cell<u64>,
     done: Cell<usize>,
@@ -76,7 +76,7 @@ pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigure
     for job in 0..layer.run.copies.max(1) {
         let config = layer.sizes.config(members, algorithm.kind());
         let world = Rc::new(World::new(&arena, config, algorithm));
-        let board = Rc::new(Board::default());
+        let board = Rc::new(StressBoard::default());
         let result = Rc::new(RefCell::new(StressFigures::default()));
         results.push(result.clone());
         for writer in 0..program.writers {
@@ -122,7 +122,7 @@ pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigure
 fn read(
     cpu: &Sim,
     world: &World,
-    board: &Board,
+    board: &StressBoard,
     program: StressProgram,
     habits: super::Habits,
 ) -> StressFigures {

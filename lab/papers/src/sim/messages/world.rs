@@ -8,7 +8,7 @@ use towpath_am::WorldConfig;
 use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::Entry;
 use towpath_am::packet::{BlockHead, Extra, Slot};
-use towpath_am::queue::{Control, Queue};
+use towpath_am::queue::{Queue, QueueControl};
 use towpath_am::stream::Stream;
 use towpath_machine::{Arena, Place};
 use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
@@ -60,8 +60,8 @@ impl Sizes {
 }
 
 /// A destination queue's memory, and how it is claimed from.
-pub(super) struct Ring {
-    control: Control<Sim>,
+pub(super) struct QueueMemory {
+    control: QueueControl<Sim>,
     slots: Vec<Slot<Sim>>,
     extras: Vec<Extra<Sim>>,
     blocks: Vec<BlockHead<Sim>>,
@@ -72,10 +72,10 @@ pub(super) struct Ring {
     pub claim: AnyClaim,
 }
 
-impl Ring {
+impl QueueMemory {
     fn new(arena: &SimArena, config: &WorldConfig, id: u32, claim: AnyClaim) -> Self {
-        Ring {
-            control: Control::new(arena),
+        QueueMemory {
+            control: QueueControl::new(arena),
             slots: (0..config.packets).map(|_| Slot::new(arena)).collect(),
             extras: (0..config.packets).map(|_| Extra::new(arena)).collect(),
             blocks: (0..config.blocks).map(|_| BlockHead::new(arena)).collect(),
@@ -105,7 +105,7 @@ pub(super) struct EndpointPart {
     /// Its entry in the directory.
     pub entry: Entry<Sim>,
     /// Its receive block: the request queue and the reply queue.
-    pub rings: [Ring; 2],
+    pub rings: [QueueMemory; 2],
     /// Its segment.
     pub segment: SimBytes,
     /// The streams beside its request queue.
@@ -136,7 +136,7 @@ impl World {
         }
         let part = |e: u32| EndpointPart {
             rings: [0, 1]
-                .map(|kind| Ring::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
+                .map(|kind| QueueMemory::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
             streams: (0..config.streams_each()).map(|_| Stream::new(arena)).collect(),

@@ -9,7 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use towpath_mplock::{
-    HomeLock, LockRequest, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Token,
+    FencingToken, HomeLock, LockRequest, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox,
+    Protocol,
 };
 use towpath_sim::{ArrivedMessage, NodeKernel, Reception, Sim};
 
@@ -81,7 +82,7 @@ impl Managers {
     pub fn new(protocol: Protocol, homes: &[usize], nodes: usize) -> Managers {
         let lock = |&home: &usize| ManagedLock {
             home,
-            at_home: HomeLock::new(protocol, 1, Token::NONE),
+            at_home: HomeLock::new(protocol, 1, FencingToken::NONE),
             at_nodes: vec![NodeLock::default(); nodes],
             tickets: vec![0; nodes],
         };

@@ -78,7 +78,7 @@ impl Scheme {
 
 /// Placement of locks on nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Homes {
+pub enum HomePlacement {
     /// Lock k at node k modulo the nodes, entries of queues at their owners: the paper's.
     InTurn,
     /// All locks at node 0.
@@ -91,7 +91,7 @@ pub enum Homes {
 struct LockArena<'a> {
     arena: &'a SimArena,
     home: usize,
-    homes: Homes,
+    homes: HomePlacement,
     nodes: usize,
     lines: Cell<usize>,
 }
@@ -104,7 +104,7 @@ impl LockArena<'_> {
         let line = self.lines.replace(self.lines.get() + 1);
         let node = match self.homes {
             // A queue's entries follow the lock's own lines.
-            Homes::From(first) => first + line,
+            HomePlacement::From(first) => first + line,
             _ if line == 0 => self.home,
             _ => line - 1,
         };
@@ -168,13 +168,13 @@ impl LockTable {
         machine: &Parameters,
         scheme: Scheme,
         count: usize,
-        homes: Homes,
+        homes: HomePlacement,
     ) -> LockTable {
         let nodes = simulation.processors();
         let home = |k: usize| match homes {
-            Homes::InTurn => k % nodes,
-            Homes::One => 0,
-            Homes::From(first) => (first + k) % nodes,
+            HomePlacement::InTurn => k % nodes,
+            HomePlacement::One => 0,
+            HomePlacement::From(first) => (first + k) % nodes,
         };
         let arena = simulation.arena();
         let shared = |k: usize| {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Sim, SimCell, Simulation};
 
-use super::{Homes, LockTable, Scheme, cycles};
+use super::{HomePlacement, LockTable, Scheme, cycles};
 use crate::sim::run::figures;
 use crate::sim::{Measured, Run};
 use towpath_host::Error;
@@ -159,7 +159,7 @@ impl LockProgram {
 pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Error> {
     let nodes = run.procs;
     let mut simulation = Simulation::new(&run.machine, nodes, run.seed);
-    let homes = if pattern == Pattern::OneHome { Homes::One } else { Homes::InTurn };
+    let homes = if pattern == Pattern::OneHome { HomePlacement::One } else { HomePlacement::InTurn };
     let count = pattern.locks(nodes);
     let table = LockTable::new(&mut simulation, &run.machine, scheme, count, homes);
     let arena = simulation.arena();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use towpath_machine::Processor;
 use towpath_sim::{Counters, Parameters, Sim, Simulation};
 
-use super::{Homes, LockTable, Scheme};
+use super::{HomePlacement, LockTable, Scheme};
 use crate::sim::{Measured, Run};
 use towpath_host::Error;
 use towpath_report::record::metrics;
@@ -71,7 +71,7 @@ pub fn acquisition(
     machine: &Parameters,
     scheme: Scheme,
     state: State,
-    homes: Homes,
+    homes: HomePlacement,
     contended: bool,
     seed: u64,
 ) -> Result<Cost, Error> {
@@ -148,7 +148,7 @@ pub fn acquisition(
 ///
 /// If the threads get stuck.
 pub fn measure(run: &Run, scheme: Scheme, state: State) -> Result<Measured, Error> {
-    let cost = acquisition(&run.machine, scheme, state, Homes::From(3), false, run.seed)?;
+    let cost = acquisition(&run.machine, scheme, state, HomePlacement::From(3), false, run.seed)?;
     let ns = cost.cycles * run.machine.cycle.max(1000) as f64 / 1e3;
     Ok(Measured {
         values: vec![

@@ -16,7 +16,7 @@ fn avalanche(changes: &[&str]) -> Parameters {
 }
 
 fn cost(scheme: Scheme, state: State) -> (u64, u64) {
-    let cost = acquisition(&avalanche(&[]), scheme, state, Homes::From(3), false, 1).unwrap();
+    let cost = acquisition(&avalanche(&[]), scheme, state, HomePlacement::From(3), false, 1).unwrap();
     (cost.hops, cost.interrupts)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_channel::packet::{BlockHead, Extra, Slot};
-use towpath_channel::queue::{Control, Queue};
+use towpath_channel::queue::{Queue, QueueControl};
 use towpath_channel::ring::{Ring, RingMemory};
 use towpath_machine::{Native, NativeBytes, Plain};
 use towpath_shm::Memory;
@@ -15,7 +15,7 @@ use towpath_shm::Memory;
 use crate::device::connect::address::Address;
 use crate::device::connect::layout::{self, EndpointHeader, MemberRow, SlotsHeader, at};
 
-// `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room channel.
+// `Slot`, `Extra`, `BlockHead` and `QueueControl` are `Plain` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for EndpointHeader {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
@@ -113,30 +113,30 @@ fn given(pid: u32, file: OwnedFd) -> Result<Memory, AttachError> {
 ///
 /// Its references are `'static` in type only: they are valid while this lives, and it never lends
 /// them out for longer.
-pub struct Segment {
+pub struct EndpointSegment {
     header: &'static EndpointHeader,
     members: &'static [MemberRow],
     queue: Queue<'static, Native>,
     memory: Memory,
 }
 
-impl Segment {
+impl EndpointSegment {
     /// A new one, with its address yet to be written.
-    pub fn create() -> Result<Segment, AttachError> {
-        Segment::of(Memory::anonymous(at::END)?)
+    pub fn create() -> Result<EndpointSegment, AttachError> {
+        EndpointSegment::of(Memory::anonymous(at::END)?)
     }
 
     /// Another endpoint's, which is seen under its pid.
-    pub fn attach(address: &Address) -> Result<Segment, AttachError> {
-        Segment::check(Segment::of(open(address.pid, address.fd)?)?, address)
+    pub fn attach(address: &Address) -> Result<EndpointSegment, AttachError> {
+        EndpointSegment::check(EndpointSegment::of(open(address.pid, address.fd)?)?, address)
     }
 
     /// Another endpoint's, which it has passed.
-    pub fn given(address: &Address, file: OwnedFd) -> Result<Segment, AttachError> {
-        Segment::check(Segment::of(given(address.pid, file)?)?, address)
+    pub fn given(address: &Address, file: OwnedFd) -> Result<EndpointSegment, AttachError> {
+        EndpointSegment::check(EndpointSegment::of(given(address.pid, file)?)?, address)
     }
 
-    fn check(segment: Segment, address: &Address) -> Result<Segment, AttachError> {
+    fn check(segment: EndpointSegment, address: &Address) -> Result<EndpointSegment, AttachError> {
         // Relaxed: written before the address was published, by whatever way it came to us.
         let found: [u64; 8] = core::array::from_fn(|i| segment.header.identity[i].load(Ordering::Relaxed));
         if Address::from_words(found) != Some(*address) {
@@ -145,21 +145,21 @@ impl Segment {
         Ok(segment)
     }
 
-    fn of(memory: Memory) -> Result<Segment, AttachError> {
+    fn of(memory: Memory) -> Result<EndpointSegment, AttachError> {
         // SAFETY: `memory` is kept beside the references, and dropped after them.
         unsafe {
             let header = &lasting(memory.slice::<EndpointHeader>(0, 1)?)[0];
             let members = lasting(memory.slice::<MemberRow>(at::MEMBERS, layout::MEMBERS as u64)?);
             let queue = Queue {
                 id: 0,
-                control: &lasting(memory.slice::<Control<Native>>(at::CONTROL, 1)?)[0],
+                control: &lasting(memory.slice::<QueueControl<Native>>(at::CONTROL, 1)?)[0],
                 slots: lasting(memory.slice::<Slot<Native>>(at::SLOTS, layout::PACKETS as u64)?),
                 extras: lasting(memory.slice::<Extra<Native>>(at::EXTRAS, layout::PACKETS as u64)?),
                 blocks: lasting(memory.slice::<BlockHead<Native>>(at::HEADS, layout::BLOCKS as u64)?),
                 bytes: Arc::new(memory.bytes(at::BYTES, (layout::BLOCKS * layout::BLOCK) as u64)?),
                 block_size: layout::BLOCK,
             };
-            Ok(Segment { header, members, queue, memory })
+            Ok(EndpointSegment { header, members, queue, memory })
         }
     }
 
@@ -194,7 +194,7 @@ impl Segment {
     }
 }
 
-/// A ring's memory, mapped. As [`Segment`].
+/// A ring's memory, mapped. As [`EndpointSegment`].
 pub struct PairMemory {
     header: &'static SlotsHeader,
     ring: &'static Ring<Native, { layout::SLOTS }>,

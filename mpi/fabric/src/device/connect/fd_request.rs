@@ -6,7 +6,7 @@
 use std::io;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::attach::{AttachError, Segment};
+use crate::device::connect::attach::{AttachError, EndpointSegment};
 use crate::device::connect::fd_message::Connection;
 use crate::device::endpoint::{Endpoint, EndpointCore, Refusal};
 use crate::device::link::Link;
@@ -134,7 +134,7 @@ impl FdRequest {
         let nonsense = || silent(io::ErrorKind::InvalidData.into());
         let (number, file) = answer.number_and_file().ok_or_else(nonsense)?;
         let number = u32::try_from(number).map_err(|_| nonsense())?;
-        let segment = Segment::given(to, file)?;
+        let segment = EndpointSegment::given(to, file)?;
         let Some(connection) = self.connection.take() else { return Ok(None) };
         Link::visit(segment, number, connection, to, own).map(Some)
     }

@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicU64;
 
 use towpath_channel::doorbell::Doorbell;
 use towpath_channel::packet::{BlockHead, Extra, Slot};
-use towpath_channel::queue::Control;
+use towpath_channel::queue::QueueControl;
 use towpath_channel::ring::Ring;
 use towpath_machine::{Native, OwnLine};
 
@@ -111,7 +111,7 @@ pub mod at {
     /// The queue's words.
     pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<MemberRow>());
     /// Its packets.
-    pub const SLOTS: u64 = after(CONTROL, size_of::<Control<Native>>());
+    pub const SLOTS: u64 = after(CONTROL, size_of::<QueueControl<Native>>());
     /// Offset of the packets' extra arguments.
     pub const EXTRAS: u64 = after(SLOTS, PACKETS * size_of::<Slot<Native>>());
     /// The blocks' heads.

@@ -17,7 +17,7 @@ use crate::device::link::SendResult;
 use crate::device::peer::{Assembly, ConnectionState};
 use crate::device::port::Port;
 use crate::device::protocol::frame::{Frame, LONGEST};
-use crate::device::protocol::receive::{Active, Envelope, Message, PartialBody};
+use crate::device::protocol::receive::{Active, Envelope, PartialBody, UnexpectedMessage};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::{Arrived, PayloadSource};
 use crate::device::tune::settings::{INJECT, Settings};
@@ -147,7 +147,8 @@ impl EndpointCore {
             }
             None => {
                 let bytes = frame.payload.to_vec();
-                let place = space.keep(peer, tag, Message { envelope, body: PartialBody::Bytes(bytes) });
+                let place =
+                    space.keep(peer, tag, UnexpectedMessage { envelope, body: PartialBody::Bytes(bytes) });
                 if !whole {
                     self.peers[peer as usize].assembly = Some(Assembly::Waiting(tagged, place));
                 }
@@ -189,7 +190,7 @@ impl EndpointCore {
 }
 
 /// Adds a piece to an unexpected message. Returns whether that was the last one.
-fn append(message: &mut Message, frame: &Arrived) -> bool {
+fn append(message: &mut UnexpectedMessage, frame: &Arrived) -> bool {
     let PartialBody::Bytes(bytes) = &mut message.body else { return true };
     if bytes.len() + frame.payload.len() <= message.envelope.len {
         bytes.extend_from_slice(&frame.payload.to_vec());

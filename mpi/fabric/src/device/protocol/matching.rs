@@ -89,7 +89,7 @@ struct Posted<R> {
     value: Option<R>,
 }
 
-struct Waiting<U> {
+struct UnmatchedMessage<U> {
     source: u32,
     tag: u64,
     /// All in order of arrival, then one for each class.
@@ -106,7 +106,7 @@ pub struct Matcher<R, U> {
     others_count: usize,
     posted_classes: Vec<Index>,
     order: u64,
-    waiting: Vec<Waiting<U>>,
+    waiting: Vec<UnmatchedMessage<U>>,
     free_waiting: Vec<u32>,
     arrivals: NodeList,
     waiting_classes: Vec<Index>,
@@ -238,7 +238,7 @@ impl<R, U> Matcher<R, U> {
 
     /// Keeps a message for which there is no receive yet.
     pub fn keep(&mut self, source: u32, tag: u64, value: U) -> Place {
-        let entry = Waiting { source, tag, links: [LOOSE; CLASSES + 1], value: Some(value) };
+        let entry = UnmatchedMessage { source, tag, links: [LOOSE; CLASSES + 1], value: Some(value) };
         let place = match self.free_waiting.pop() {
             Some(place) => {
                 self.waiting[place as usize] = entry;
@@ -333,7 +333,7 @@ impl<R, U> Matcher<R, U> {
 
     /// The places of all waiting messages for which a question is answered with yes.
     pub fn search_waiting(&self, mut of: impl FnMut(u32, &U) -> bool) -> Vec<Place> {
-        let fits = |(place, e): (usize, &Waiting<U>)| {
+        let fits = |(place, e): (usize, &UnmatchedMessage<U>)| {
             e.value.as_ref().filter(|v| of(e.source, v)).map(|_| place as Place)
         };
         self.waiting.iter().enumerate().filter_map(fits).collect()

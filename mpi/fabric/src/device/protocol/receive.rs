@@ -56,7 +56,7 @@ pub struct Envelope {
 
 /// A message without a receive.
 #[derive(Debug)]
-pub struct Message {
+pub struct UnexpectedMessage {
     /// Its envelope.
     pub envelope: Envelope,
     /// Its bytes.
@@ -249,7 +249,7 @@ impl EndpointCore {
     }
 
     /// Takes a waiting message out.
-    fn take_message(&mut self, tagged: bool, place: Place) -> Option<Message> {
+    fn take_message(&mut self, tagged: bool, place: Place) -> Option<UnexpectedMessage> {
         let space = if tagged { &mut self.tagged } else { &mut self.untagged };
         space.take_waiting(place)
     }
@@ -261,8 +261,8 @@ impl EndpointCore {
     }
 
     /// A message and its receive.
-    fn join(&mut self, port: &Port, message: Message, receive: Receive) {
-        let Message { envelope, body } = message;
+    fn join(&mut self, port: &Port, message: UnexpectedMessage, receive: Receive) {
+        let UnexpectedMessage { envelope, body } = message;
         match body {
             PartialBody::Bytes(bytes) if bytes.len() >= envelope.len => {
                 self.found(port, &envelope);
@@ -353,12 +353,16 @@ impl EndpointCore {
     /// Keeps a request to send in the unexpected queue.
     pub(crate) fn keep_unexpected(&mut self, envelope: Envelope, address: u64) {
         let space = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
-        space.keep(envelope.peer, envelope.tag, Message { envelope, body: PartialBody::Kept(address) });
+        space.keep(
+            envelope.peer,
+            envelope.tag,
+            UnexpectedMessage { envelope, body: PartialBody::Kept(address) },
+        );
     }
 
     /// Throws a message away.
-    fn discard(&mut self, port: &Port, message: Message) {
-        let Message { envelope, body } = message;
+    fn discard(&mut self, port: &Port, message: UnexpectedMessage) {
+        let UnexpectedMessage { envelope, body } = message;
         match body {
             PartialBody::Bytes(bytes) => {
                 self.found(port, &envelope);

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 
 use towpath_machine::Native;
 
-use crate::device::connect::attach::Segment;
+use crate::device::connect::attach::EndpointSegment;
 
 /// Number of polls within which all domains of one loop are polled.
 const RECENT: u64 = 64;
@@ -93,7 +93,7 @@ pub fn completions() -> u64 {
 /// A doorbell, and its count when its owner was armed.
 #[derive(Clone)]
 struct Armed {
-    segment: Weak<Segment>,
+    segment: Weak<EndpointSegment>,
     count: u64,
 }
 
@@ -138,11 +138,11 @@ pub enum Others {
 }
 
 /// Doorbells of armed domains.
-pub struct Doorbells(Vec<(Arc<Segment>, u64)>);
+pub struct Doorbells(Vec<(Arc<EndpointSegment>, u64)>);
 
 impl Doorbells {
     /// Sleeps until one of them changes, or one's own, at most so long, in nanoseconds.
-    pub fn park(&self, own: &Segment, count: u64, ns: u64) {
+    pub fn park(&self, own: &EndpointSegment, count: u64, ns: u64) {
         let own = (&*own.header().doorbell.count, count);
         let all: Vec<_> = core::iter::once(own)
             .chain(self.0.iter().map(|(s, count)| (&*s.header().doorbell.count, *count)))
@@ -179,7 +179,7 @@ impl PolledDomain {
 
 /// Arms a domain: it is ready to sleep, and its doorbell has this count. Frames that come
 /// from now on change it.
-pub fn arm(domain: usize, segment: &Arc<Segment>, count: u64) {
+pub fn arm(domain: usize, segment: &Arc<EndpointSegment>, count: u64) {
     let armed = Armed { segment: Arc::downgrade(segment), count };
     with(|list| list.set(domain, Some(armed)));
 }
@@ -223,11 +223,11 @@ pub fn others(domain: usize) -> Others {
 mod tests {
     use super::*;
 
-    fn segment() -> Arc<Segment> {
-        Arc::new(Segment::create().unwrap())
+    fn segment() -> Arc<EndpointSegment> {
+        Arc::new(EndpointSegment::create().unwrap())
     }
 
-    fn wake(segment: &Segment) {
+    fn wake(segment: &EndpointSegment) {
         // Release: in the place of (D2); pairs with the Acquire (D1) in `doorbell.rs` of the room
         // channel.
         segment.header().doorbell.count.fetch_add(1, Ordering::Release);

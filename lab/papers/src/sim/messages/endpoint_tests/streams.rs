@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_am::domain::Memory;
+use towpath_am::domain::DomainMemory;
 use towpath_am::packet::LINE_ARGS;
 use towpath_am::stream::{Ends, OPEN};
 use towpath_am::{MAX_ARGS, Operation, SegmentKind, Status, Tag};
@@ -18,7 +18,7 @@ const HALF: u32 = REQUESTS / 2;
 
 /// A process that dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Victim {
+enum KillableReceiver {
     Nobody,
     /// Rank 0, when it has handled so many requests.
     Receiver(usize),
@@ -29,7 +29,7 @@ enum Victim {
 /// Requests of all others to rank 0, most of them short enough for a stream.
 #[derive(Clone)]
 struct StreamedRecords {
-    victim: Victim,
+    victim: KillableReceiver,
     /// By rank, the numbers of the requests that rank 0 has handled.
     handled: Rc<RefCell<Vec<Vec<u32>>>>,
     returned: Rc<Cell<usize>>,
@@ -39,7 +39,7 @@ struct StreamedRecords {
 }
 
 impl StreamedRecords {
-    fn new(victim: Victim) -> StreamedRecords {
+    fn new(victim: KillableReceiver) -> StreamedRecords {
         let none = || Rc::new(Cell::new(0));
         let handled = Rc::new(RefCell::new(vec![Vec::new(); 8]));
         StreamedRecords { victim, handled, returned: none(), opened: none(), done: none() }
@@ -51,26 +51,26 @@ impl StreamedRecords {
 
     /// Number of requests that are sent in all.
     fn sent(&self, members: usize) -> usize {
-        let missing = if self.victim == Victim::Sender { HALF } else { 0 };
+        let missing = if self.victim == KillableReceiver::Sender { HALF } else { 0 };
         (members - 1) * REQUESTS as usize - missing as usize
     }
 
     fn receive(&self, place: &Spot<'_>, endpoint: &Endpoint<'_>) {
         let indices = indices(place, endpoint);
         let enough = match self.victim {
-            Victim::Receiver(enough) => enough,
+            KillableReceiver::Receiver(enough) => enough,
             _ => self.sent(place.members),
         };
         while self.handled() < enough {
             endpoint.poll();
         }
-        if let Victim::Receiver(_) = self.victim {
+        if let KillableReceiver::Receiver(_) = self.victim {
             return place.die();
         }
         // The streams of the dead are taken back, those of the living stay.
         place.wait_while(|| self.done.get() < place.members - 1);
         endpoint.recover();
-        let dead = (self.victim == Victim::Sender).then_some(place.members - 1);
+        let dead = (self.victim == KillableReceiver::Sender).then_some(place.members - 1);
         for rank in 1..place.members {
             assert!(
                 Some(rank) != dead || !has_stream(endpoint, indices[rank], indices[0]),
@@ -81,7 +81,7 @@ impl StreamedRecords {
     }
 
     fn send(&self, place: &Spot<'_>, endpoint: &Endpoint<'_>, fate: &Fate) {
-        let is_victim = self.victim == Victim::Sender && place.me == place.members - 1;
+        let is_victim = self.victim == KillableReceiver::Sender && place.me == place.members - 1;
         let indices = indices(place, endpoint);
         let has_stream = || has_stream(endpoint, indices[place.me], indices[0]);
         let mut opened = false;
@@ -110,7 +110,7 @@ impl StreamedRecords {
         all.extend(returned.iter().map(|(n, _)| *n));
         assert_eq!(all, (0..REQUESTS).collect::<Vec<_>>());
         self.returned.set(self.returned.get() + returned.len());
-        if let Victim::Receiver(_) = self.victim {
+        if let KillableReceiver::Receiver(_) = self.victim {
             // It may have handled all of this sender's requests.
             place.wait_while(|| place.world.lives(0));
             endpoint.recover();
@@ -154,7 +154,7 @@ impl Program for StreamedRecords {
 }
 
 /// Runs it with two, three and eight processes; checks each run.
-fn with(victim: impl Fn(usize) -> Victim, check: impl Fn(&StreamedRecords, usize)) {
+fn with(victim: impl Fn(usize) -> KillableReceiver, check: impl Fn(&StreamedRecords, usize)) {
     for members in [2, 3, 8] {
         for seed in 1..=2 {
             let streamed = StreamedRecords::new(victim(members));
@@ -170,13 +170,16 @@ fn with(victim: impl Fn(usize) -> Victim, check: impl Fn(&StreamedRecords, usize
 
 #[test]
 fn requests_in_streams_and_queue_are_handled_in_order() {
-    with(|_| Victim::Nobody, |streamed, members| assert_eq!(streamed.handled(), streamed.sent(members)));
+    with(
+        |_| KillableReceiver::Nobody,
+        |streamed, members| assert_eq!(streamed.handled(), streamed.sent(members)),
+    );
 }
 
 #[test]
 fn records_that_the_dead_did_not_handle_come_back_in_order() {
     with(
-        |members| Victim::Receiver((members - 1) * REQUESTS as usize / 2),
+        |members| KillableReceiver::Receiver((members - 1) * REQUESTS as usize / 2),
         |streamed, members| {
             assert!(streamed.returned.get() > 0, "it did not handle all");
             assert_eq!(streamed.handled() + streamed.returned.get(), streamed.sent(members));
@@ -187,7 +190,7 @@ fn records_that_the_dead_did_not_handle_come_back_in_order() {
 #[test]
 fn records_of_a_dead_sender_are_handled_and_its_stream_is_free() {
     with(
-        |_| Victim::Sender,
+        |_| KillableReceiver::Sender,
         |streamed, members| {
             let of_the_dead = &streamed.handled.borrow()[members - 1];
             assert_eq!(*of_the_dead, (0..HALF).collect::<Vec<_>>());

@@ -66,7 +66,7 @@ pub(crate) enum EventKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Event {
+pub(crate) struct TimedEvent {
     pub time: Time,
     /// Sequence in the upper 56 bits, kind in the lower 8: one comparison decides between
     /// events of the same time.
@@ -75,7 +75,7 @@ pub(crate) struct Event {
     pub b: u32,
 }
 
-impl Event {
+impl TimedEvent {
     pub fn kind(&self) -> EventKind {
         KINDS[(self.order & 0xff) as usize]
     }
@@ -120,16 +120,16 @@ const NIL: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct HeapEntry {
-    event: Event,
+    event: TimedEvent,
     next: u32,
 }
 
 /// No home is at work.
-const NO_HOME: Event = Event { time: Time::MAX, order: EventKind::HomeFree as u64, a: 0, b: 0 };
+const NO_HOME: TimedEvent = TimedEvent { time: Time::MAX, order: EventKind::HomeFree as u64, a: 0, b: 0 };
 
 /// The queue, with a hash of all that has happened.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub(crate) struct EventQueue {
     /// The first entry of each list.
     first: Box<[u32; LISTS]>,
     /// Bit set of the lists that are not empty, and of its own words that are not 0.
@@ -139,7 +139,7 @@ pub(crate) struct Events {
     /// Entries that are free, by `next`.
     free: u32,
     /// Events that were too late for the calendar.
-    later: BinaryHeap<Reverse<Event>>,
+    later: BinaryHeap<Reverse<TimedEvent>>,
     /// The list of the last event that happened: the calendar begins there. Its turn ends
     /// before this time.
     start: usize,
@@ -148,7 +148,7 @@ pub(crate) struct Events {
     soon: Time,
     list: usize,
     /// A [`EventKind::HomeFree`]; those of other homes lie in the calendar.
-    free_home: Event,
+    free_home: TimedEvent,
     /// The time of the heap's earliest event; `Time::MAX` if there is none.
     late: Time,
     /// The earlier of these two.
@@ -164,9 +164,9 @@ pub(crate) struct Events {
     pub hash: u64,
 }
 
-impl Events {
+impl EventQueue {
     pub fn new() -> Self {
-        Events {
+        EventQueue {
             first: Box::new([NIL; LISTS]),
             filled: [0; LISTS / 64],
             words: 0,
@@ -194,7 +194,7 @@ impl Events {
         self.horizon = self.horizon.min(time);
         let (order, a, b) = (self.sequence << 8 | kind as u64, a as u32, b as u32);
         if kind == EventKind::HomeFree && self.free_home.time == Time::MAX {
-            self.free_home = Event { time, order, a, b };
+            self.free_home = TimedEvent { time, order, a, b };
             self.other = self.other.min(time);
         } else {
             self.put(time, order, a, b);
@@ -206,7 +206,7 @@ impl Events {
     #[inline(never)]
     fn put(&mut self, time: Time, order: u64, a: u32, b: u32) {
         if time >= self.end {
-            return self.put_late(Event { time, order, a, b });
+            return self.put_late(TimedEvent { time, order, a, b });
         }
         let list = (time >> WIDTH) as usize % LISTS;
         if time < self.soon {
@@ -245,7 +245,7 @@ impl Events {
     }
 
     #[cold]
-    fn put_late(&mut self, event: Event) {
+    fn put_late(&mut self, event: TimedEvent) {
         self.late = self.late.min(event.time);
         self.other = self.other.min(event.time);
         self.later.push(Reverse(event));
@@ -280,7 +280,7 @@ impl Events {
     /// The next event, if it happens by `limit`. The one after it is looked for at once:
     /// the host's processor does so while it is busy with what the event does.
     #[inline(always)]
-    pub fn pop(&mut self, limit: Time) -> Option<Event> {
+    pub fn pop(&mut self, limit: Time) -> Option<TimedEvent> {
         if self.soon >= self.other {
             return self.pop_other(limit);
         }
@@ -292,7 +292,7 @@ impl Events {
 
     /// The calendar's earliest event, which there must be.
     #[inline(always)]
-    fn pop_soon(&mut self) -> Event {
+    fn pop_soon(&mut self) -> TimedEvent {
         let list = self.list % LISTS;
         let place = self.first[list];
         let entry = &mut self.entries[place as usize];
@@ -316,7 +316,7 @@ impl Events {
 
     /// The earliest event, if one outside the calendar may come before the calendar's.
     #[inline(always)]
-    fn pop_other(&mut self, limit: Time) -> Option<Event> {
+    fn pop_other(&mut self, limit: Time) -> Option<TimedEvent> {
         let home = self.free_home;
         if home.time >= self.soon.min(self.late) {
             return self.pop_tied(limit);
@@ -333,7 +333,7 @@ impl Events {
     /// Takes the earliest event, if it may be the heap's, or two of the three have one
     /// time.
     #[cold]
-    fn pop_tied(&mut self, limit: Time) -> Option<Event> {
+    fn pop_tied(&mut self, limit: Time) -> Option<TimedEvent> {
         let late = self.later.peek().map(|Reverse(late)| *late);
         let home = Some(self.free_home).filter(|home| home.time != Time::MAX);
         let soon = (self.soon != Time::MAX).then(|| self.entries[self.first[self.list] as usize].event);
@@ -363,7 +363,7 @@ impl Events {
     }
 
     #[inline(always)]
-    fn happened(&mut self, event: Event) -> Event {
+    fn happened(&mut self, event: TimedEvent) -> TimedEvent {
         self.horizon = self.soon.min(self.other).min(event.time + LEASH).min(self.ceiling);
         self.count += 1;
         let what = event.time ^ event.order << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn events_come_in_the_order_of_time_and_then_of_sending() {
-        let mut events = Events::new();
+        let mut events = EventQueue::new();
         for (time, a) in [(5, 0), (3, 1), (5, 2), (3, 3), (1, 4)] {
             events.push(time, EventKind::Reply, a, 0);
         }
@@ -400,7 +400,7 @@ mod tests {
         // Against a sorted list: times within one list of the calendar, within its turn, beyond it,
         // and far beyond.
         let mut random = towpath_machine::Random::stream(3, 0);
-        let mut events = Events::new();
+        let mut events = EventQueue::new();
         let (mut pending, mut now) = (Vec::new(), 0);
         for round in 0..200_000 {
             if random.below(100) < 50 - u64::from(pending.len() > 500) * 10 || pending.is_empty() {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn every_kind_survives_its_packing() {
-        let mut events = Events::new();
+        let mut events = EventQueue::new();
         for kind in KINDS {
             events.push(0, kind, 1, 2);
             assert_eq!(events.pop(Time::MAX).unwrap().kind(), kind);
