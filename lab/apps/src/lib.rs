@@ -5,6 +5,9 @@
 //! | --- | --- | --- | --- |
 //! | [`spark98`] | product of a sparse matrix and a vector | K | the sequential product |
 //! | [`lu`] | LU factors of a dense matrix in blocks | N | the residual |
+//! | [`messages::sample`] | sample sort | L | the sorted input |
+//! | [`messages::components`] | connected components | L | union and find |
+//! | [`messages::fft`] | Fourier transform in three dimensions | L | its inverse, and the definition |
 //!
 //! [`problem`] has the list, the sizes, and the traits; [`team`] what a kernel may use beside its
 //! own memory: locks, a barrier, queues of tasks. [`native`] and [`simulated`] run them.
@@ -14,6 +17,7 @@
 
 pub mod lu;
 pub mod memory;
+pub mod messages;
 pub mod native;
 pub mod parts;
 pub mod problem;

@@ -1,6 +1,11 @@
 //! Each application gives the reference's result: on threads under every lock, barrier,
 //! queue and policy, and on simulated machines.
 
+use std::time::Duration;
+
+use towpath::{Algorithm, WorldConfig};
+use towpath_apps::messages::processes::run_processes;
+use towpath_apps::messages::{MessageApplication, MessageInput};
 use towpath_apps::native::{
     self, LOCKED, PartNames, TeamSurroundings, barrier_names, lock_names, queue_names,
 };
@@ -139,6 +144,23 @@ fn results_without_locks_or_barriers_are_refused() {
                 "{name} is right without {}",
                 if has_barrier { "locks" } else { "barriers" }
             );
+        }
+    }
+}
+
+#[test]
+fn message_applications_agree_with_their_references() {
+    for application in MessageApplication::ALL {
+        for (procs, algorithm) in [(1, Algorithm::Towpath), (2, Algorithm::LockFree), (4, Algorithm::Ticket)]
+        {
+            let config = WorldConfig { algorithm, ..WorldConfig::new(procs) };
+            for seed in 1..3 {
+                let input = MessageInput { size: Size::Tiny, seed };
+                let limit = Duration::from_secs(60);
+                let runs = run_processes(application, input, &config, &[], limit)
+                    .unwrap_or_else(|e| panic!("{} on {procs}: {e}", application.name()));
+                assert!(runs.len() == procs as usize && runs.iter().all(|r| r.ns > 0 && !r.text.is_empty()));
+            }
         }
     }
 }
