@@ -37,6 +37,14 @@ pub struct Entry<P: Processor> {
 
 impl<P: Processor> Entry<P> {
     /// Makes a free entry, on two lines.
+    ///
+    /// ```
+    /// use towpath::domain::Entry;
+    /// use towpath::machine::{Heap, Native};
+    ///
+    /// let entry = Entry::<Native>::new(&Heap);
+    /// assert_eq!(size_of_val(&entry), 128, "two lines");
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let word = || arena.word(Place::SameLine, 0);
         Entry {

@@ -85,6 +85,13 @@ pub enum Status {
 
 impl Status {
     /// The status with this number.
+    ///
+    /// ```
+    /// use towpath::Status;
+    ///
+    /// assert_eq!(Status::from_bits(Status::BadTag as u64), Some(Status::BadTag));
+    /// assert_eq!(Status::from_bits(99), None);
+    /// ```
     pub const fn from_bits(bits: u64) -> Option<Status> {
         Some(match bits {
             1 => Status::BadArguments,

@@ -19,12 +19,24 @@ impl Direction {
     pub const REPLIES_FIRST: [Direction; 2] = [Direction::Reply, Direction::Request];
 
     /// Returns the direction of a reply, or of a request.
+    ///
+    /// ```
+    /// use towpath::Direction;
+    ///
+    /// assert_eq!(Direction::of(true), Direction::Reply);
+    /// ```
     #[inline(always)]
     pub const fn of(is_reply: bool) -> Direction {
         if is_reply { Direction::Reply } else { Direction::Request }
     }
 
     /// Returns whether it is a reply.
+    ///
+    /// ```
+    /// use towpath::Direction;
+    ///
+    /// assert!(Direction::REPLIES_FIRST[0].is_reply());
+    /// ```
     #[inline(always)]
     pub const fn is_reply(self) -> bool {
         matches!(self, Direction::Reply)
@@ -62,6 +74,13 @@ pub enum Operation {
 impl Operation {
     /// Returns whether a request came back, and not a reply to a requester that died
     /// before it could take it.
+    ///
+    /// ```
+    /// use towpath::Operation;
+    ///
+    /// assert!(Operation::RequestLong.is_request());
+    /// assert!(!Operation::ReplyShort.is_request());
+    /// ```
     #[inline]
     pub fn is_request(self) -> bool {
         matches!(self, Operation::RequestShort | Operation::RequestMedium | Operation::RequestLong)

@@ -202,6 +202,14 @@ impl SharedMemory {
     }
 
     /// Returns the world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.domain().world().rank(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn world(&self) -> &World {
         &self.attached.world
     }

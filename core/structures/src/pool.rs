@@ -69,6 +69,12 @@ pub struct VersionedIndex(pub u64);
 
 impl VersionedIndex {
     /// The node's index.
+    ///
+    /// ```
+    /// use towpath_structures::VersionedIndex;
+    ///
+    /// assert_eq!(VersionedIndex(3 << 32 | 7).index(), 7);
+    /// ```
     #[inline(always)]
     pub const fn index(self) -> u32 {
         self.0 as u32
@@ -76,6 +82,14 @@ impl VersionedIndex {
 
     /// Returns the link that replaces this one to point to another node: the count goes
     /// up by one (and round after 2³²).
+    ///
+    /// ```
+    /// use towpath_structures::VersionedIndex;
+    ///
+    /// let (first, second) = (VersionedIndex(7), VersionedIndex(7).to(8));
+    /// assert_eq!(second.index(), 8);
+    /// assert_ne!(second.to(7), first, "it has changed twice");
+    /// ```
     #[inline(always)]
     pub const fn to(self, index: u32) -> VersionedIndex {
         VersionedIndex(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
@@ -115,11 +129,33 @@ struct NodeSlot<P: Processor, T> {
 impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Pool<P, T, M, S, BATCH> {
     /// Number of nodes for `in_use` of them to be in use at a time, whatever lies in the
     /// lists of `participants`.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// // 100 of them in use at a time, 2 participants with lists of their own
+    /// let nodes = Pool::<Native, Counter<Native>>::nodes_for(100, 2);
+    /// assert_eq!(nodes, 133);
+    /// # Ok::<(), PoolError>(())
+    /// ```
     pub const fn nodes_for(in_use: usize, participants: usize) -> usize {
         1 + in_use + participants * 2 * BATCH as usize
     }
 
     /// A pool of `nodes` nodes, one of which is node 0.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// // 40 nodes, 2 participants.
+    /// let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// assert_eq!((pool.nodes(), pool.participants()), (40, 2));
+    /// # Ok::<(), PoolError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, nodes: usize, participants: usize) -> Self {
         Pool {
             shared: OwnLine(arena.word(Place::NewLine, 0)),
@@ -142,6 +178,16 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     ///
     /// One node more is in use than there are values (the dummy), and one is in the hands of each
     /// participant.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// let pool = Pool::<Native, Counter<Native>>::with_dummy(&Heap, 100, 2);
+    /// assert!(pool.nodes() > 100);
+    /// # Ok::<(), PoolError>(())
+    /// ```
     pub fn with_dummy(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Self::new(arena, Self::nodes_for(capacity + 1 + participants, participants), participants)
     }
@@ -152,12 +198,34 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     ///
     /// [`PoolError::Corrupt`] if there is none: an index that was read from shared memory may be
     /// nonsense.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// let index = pool.take(&cpu, me)?;
+    /// assert!(pool.get(index).is_ok());
+    /// assert!(pool.get(99).is_err(), "there is none");
+    /// # Ok::<(), PoolError>(())
+    /// ```
     #[inline(always)]
     pub fn get(&self, index: u32) -> Result<&T, PoolError> {
         self.slot(index).map(|s| &s.node)
     }
 
     /// Number of participants that it was made for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// assert_eq!(pool.participants(), 2);
+    /// # Ok::<(), PoolError>(())
+    /// ```
     #[inline(always)]
     pub fn participants(&self) -> usize {
         self.caches.as_ref().len()
@@ -168,12 +236,33 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     /// # Errors
     ///
     /// [`PoolError::UnknownParticipant`] if it is not below [`Pool::participants`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// assert!(pool.check(1).is_ok());
+    /// assert_eq!(pool.check(2), Err(PoolError::UnknownParticipant));
+    /// # Ok::<(), PoolError>(())
+    /// ```
     #[inline(always)]
     pub fn check(&self, me: usize) -> Result<(), PoolError> {
         self.cache(me).map(|_| ())
     }
 
     /// Number of its nodes, node 0 among them.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// assert_eq!(pool.nodes(), 40);
+    /// # Ok::<(), PoolError>(())
+    /// ```
     pub fn nodes(&self) -> usize {
         self.slots.as_ref().len()
     }
@@ -183,6 +272,17 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     /// # Errors
     ///
     /// See [`PoolError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// let index = pool.take(&cpu, me)?;
+    /// pool.give(&cpu, me, index)?;
+    /// # Ok::<(), PoolError>(())
+    /// ```
     #[inline]
     pub fn take(&self, cpu: &P, me: usize) -> Result<u32, PoolError> {
         let cache = self.cache(me)?;
@@ -201,6 +301,18 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     /// # Errors
     ///
     /// See [`PoolError`]; the node is lost then.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::{Pool, PoolError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 40, 2);
+    /// let index = pool.take(&cpu, me)?;
+    /// pool.give(&cpu, me, index)?;
+    /// assert_eq!(pool.take(&cpu, me)?, index, "the last one first");
+    /// # Ok::<(), PoolError>(())
+    /// ```
     #[inline]
     pub fn give(&self, cpu: &P, me: usize, index: u32) -> Result<(), PoolError> {
         if index == 0 {

@@ -49,6 +49,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Words<P> for ArrayFifo<P, D, S> 
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
     /// An empty queue with room for at least `capacity` values.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayFifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 values, 2 participants.
+    /// let fifo = ArrayFifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(fifo.pop(&actor)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         ArrayFifo {
             head: OwnLine(arena.word(Place::NewLine, 0)),
@@ -59,6 +71,17 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
     }
 
     /// Number of values that there is room for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayFifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let fifo = ArrayFifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(fifo.capacity(), 128, "a power of two");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn capacity(&self) -> usize {
         1 << self.slots.as_ref().len().max(1).ilog2()
     }
@@ -74,6 +97,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayFifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let fifo = ArrayFifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// fifo.push(&actor, 7)?;
+    /// assert_eq!(fifo.push(&actor, u64::MAX), Err(StableError::TooLarge));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn push<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, value: u64) -> Result<(), StableError> {
         if value >= D::MAX {
             return Err(StableError::TooLarge);
@@ -101,6 +136,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayFifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let fifo = ArrayFifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// fifo.push(&actor, 1)?;
+    /// fifo.push(&actor, 2)?;
+    /// assert_eq!(fifo.pop(&actor)?, Some(1));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<u64>, StableError> {
         let mut round = 0u32;
         loop {

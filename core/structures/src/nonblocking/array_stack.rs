@@ -46,6 +46,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Words<P> for ArrayStack<P, D, S>
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
     /// An empty stack with room for `capacity` values.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayStack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 values, 2 participants.
+    /// let stack = ArrayStack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(stack.pop(&actor)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         ArrayStack {
             height: OwnLine(arena.word(Place::NewLine, 0)),
@@ -59,6 +71,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayStack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let stack = ArrayStack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 7)?;
+    /// assert_eq!(stack.push(&actor, u64::MAX), Err(StableError::TooLarge));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn push<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, value: u64) -> Result<(), StableError> {
         if value >= D::MAX {
             return Err(StableError::TooLarge);
@@ -82,6 +106,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, ArrayStack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let stack = ArrayStack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 1)?;
+    /// stack.push(&actor, 2)?;
+    /// assert_eq!(stack.pop(&actor)?, Some(2));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<u64>, StableError> {
         let mut round = 0u32;
         loop {

@@ -64,6 +64,20 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, 1)?; // and participant 1 dies
+    /// let audit = pool.audit(&cpu, me, |participant| participant == 1, |_| Ok(Some(false)))?;
+    /// assert_eq!((audit.suspects, audit.freed), (1, 1));
+    /// assert_eq!(pool.free(&cpu)?, 3);
+    /// # let _ = held;
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn audit(
         &self,
         cpu: &P,
@@ -228,6 +242,19 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// assert_eq!(pool.free(&cpu)?, 3);
+    /// let held = pool.take(&cpu, me)?;
+    /// assert_eq!(pool.free(&cpu)?, 2);
+    /// # pool.give(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn free(&self, cpu: &P) -> Result<usize, StableError> {
         // (5b) Acquire: as (5); pairs with the exchange (5) in `Pool::take_elsewhere`.
         let used = cpu.load(&self.fresh, Ordering::Acquire) as usize;

@@ -26,6 +26,18 @@ pub struct DependencyMap<P: Processor, D, S: Storage = Boxed> {
 impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// An empty map with room for `capacity` dependencies, less those in the hands of
     /// participants, in `buckets` buckets (at least).
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 pairs in 16 buckets, 2 participants.
+    /// let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// assert!(!map.contains(&actor, 1, 10)?);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, buckets: usize, participants: usize) -> Self {
         let heads = heads::<P, S>(arena, buckets);
         DependencyMap { buckets: Chains::new(arena, heads, capacity, participants) }
@@ -41,6 +53,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// assert!(map.insert(&actor, 1, 10)?);
+    /// assert!(!map.insert(&actor, 1, 10)?, "it is there");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -60,6 +84,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 1, 10)?;
+    /// assert!(map.remove(&actor, 1, 10)?);
+    /// assert!(!map.remove(&actor, 1, 10)?);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -78,6 +115,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 1, 10)?;
+    /// assert_eq!(map.remove_any(&actor, 1)?, Some(10));
+    /// assert_eq!(map.remove_any(&actor, 1)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove_any<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -93,6 +143,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 1, 10)?;
+    /// assert!(map.contains(&actor, 1, 10)?);
+    /// assert!(!map.contains(&actor, 1, 11)?);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn contains<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -110,6 +173,24 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, DependencyMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = DependencyMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 1, 10)?;
+    /// map.insert(&actor, 1, 11)?;
+    /// let mut sum = 0;
+    /// map.for_each(&actor, 1, |dependent| {
+    ///     sum += dependent;
+    ///     true // goes on
+    /// })?;
+    /// assert_eq!(sum, 21);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn for_each<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

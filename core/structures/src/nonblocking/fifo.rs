@@ -86,6 +86,18 @@ const fn next_of(node: u32) -> u32 {
 impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
     /// An empty queue with room for `capacity` values, less those in the hands of
     /// participants.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Fifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 values, 2 participants.
+    /// let fifo = Fifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(fifo.pop(&actor)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Fifo {
             front: OwnLine(FifoHead {
@@ -104,6 +116,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Fifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let fifo = Fifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// fifo.push(&actor, 7)?;
+    /// assert_eq!(fifo.pop(&actor)?, Some(7));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn push<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, value: u64) -> Result<(), StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let held = self.items.take(cpu, me)?;
@@ -138,6 +162,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Fifo};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let fifo = Fifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// fifo.push(&actor, 1)?;
+    /// fifo.push(&actor, 2)?;
+    /// assert_eq!(fifo.pop(&actor)?, Some(1));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<u64>, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let mut round = 0u32;

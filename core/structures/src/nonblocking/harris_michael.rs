@@ -70,6 +70,18 @@ struct ListSpot {
 impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     /// An empty list with room for `capacity` keys, less those in the hands of
     /// participants.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, HarrisMichaelList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 keys, 2 participants.
+    /// let list = HarrisMichaelList::<Native>::new(&Heap, 100, 2);
+    /// assert_eq!(list.get(&actor, 7)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         HarrisMichaelList {
             first: OwnLine(arena.word(Place::NewLine, 0)),
@@ -157,6 +169,18 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, HarrisMichaelList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = HarrisMichaelList::<Native>::new(&Heap, 100, 2);
+    /// assert_eq!(list.insert(&actor, 7, 19)?, None);
+    /// assert_eq!(list.insert(&actor, 7, 20)?, Some(19), "it keeps the value that it has");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -206,6 +230,18 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, HarrisMichaelList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = HarrisMichaelList::<Native>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.remove(&actor, 7)?, Some(19));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -238,6 +274,19 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, HarrisMichaelList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = HarrisMichaelList::<Native>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.get(&actor, 7)?, Some(19));
+    /// assert_eq!(list.get(&actor, 8)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<u64>, StableError> {
         let spot = self.seek(actor, key)?;
         Ok((index(spot.link) != 0 && spot.key == key).then_some(spot.value))

@@ -45,6 +45,18 @@ pub(super) fn bucket(key: u64, buckets: usize) -> usize {
 impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     /// An empty map with room for `capacity` keys, less those in the hands of
     /// participants, in `buckets` buckets (at least).
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 keys in 16 buckets, 2 participants.
+    /// let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// assert_eq!(map.get(&actor, 7)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, buckets: usize, participants: usize) -> Self {
         let heads = heads::<P, S>(arena, buckets);
         HashMap { buckets: Chains::new(arena, heads, capacity, participants) }
@@ -61,6 +73,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     ///
     /// [`StableError::Exhausted`] if there is no room (for the new value beside the old one); the
     /// others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// assert_eq!(map.insert(&actor, 7, 19)?, None);
+    /// assert_eq!(map.insert(&actor, 7, 20)?, Some(19), "it keeps the value that it has");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -77,6 +101,20 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if others were always faster; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 1, 16, 2);
+    /// map.insert(&actor, 7, 19)?;
+    /// let mut written = Vec::new();
+    /// map.insert_evicting(&actor, 8, 20, |key, value| written.push((key, value)))?;
+    /// assert_eq!(written, [(7, 19)]);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert_evicting<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -93,6 +131,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 7, 19)?;
+    /// assert_eq!(map.remove(&actor, 7)?, Some(19));
+    /// assert_eq!(map.remove(&actor, 7)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -107,6 +158,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 7, 19)?;
+    /// assert_eq!(map.get(&actor, 7)?, Some(19));
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline]
     pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<u64>, StableError> {
         let found = self.buckets.find(actor, self.bucket(key), |k, _| k < key)?;
@@ -120,6 +183,24 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, HashMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let map = HashMap::<Native, Guerraoui<Native>>::new(&Heap, 100, 16, 2);
+    /// map.insert(&actor, 7, 19)?;
+    /// map.insert(&actor, 8, 20)?;
+    /// let mut sum = 0;
+    /// map.for_each(&actor, |_, value| {
+    ///     sum += value;
+    ///     true // goes on
+    /// })?;
+    /// assert_eq!(sum, 39);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn for_each<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

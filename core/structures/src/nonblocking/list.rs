@@ -41,6 +41,18 @@ pub struct List<P: Processor, D, S: Storage = Boxed, const STABLE: bool = true> 
 impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S, STABLE> {
     /// An empty list with room for `capacity` keys, less those in the hands of
     /// participants.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 keys, 2 participants.
+    /// let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(list.get(&actor, 7)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         List { chain: Chains::new(arena, One::new(arena), capacity, participants) }
     }
@@ -50,6 +62,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(list.insert(&actor, 7, 19)?, None);
+    /// assert_eq!(list.insert(&actor, 7, 20)?, Some(19), "it keeps the value that it has");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -65,6 +89,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.remove(&actor, 7)?, Some(19));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -79,6 +115,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.get(&actor, 7)?, Some(19));
+    /// assert_eq!(list.get(&actor, 8)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<u64>, StableError> {
         let found = self.chain.find(actor, 0, |k, _| k < key)?;
         Ok(found.filter(|(k, _)| *k == key).map(|(_, value)| value))
@@ -91,6 +140,25 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// for key in [30, 10, 20] {
+    ///     list.insert(&actor, key, 0)?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// list.for_each(&actor, 15, |key, _| {
+    ///     keys.push(key);
+    ///     true // goes on
+    /// })?;
+    /// assert_eq!(keys, [20, 30]);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn for_each<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -101,6 +169,20 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
     }
 
     /// Number of allocations of a descriptor so far.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, List};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = List::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// list.remove(&actor, 7)?;
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.allocations(&cpu), 2);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn allocations(&self, cpu: &P) -> u64 {
         self.chain.allocations(cpu)
     }

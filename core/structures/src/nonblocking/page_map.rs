@@ -102,6 +102,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     PageMap<P, D, S, A, B, C>
 {
     /// A map of nothing, with room for the pages of `tables` regions.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PageMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # use towpath_structures::Boxed;
+    /// // 4 × 4 × 8 pages, 2 tables of 8, 2 participants
+    /// let map = PageMap::<Native, Guerraoui<Native>, Boxed, 4, 4, 8>::new(&Heap, 2, 2);
+    /// assert_eq!(map.get(&actor, 100)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, tables: usize, participants: usize) -> Self {
         let region =
             |_| PageRegion { version: arena.word(Place::SameLine, 0), table: arena.word(Place::SameLine, 0) };
@@ -131,6 +144,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     ///
     /// [`StableError::Exhausted`] if there is no table left; [`StableError::TooLarge`] if there is
     /// no such page, or for frame 0; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PageMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # use towpath_structures::Boxed;
+    /// # let map = PageMap::<Native, Guerraoui<Native>, Boxed, 4, 4, 8>::new(&Heap, 2, 2);
+    /// assert_eq!(map.map(&actor, 100, 7)?, None);
+    /// assert_eq!(map.map(&actor, 100, 8)?, Some(7));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn map<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -148,6 +174,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     /// # Errors
     ///
     /// As [`PageMap::map`], but never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PageMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # use towpath_structures::Boxed;
+    /// # let map = PageMap::<Native, Guerraoui<Native>, Boxed, 4, 4, 8>::new(&Heap, 2, 2);
+    /// map.map(&actor, 100, 7)?;
+    /// assert_eq!(map.unmap(&actor, 100)?, Some(7));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn unmap<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -218,6 +257,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     /// # Errors
     ///
     /// As [`PageMap::unmap`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PageMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # use towpath_structures::Boxed;
+    /// # let map = PageMap::<Native, Guerraoui<Native>, Boxed, 4, 4, 8>::new(&Heap, 2, 2);
+    /// map.map(&actor, 100, 7)?;
+    /// assert_eq!(map.get(&actor, 100)?, Some(7));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, page: u64) -> Result<Option<u64>, StableError> {
         let spot = Self::spot(page)?;
         loop {
@@ -240,6 +292,22 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     /// # Errors
     ///
     /// As [`PageMap::unmap`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PageMap};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # use towpath_structures::Boxed;
+    /// # let map = PageMap::<Native, Guerraoui<Native>, Boxed, 4, 4, 8>::new(&Heap, 2, 2);
+    /// map.map(&actor, 100, 7)?;
+    /// let mut written = Vec::new();
+    /// assert!(map.unload(&actor, 100, |page, frame| written.push((page, frame)))?);
+    /// assert_eq!(written, [(100, 7)]);
+    /// assert_eq!(map.get(&actor, 100)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn unload<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

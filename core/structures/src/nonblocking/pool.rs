@@ -68,6 +68,18 @@ pub struct HeldNode {
 
 impl HeldNode {
     /// The descriptor's number.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, me)?;
+    /// assert_ne!(held.node(), 0, "0 stands for none");
+    /// pool.give(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline(always)]
     pub fn node(&self) -> u32 {
         self.node
@@ -115,6 +127,17 @@ pub(super) const fn life(state: u64) -> u32 {
 impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// A pool of `nodes` descriptors besides number 0, which is never handed out:
     /// structures begin with it, and in links 0 is "none".
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// // 3 descriptors, 2 participants.
+    /// let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// assert_eq!((pool.capacity(), pool.participants()), (3, 2));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, nodes: usize, participants: usize) -> Self {
         Pool {
             shared: OwnLine(arena.word(Place::NewLine, 0)),
@@ -139,22 +162,69 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// [`StableError::Corrupt`] if there is none: a number that was read from shared memory may be
     /// nonsense.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, me)?;
+    /// assert!(pool.get(held.node()).is_ok());
+    /// assert!(pool.get(99).is_err(), "there is none");
+    /// pool.give(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline(always)]
     pub fn get(&self, node: u32) -> Result<&T, StableError> {
         self.slot(node).map(|slot| &slot.item)
     }
 
     /// Number of participants that it was made for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// assert_eq!(pool.participants(), 2);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn participants(&self) -> usize {
         self.members.as_ref().len()
     }
 
     /// Maximum number of descriptors in use at a time.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// assert_eq!(pool.capacity(), 3);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn capacity(&self) -> usize {
         self.slots.as_ref().len().saturating_sub(1)
     }
 
     /// Number of times that a descriptor was handed out so far.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// for _ in 0..2 {
+    ///     let held = pool.take(&cpu, me)?;
+    ///     pool.give(&cpu, me, held)?;
+    /// }
+    /// assert_eq!(pool.allocations(&cpu), 2);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn allocations(&self, cpu: &P) -> u64 {
         // Relaxed: a statistic.
         self.slots.as_ref().iter().map(|slot| cpu.load(&slot.state, Ordering::Relaxed) >> COUNT).sum()
@@ -193,6 +263,18 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if all are in use; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, me)?;
+    /// pool.leave(&cpu, me, held)?; // it is in a structure now
+    /// assert_eq!(pool.free(&cpu)?, 2);
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline]
     pub fn take(&self, cpu: &P, me: usize) -> Result<HeldNode, StableError> {
         let (hand, member) = (self.hand(cpu, me)?, self.member(me)?);
@@ -226,6 +308,24 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if it refused twice for each; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 1, 2);
+    /// let in_use = pool.take(&cpu, me)?.node(); // in a structure, say
+    /// let held = pool.take_or_evict(&cpu, 1, |node| {
+    ///     assert_eq!(node, in_use);
+    ///     let held = pool.aim(&cpu, 1, node)?; // takes it out of the structure
+    ///     pool.claim(&cpu, 1, &held)?;
+    ///     pool.give(&cpu, 1, held)?;
+    ///     Ok(true)
+    /// })?;
+    /// assert_eq!(held.node(), in_use);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn take_or_evict(
         &self,
         cpu: &P,
@@ -253,6 +353,20 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// # let node = pool.take(&cpu, 1)?.node();
+    /// let held = pool.aim(&cpu, me, node)?;
+    /// // … the exchange that takes it out of the structure: it has happened …
+    /// pool.claim(&cpu, me, &held)?;
+    /// pool.give(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline(always)]
     pub fn aim(&self, cpu: &P, me: usize, node: u32) -> Result<HeldNode, StableError> {
         let hand = self.hand(cpu, me)?;
@@ -265,6 +379,19 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// # let node = pool.take(&cpu, 1)?.node();
+    /// let held = pool.aim(&cpu, me, node)?;
+    /// pool.claim(&cpu, me, &held)?; // from now on a survivor frees it
+    /// pool.give(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline(always)]
     pub fn claim(&self, cpu: &P, me: usize, held: &HeldNode) -> Result<(), StableError> {
         let slot = self.slot(held.node)?;
@@ -281,6 +408,18 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, me)?;
+    /// // … the exchange that puts it into the structure …
+    /// pool.leave(&cpu, me, held)?;
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline(always)]
     pub fn leave(&self, cpu: &P, me: usize, held: HeldNode) -> Result<(), StableError> {
         // (1) Release: strikes it out, after it was put where it is.
@@ -292,6 +431,18 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::Counter;
+    /// # use towpath_structures::nonblocking::{Pool, StableError};
+    /// # let (cpu, me) = (Native::with_id(0), 0);
+    /// # let pool = Pool::<Native, Counter<Native>>::new(&Heap, 3, 2);
+    /// let held = pool.take(&cpu, me)?;
+    /// pool.give(&cpu, me, held)?;
+    /// assert_eq!(pool.free(&cpu)?, 3);
+    /// # Ok::<(), StableError>(())
+    /// ```
     #[inline]
     pub fn give(&self, cpu: &P, me: usize, held: HeldNode) -> Result<(), StableError> {
         let (member, slot) = (self.member(me)?, self.slot(held.node)?);

@@ -27,6 +27,18 @@ pub struct PriorityQueue<P: Processor, D, S: Storage = Boxed> {
 impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// An empty queue with room for `capacity` values, less those in the hands of
     /// participants.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 values, 2 participants.
+    /// let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(queue.pop(&actor)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         PriorityQueue { chain: Chains::new(arena, One::new(arena), capacity, participants) }
     }
@@ -36,6 +48,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.insert(&actor, 5, 70)?;
+    /// queue.insert(&actor, 5, 71)?; // values of one priority stay in their order
+    /// assert_eq!(queue.pop(&actor)?, Some((5, 70)));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -51,6 +76,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.insert(&actor, 9, 90)?;
+    /// queue.insert(&actor, 5, 50)?;
+    /// assert_eq!(queue.pop(&actor)?, Some((5, 50)), "the lowest number first");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<(u64, u64)>, StableError> {
         self.chain.remove(actor, 0, |_, _| false, |_, _| true)
     }
@@ -60,6 +98,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.insert(&actor, 1_000, 7)?;
+    /// assert_eq!(queue.pop_due(&actor, 999)?, None);
+    /// assert_eq!(queue.pop_due(&actor, 1_000)?, Some((1_000, 7)));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop_due<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -73,6 +124,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.insert(&actor, 5, 50)?;
+    /// assert!(queue.remove(&actor, 5, 50)?);
+    /// assert!(!queue.remove(&actor, 5, 50)?, "it is gone");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -88,6 +152,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, PriorityQueue};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let queue = PriorityQueue::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.insert(&actor, 5, 50)?;
+    /// assert_eq!(queue.first(&actor)?, Some((5, 50)));
+    /// assert_eq!(queue.first(&actor)?, Some((5, 50)), "it stays");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn first<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<(u64, u64)>, StableError> {
         self.chain.find(actor, 0, |_, _| false)
     }

@@ -73,6 +73,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Words<P> for Stack<P, D, S> {
 impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     /// An empty stack with room for `capacity` values, less those in the hands of
     /// participants.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Stack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 values, 2 participants.
+    /// let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// assert_eq!(stack.pop(&actor)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Stack {
             ends: OwnLine(StackTop {
@@ -89,6 +101,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Stack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 7)?;
+    /// assert_eq!(stack.pop(&actor)?, Some(7));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn push<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, value: u64) -> Result<(), StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let held = self.items.take(cpu, me)?;
@@ -128,6 +152,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Stack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 1)?;
+    /// stack.push(&actor, 2)?;
+    /// assert_eq!(stack.pop(&actor)?, Some(2));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<u64>, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let mut round = 0u32;
@@ -157,6 +194,19 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{StableError, Stack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 7)?;
+    /// stack.pop(&actor)?;
+    /// assert_eq!(stack.changes(&actor)?, 2);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn changes<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<u64, StableError> {
         Ok(self.dcas.read(actor, self, VERSION)?)
     }

@@ -129,6 +129,18 @@ struct Cursor {
 
 impl<P: Processor, S: Storage> ValoisList<P, S> {
     /// Empty list with room for `capacity` keys, if no participant is stopped for long.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, ValoisList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// // 100 keys, 2 participants.
+    /// let list = ValoisList::<Native>::new(&Heap, 100, 2);
+    /// assert_eq!(list.get(&actor, 7)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         let in_use = 2 * (capacity + 2 * participants);
         let nodes = Pool::<P, CountedCell<P>, Atomics, S>::nodes_for(in_use, participants);
@@ -396,6 +408,18 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     /// # Errors
     ///
     /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, ValoisList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = ValoisList::<Native>::new(&Heap, 100, 2);
+    /// assert_eq!(list.insert(&actor, 7, 19)?, None);
+    /// assert_eq!(list.insert(&actor, 7, 20)?, Some(19), "it keeps the value that it has");
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -441,6 +465,18 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, ValoisList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = ValoisList::<Native>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.remove(&actor, 7)?, Some(19));
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -468,6 +504,19 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     /// # Errors
     ///
     /// See [`StableError`]; never [`StableError::Exhausted`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::Actor;
+    /// # use towpath_structures::nonblocking::{StableError, ValoisList};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// # let list = ValoisList::<Native>::new(&Heap, 100, 2);
+    /// list.insert(&actor, 7, 19)?;
+    /// assert_eq!(list.get(&actor, 7)?, Some(19));
+    /// assert_eq!(list.get(&actor, 8)?, None);
+    /// # Ok::<(), StableError>(())
+    /// ```
     pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<u64>, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let (at, found) = self.seek(cpu, me, self.first(cpu, me)?, key)?;

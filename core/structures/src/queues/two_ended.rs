@@ -54,6 +54,17 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoEnded<P, L, M, S>
     /// * No thread of any process uses the queue yet.
     /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
     ///   threads is within an operation.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_structures::{InPlace, queues::TwoEnded};
+    /// # use towpath_sync::{Atomics, locks::Posix};
+    /// # type Queue = TwoEnded<Native, Posix<Native>, Atomics, InPlace<64, 2>>;
+    /// # fn prepare(queue: &Queue) {
+    /// // SAFETY: it lies in a segment that no other process has mapped yet, and stays there.
+    /// unsafe { queue.prepare() };
+    /// # }
+    /// ```
     #[allow(unsafe_code)]
     pub unsafe fn prepare(&self) {
         // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held or

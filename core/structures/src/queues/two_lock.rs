@@ -49,6 +49,17 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
     /// * No thread of any process uses the queue yet.
     /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
     ///   threads is within an operation.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_structures::{InPlace, queues::TwoLock};
+    /// # use towpath_sync::{Atomics, locks::Posix};
+    /// # type Queue = TwoLock<Native, Posix<Native>, Atomics, InPlace<64, 2>>;
+    /// # fn prepare(queue: &Queue) {
+    /// // SAFETY: it lies in a segment that no other process has mapped yet, and stays there.
+    /// unsafe { queue.prepare() };
+    /// # }
+    /// ```
     #[allow(unsafe_code)]
     pub unsafe fn prepare(&self) {
         for lock in [&self.head_lock, &self.tail_lock] {
