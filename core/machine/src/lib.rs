@@ -22,6 +22,7 @@
 
 mod adjacent;
 mod native;
+mod native_bytes;
 mod park;
 mod plain;
 mod processor;
@@ -34,7 +35,8 @@ mod checked;
 
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
-pub use native::{Heap, Native, NativeBytes, NativeKernelMutex};
+pub use native::{Heap, Native, NativeKernelMutex};
+pub use native_bytes::NativeBytes;
 pub use park::UNHEARD_NS;
 #[doc(hidden)]
 pub use plain::describe_type;

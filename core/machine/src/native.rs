@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
+use crate::native_bytes::NativeBytes;
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
 use crate::streaming::copy_past_caches;
 
@@ -48,6 +49,12 @@ thread_local! {
 impl Native {
     /// A processor with the given number. The caller chooses numbers that are unique
     /// among those that contend for the same object (see [`Processor::id`]).
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// assert_eq!(Native::with_id(3).id(), 3);
+    /// ```
     #[inline(always)]
     pub const fn with_id(id: u32) -> Self {
         Native { id }
@@ -56,6 +63,12 @@ impl Native {
     /// The calling thread's processor: a number from 0 to 63 that no other living thread
     /// of this process has (freed when the thread ends), plus this process's base
     /// ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// assert_eq!(Native::current().id(), Native::current().id(), "of one thread");
+    /// ```
     #[inline]
     pub fn current() -> Self {
         Native { id: PROCESS_BASE.load(Ordering::Relaxed) + Self::of_thread().id }
@@ -63,6 +76,14 @@ impl Native {
 
     /// The calling thread's processor, counted from 0 whatever this process's base is:
     /// for what only threads of this process use.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// let other = std::thread::spawn(|| Native::of_thread().id());
+    /// let mine = Native::of_thread().id();
+    /// # let _ = (other.join(), mine);
+    /// ```
     pub fn of_thread() -> Self {
         THREAD_NUMBER.with(|slot| {
             let n = slot.0.get().unwrap_or_else(|| {
@@ -76,6 +97,13 @@ impl Native {
 
     /// The calling thread's processor in a world in which this process is participant
     /// `participant`: as [`Native::current`], whatever other worlds the process has entered since.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// let first = (3 * Native::threads_per_process()) as usize;
+    /// assert!(Native::of_participant(3).id() >= first);
+    /// ```
     pub fn of_participant(participant: u32) -> Self {
         Native { id: participant * THREADS_PER_PROCESS + Self::of_thread().id }
     }
@@ -83,23 +111,47 @@ impl Native {
     /// Sets the number from which this process's threads count, so that numbers are
     /// unique among the processes of a world: process `p` counts from `p ×
     /// Native::threads_per_process()`.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// Native::set_process_base(2);
+    /// assert!(Native::current().id() >= (2 * Native::threads_per_process()) as usize);
+    /// # Native::set_process_base(0);
+    /// ```
     pub fn set_process_base(participant: u32) {
         PROCESS_BASE.store(participant * THREADS_PER_PROCESS, Ordering::Relaxed);
     }
 
     /// Number of threads of one process that have numbers apart from those of every other
     /// process in a world.
+    ///
+    /// ```
+    /// assert!(towpath_machine::Native::threads_per_process() > 1);
+    /// ```
     pub const fn threads_per_process() -> u32 {
         THREADS_PER_PROCESS
     }
 
     /// A zeroed word that is not in shared memory, for locks between threads.
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath_machine::Native;
+    ///
+    /// static COUNT: AtomicU64 = Native::word(7);
+    /// assert_eq!(COUNT.load(std::sync::atomic::Ordering::Relaxed), 7);
+    /// ```
     #[inline]
     pub const fn word(value: u64) -> AtomicU64 {
         AtomicU64::new(value)
     }
 
     /// The pause instruction's length in picoseconds, measured once per process.
+    ///
+    /// ```
+    /// println!("a pause takes {} ps", towpath_machine::Native::pause_ps());
+    /// ```
     pub fn pause_ps() -> u32 {
         static PAUSE_PS: AtomicU32 = AtomicU32::new(0);
         match PAUSE_PS.load(Ordering::Relaxed) {
@@ -136,46 +188,6 @@ fn take_thread_number() -> u32 {
         {
             return n;
         }
-    }
-}
-
-/// A run of shared bytes: a view, which does not own them.
-#[derive(Debug)]
-pub struct NativeBytes {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a view of shared memory; accesses go through `copy_in` and `copy_out`, which callers
-// order by words.
-unsafe impl Send for NativeBytes {}
-// SAFETY: a view of shared memory that has no state of its own; its accesses copy only.
-unsafe impl Sync for NativeBytes {}
-
-impl NativeBytes {
-    /// A view of `len` bytes at `base`.
-    ///
-    /// # Safety
-    ///
-    /// * `base..base + len` stays mapped, readable and writable for as long as the view is used.
-    /// * No Rust reference to these bytes exists meanwhile.
-    pub const unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Self {
-        NativeBytes { base, len }
-    }
-
-    /// The number of bytes.
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns whether there are none.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The first byte's address.
-    pub const fn as_ptr(&self) -> *mut u8 {
-        self.base.as_ptr()
     }
 }
 

@@ -36,6 +36,15 @@ impl Native {
     /// more, the first ones). May return early for no reason. Where the system can't (Linux before
     /// 5.16, or it is forbidden) it waits on the first word, and for [`UNHEARD_NS`] at most, since
     /// no waker reaches it through the others.
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath_machine::Native;
+    ///
+    /// let (one, other) = (AtomicU64::new(0), AtomicU64::new(1));
+    /// // Returns at once: `other` is no longer what the caller has seen.
+    /// Native::with_id(0).park_on_any(&[(&one, 0), (&other, 0)], 1_000_000_000);
+    /// ```
     pub fn park_on_any(&self, words: &[(&AtomicU64, u64)], timeout_ns: u64) {
         let waiters: Vec<futex::Wait> = words
             .iter()

@@ -20,6 +20,12 @@ pub enum Place {
 
 impl Place {
     /// For the words of a row that begins on a line of its own.
+    ///
+    /// ```
+    /// use towpath_machine::Place;
+    ///
+    /// assert_eq!([0, 1].map(Place::in_row), [Place::NewLine, Place::SameLine]);
+    /// ```
     #[must_use]
     pub const fn in_row(index: usize) -> Place {
         if index == 0 { Place::NewLine } else { Place::SameLine }

@@ -10,11 +10,21 @@ pub struct Random(u64);
 
 impl Random {
     /// Makes the source of a seed's numbers.
+    ///
+    /// ```
+    /// # use towpath_machine::Random;
+    /// assert_eq!(Random::new(7).word(), Random::new(7).word(), "they follow from the seed");
+    /// ```
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
     /// Makes one of a seed's many independent sources, by the stream's number.
+    ///
+    /// ```
+    /// # use towpath_machine::Random;
+    /// assert_ne!(Random::stream(7, 1).word(), Random::stream(7, 2).word());
+    /// ```
     pub fn stream(seed: u64, stream: u64) -> Self {
         let mut random = Random(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         random.word();
@@ -22,6 +32,11 @@ impl Random {
     }
 
     /// Returns 64 random bits.
+    ///
+    /// ```
+    /// # use towpath_machine::Random;
+    /// assert_eq!(Random::new(1_234_567).word(), 6_457_827_717_110_365_317);
+    /// ```
     #[inline]
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -31,6 +46,12 @@ impl Random {
     }
 
     /// Returns a number below `n`; 0 if `n` is 0.
+    ///
+    /// ```
+    /// # use towpath_machine::Random;
+    /// let mut random = Random::new(7);
+    /// assert!((0..100).all(|_| random.below(6) < 6));
+    /// ```
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(n)) >> 64) as u64
@@ -38,6 +59,12 @@ impl Random {
 
     /// Returns a number within ± `fraction` of `mean`, uniformly distributed: 20 % is
     /// 0.2.
+    ///
+    /// ```
+    /// # use towpath_machine::Random;
+    /// let value = Random::new(7).around(1_000, 0.2);
+    /// assert!((800..=1_200).contains(&value));
+    /// ```
     pub fn around(&mut self, mean: u64, fraction: f64) -> u64 {
         let half = (mean as f64 * fraction) as u64;
         mean - half + self.below(2 * half + 1)

@@ -32,6 +32,10 @@ impl Native {
     /// Measured once in a process, on the first call, which takes a fraction of a millisecond and
     /// two short-lived threads. A typical cost, where the process may not start them (`ulimit -u`,
     /// `ulimit -v`).
+    ///
+    /// ```
+    /// println!("a context switch takes {} ns", towpath_machine::Native::switch_cost());
+    /// ```
     pub fn switch_cost() -> u64 {
         static COST: OnceLock<u64> = OnceLock::new();
         *COST.get_or_init(|| {

@@ -22,12 +22,24 @@ pub enum PrimitiveKind {
 
 impl PrimitiveKind {
     /// The one of three things, in the order of the variants, that belongs to this kind.
+    ///
+    /// ```
+    /// use towpath_sync::PrimitiveKind;
+    ///
+    /// assert_eq!(PrimitiveKind::LoadLinked.pick(["swap", "ll/sc", "fetch-op"]), "ll/sc");
+    /// ```
     pub const fn pick<T: Copy>(self, of: [T; 3]) -> T {
         of[self as usize]
     }
 
     /// Returns whether the words lie in caches. At memory, nothing can be compared, so a
     /// word cannot be updated on a condition and carries no mark of sleepers.
+    ///
+    /// ```
+    /// use towpath_sync::PrimitiveKind;
+    ///
+    /// assert!(!PrimitiveKind::AtMemory.in_cache());
+    /// ```
     pub const fn in_cache(self) -> bool {
         !matches!(self, PrimitiveKind::AtMemory)
     }

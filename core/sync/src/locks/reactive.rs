@@ -105,6 +105,14 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     Reactive<P, N, TO_QUEUE, TO_FLAG>
 {
     /// Returns whether the queue is the lock at present, not the flag.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::{Lock, locks::Reactive};
+    ///
+    /// let lock: Reactive<Native, 8> = Reactive::new(&Heap);
+    /// assert!(!lock.queues(&Native::with_id(0)), "no waiter is there");
+    /// ```
     pub fn queues(&self, cpu: &P) -> bool {
         // Relaxed: out of date as soon as it is said.
         cpu.load(&self.flag, Ordering::Relaxed) & STATE == QUEUE

@@ -132,6 +132,14 @@ pub struct Strategy {
 impl Strategy {
     /// Strategy of a policy for a kind of wait. `budget`: about the cost of a context
     /// switch, in nanoseconds.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    /// use towpath_sync::strategy::{Limits, Rest, Strategy};
+    ///
+    /// let strategy = Strategy::new(Policy::SpinThenYield, 2_000, &Limits::LOCK);
+    /// assert_eq!((strategy.spare.spin, strategy.spare.rest), (2_000, Rest::Yield));
+    /// ```
     #[inline]
     pub const fn new(policy: Policy, budget: u64, limits: &Limits) -> Strategy {
         let (spare, oversubscribed) = match policy {
@@ -162,6 +170,16 @@ impl Strategy {
 
     /// Next step of a wait. `oversubscribed` is asked at most once a round, and only if
     /// the answer matters.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    /// use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
+    ///
+    /// let strategy = Strategy::new(Policy::SpinThenYield, 2_000, &Limits::LOCK);
+    /// let mut state = WaitState::default();
+    /// assert_eq!(strategy.next(&mut state, || false), Step::Spin(2_000));
+    /// assert_eq!(strategy.next(&mut state, || false), Step::Yield);
+    /// ```
     #[inline]
     pub fn next(&self, state: &mut WaitState, oversubscribed: impl FnOnce() -> bool) -> Step {
         let course = |oversubscribed| if oversubscribed { self.oversubscribed } else { self.spare };
@@ -216,18 +234,48 @@ pub struct WaitState {
 
 impl WaitState {
     /// Progress of a wait of which `rounds` rounds are over, none of them asleep.
+    ///
+    /// ```
+    /// use towpath_sync::Policy;
+    /// use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
+    ///
+    /// let strategy = Strategy::new(Policy::Adaptive, 2_000, &Limits::TURN);
+    /// let mut state = WaitState::after(8); // it has yielded often enough
+    /// strategy.next(&mut state, || false);
+    /// assert_eq!(strategy.next(&mut state, || false), Step::Park(1_000_000));
+    /// ```
     #[inline]
     pub const fn after(rounds: u32) -> WaitState {
         WaitState { phase: Phase::Spin, yields: rounds, nap: 0, oversubscribed: false }
     }
 
     /// Returns whether a round is over: the time to look after other things.
+    ///
+    /// ```
+    /// # use towpath_sync::Policy;
+    /// # use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
+    /// #
+    /// # let strategy = Strategy::new(Policy::SpinThenYield, 2_000, &Limits::LOCK);
+    /// let mut state = WaitState::default();
+    /// strategy.next(&mut state, || false);
+    /// assert!(!state.is_between_rounds(), "it has spun, and not rested yet");
+    /// ```
     #[inline]
     pub fn is_between_rounds(&self) -> bool {
         self.phase == Phase::Spin
     }
 
     /// Returns whether the surroundings said that they are oversubscribed in this round.
+    ///
+    /// ```
+    /// # use towpath_sync::Policy;
+    /// # use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
+    /// #
+    /// # let strategy = Strategy::new(Policy::Adaptive, 2_000, &Limits::LOCK);
+    /// let mut state = WaitState::default();
+    /// assert_eq!(strategy.next(&mut state, || true), Step::Spin(0));
+    /// assert!(state.is_oversubscribed());
+    /// ```
     #[inline]
     pub fn is_oversubscribed(&self) -> bool {
         self.oversubscribed
@@ -248,12 +296,24 @@ impl BackOff {
     pub const NATIVE: BackOff = BackOff { base: 25, doublings: 7 };
 
     /// The `round`-th pause (from 0), in nanoseconds.
+    ///
+    /// ```
+    /// # use towpath_sync::strategy::BackOff;
+    /// let back_off = BackOff { base: 10, doublings: 2 };
+    /// assert_eq!([0, 1, 2, 3].map(|round| back_off.pause(round)), [10, 20, 40, 40]);
+    /// ```
     #[inline(always)]
     pub const fn pause(&self, round: u32) -> u64 {
         self.base << if round < self.doublings { round } else { self.doublings }
     }
 
     /// Number of pauses that begin within `budget` nanoseconds.
+    ///
+    /// ```
+    /// # use towpath_sync::strategy::BackOff;
+    /// let back_off = BackOff { base: 10, doublings: 2 };
+    /// assert_eq!(back_off.rounds_within(30), 2);
+    /// ```
     pub fn rounds_within(&self, budget: u64) -> u32 {
         let (mut spent, mut rounds) = (0u64, 0);
         while spent < budget {
@@ -265,6 +325,16 @@ impl BackOff {
 
     /// Step before the `round`-th attempt (from 0) of a waiter that backs off for as long
     /// as a strategy spins with cores to spare, rests where it rests, and begins anew.
+    ///
+    /// ```
+    /// use towpath_sync::strategy::{BackOff, Limits, Step, Strategy};
+    /// use towpath_sync::Policy;
+    ///
+    /// let back_off = BackOff { base: 10, doublings: 2 };
+    /// let strategy = Strategy::new(Policy::SpinThenYield, 30, &Limits::LOCK);
+    /// let steps = [0, 1, 2].map(|round| back_off.attempt(&strategy, round));
+    /// assert_eq!(steps, [Step::Spin(10), Step::Spin(20), Step::Yield]);
+    /// ```
     pub fn attempt(&self, strategy: &Strategy, round: u32) -> Step {
         let Course { spin, rest } = strategy.spare;
         if rest == Rest::Nothing {
@@ -278,6 +348,15 @@ impl BackOff {
     /// Step of a policy that backs off for the `round`-th time in a row: all but
     /// [`Policy::Spin`] yield when the pauses no longer double, [`Policy::Adaptive`] at once if
     /// oversubscribed.
+    ///
+    /// ```
+    /// use towpath_sync::strategy::{BackOff, Step};
+    /// use towpath_sync::Policy;
+    ///
+    /// let back_off = BackOff { base: 10, doublings: 2 };
+    /// assert_eq!(back_off.next(Policy::Adaptive, 0, || false), Step::Spin(10));
+    /// assert_eq!(back_off.next(Policy::Adaptive, 0, || true), Step::Yield);
+    /// ```
     pub fn next(&self, policy: Policy, round: u32, oversubscribed: impl FnOnce() -> bool) -> Step {
         let yields = match policy {
             Policy::Spin => false,

@@ -36,6 +36,10 @@ impl Surroundings for Alone {}
 
 /// Returns whether that many runnable participants oversubscribe that many cores: then a
 /// waiter that spins keeps the core from one that could bring what it waits for.
+///
+/// ```
+/// assert!(towpath_sync::is_oversubscribed(3, 2));
+/// ```
 #[inline(always)]
 pub const fn is_oversubscribed(runnable: u64, cores: u64) -> bool {
     runnable > cores

@@ -178,6 +178,14 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 impl Wait<'_> {
     /// Returns the way of waiting on a machine whose threads do not sleep: it yields
     /// where the policy would park.
+    ///
+    /// ```
+    /// use towpath_sync::strategy::Rest;
+    /// use towpath_sync::{Alone, Policy, Wait};
+    ///
+    /// let wait = Wait { policy: Policy::Park, around: &Alone, budget: 2_000 };
+    /// assert_eq!(wait.without_sleep().strategy().spare.rest, Rest::Yield);
+    /// ```
     #[must_use]
     pub fn without_sleep(self) -> Self {
         let (policy, budget) = match self.policy {
@@ -189,6 +197,14 @@ impl Wait<'_> {
     }
 
     /// Returns the steps of a wait for a lock or at a barrier.
+    ///
+    /// ```
+    /// use towpath_sync::strategy::Rest;
+    /// use towpath_sync::{Alone, Policy, Wait};
+    ///
+    /// let wait = Wait { policy: Policy::Park, around: &Alone, budget: 2_000 };
+    /// assert_eq!(wait.strategy().spare.rest, Rest::Park { yields: 0 });
+    /// ```
     pub fn strategy(&self) -> Strategy {
         Strategy::new(self.policy, self.budget, &Limits::LOCK)
     }
