@@ -5,7 +5,8 @@ use towpath_machine::{
 };
 
 use crate::fault::Fault;
-use crate::machine::{Gate, Life, MutexState, Other, Pending, TouchedObject, Word};
+use crate::footprint::TouchedObject;
+use crate::machine::{Gate, Life, MutexState, Other, Pending, Word};
 use crate::processor::{Explorer, KernelLock, show};
 
 impl Park for Explorer {

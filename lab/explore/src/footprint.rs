@@ -1,6 +1,12 @@
 //! Footprints of steps: two steps' order matters only if their footprints meet.
 
-use crate::machine::TouchedObject;
+/// Object that a step touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TouchedObject {
+    Nothing,
+    Word(usize),
+    Mutex(usize),
+}
 
 /// Footprint of a step, by which it can be exchanged with a neighbour or not.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,17 +5,18 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 
+use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
 use crate::history::{Call, History, render};
 use crate::linearizability::{NoOrder, Specification, linearize};
 use crate::machine::{DatumId, ExploredMemory};
+use crate::plan::Plan;
 use crate::processor::Explorer;
-use crate::run::End;
 use crate::specifications::{
     FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Pair, PairCall, Transfer,
     Transferred, leaves_too_early, overlap,
 };
-use crate::subject::{Plan, Subject, SubjectRun};
+use crate::subject::{Subject, SubjectRun};
 
 /// Maker of a [`Case`]'s objects, for each run.
 pub type Make = Box<dyn Fn(&Plan, &ExploredMemory) -> Result<Rc<dyn SubjectRun>, String>>;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 
+use crate::end::End;
 use crate::machine::CLOCKS;
 use crate::processor::Explorer;
-use crate::run::End;
 
 /// One call of an operation, in the order of steps: from its first access to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]

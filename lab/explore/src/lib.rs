@@ -13,15 +13,18 @@
 //! shows it; [`replay`] runs that schedule again. [`linearize`] judges histories.
 #![deny(unsafe_code)]
 
+mod arena;
 mod capabilities;
 mod coroutine;
 mod dfs;
+mod end;
 mod fault;
 mod footprint;
 pub mod harness;
 mod history;
 mod linearizability;
 mod machine;
+mod plan;
 mod processor;
 mod run;
 mod schedule;
@@ -33,16 +36,18 @@ mod subject;
 pub mod subjects;
 mod trace;
 
+pub use end::End;
 pub use fault::{Fault, LocatedFault};
 pub use history::{Call, History};
 pub use linearizability::{MAX_CALLS, NoOrder, Specification, linearize};
 pub use machine::{Bytes, DatumId, ExploredMemory, MAX_THREADS, Word};
+pub use plan::{Liberties, Plan};
 pub use processor::{Explorer, KernelLock};
-pub use run::{End, RunOutcome};
+pub use run::RunOutcome;
 pub use schedule::{BadSchedule, Schedule, StepChoice, Turn};
 pub use search::{Error, FoundFault, Method, SearchReport, SearchSettings, replay, replay_seed, search};
 pub use specifications::{
     FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities,
     Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
 };
-pub use subject::{Liberties, Plan, Subject, SubjectRun};
+pub use subject::{Subject, SubjectRun};

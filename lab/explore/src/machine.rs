@@ -10,13 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use towpath_machine::{Arena, LINE, Ordering, Place};
+use towpath_machine::{LINE, Ordering, Place};
 
 use crate::fault::{Fault, LocatedFault};
-use crate::footprint::Footprint;
-use crate::processor::Explorer;
+use crate::footprint::{Footprint, TouchedObject};
+use crate::plan::Liberties;
 use crate::schedule::{StepChoice, Turn};
-use crate::subject::Liberties;
 use crate::trace::TraceLine;
 
 /// The most threads.
@@ -44,14 +43,6 @@ pub struct DatumId(pub(crate) usize);
 pub struct Bytes {
     pub(crate) start: usize,
     pub(crate) len: usize,
-}
-
-/// Object that a step touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TouchedObject {
-    Nothing,
-    Word(usize),
-    Mutex(usize),
 }
 
 /// Condition of a thread's next step.
@@ -203,7 +194,7 @@ pub(crate) struct RunState {
     names: Vec<(usize, &'static str)>,
     pub lines: usize,
     /// Bytes left on the last line.
-    left: usize,
+    pub left: usize,
     pub threads: Vec<ExploredThread>,
     /// Thread whose step it is; none while nothing runs.
     pub current: Option<usize>,
@@ -257,11 +248,6 @@ impl ExploredMemory {
             trace: traced.then(Vec::new),
         };
         ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead: Arc::default() }))
-    }
-
-    /// A processor that acts while nothing runs.
-    pub fn at_rest(&self) -> Explorer {
-        Explorer::at_rest(self.clone())
     }
 
     /// Gives the word its name in traces.
@@ -515,7 +501,7 @@ impl RunState {
         old
     }
 
-    fn place(&mut self, place: Place) {
+    pub fn place(&mut self, place: Place) {
         if place != Place::SameLine || self.left < 8 {
             self.lines += 1;
             self.left = LINE;
@@ -527,28 +513,4 @@ impl RunState {
 /// Adds a value to a digest.
 pub(crate) fn mix(digest: u64, value: u64) -> u64 {
     (digest ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
-}
-
-const NEW: Datum = Datum { value: 0, written: None, read: [0; CLOCKS] };
-
-impl Arena<Explorer> for ExploredMemory {
-    fn word(&self, place: Place, value: u64) -> Word {
-        let mut inner = self.0.inner.borrow_mut();
-        inner.place(place);
-        inner.words.push(WordState { value, clock: [0; CLOCKS] });
-        Word(inner.words.len() - 1)
-    }
-    fn cell(&self, place: Place, value: u64) -> DatumId {
-        let mut inner = self.0.inner.borrow_mut();
-        inner.place(place);
-        inner.data.push(Datum { value, ..NEW });
-        DatumId(inner.data.len() - 1)
-    }
-    fn bytes(&self, len: usize) -> Bytes {
-        let mut inner = self.0.inner.borrow_mut();
-        (inner.lines, inner.left) = (inner.lines + len.div_ceil(LINE), 0);
-        let start = inner.data.len();
-        inner.data.resize(start + len, NEW);
-        Bytes { start, len }
-    }
 }

@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use corosensei::Yielder;
 use towpath_machine::{Event, Ordering, Processor};
 
+use crate::footprint::TouchedObject;
 use crate::machine::{
-    Bytes, CLOCKS, DatumId, ExploredMemory, Gate, Other, Pending, RunState, TouchedObject, Word, join, mix,
+    Bytes, CLOCKS, DatumId, ExploredMemory, Gate, Other, Pending, RunState, Word, join, mix,
 };
 use crate::trace::TraceLine;
 

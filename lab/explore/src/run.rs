@@ -11,11 +11,13 @@ use corosensei::{Coroutine, CoroutineResult};
 use towpath_machine::Ordering;
 
 use crate::coroutine::thread;
+use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
-use crate::footprint::Footprint;
-use crate::machine::{ExploredMemory, Gate, Life, RunState, TouchedObject};
+use crate::footprint::{Footprint, TouchedObject};
+use crate::machine::{ExploredMemory, Gate, Life, RunState};
+use crate::plan::{Liberties, Plan};
 use crate::schedule::{Schedule, StepChoice, Turn};
-use crate::subject::{Liberties, Plan, Subject, SubjectRun};
+use crate::subject::{Subject, SubjectRun};
 use crate::trace::TraceLine;
 
 /// Scheduler's view before a step.
@@ -54,35 +56,6 @@ pub struct RunOutcome {
     pub stranded: bool,
     /// Steps of all threads, if they were asked for.
     pub trace: Vec<TraceLine>,
-}
-
-/// State that a run left behind.
-pub struct End<'a> {
-    inner: &'a RunState,
-    threads: usize,
-}
-
-impl End<'_> {
-    /// Returns when the call that this thread is in was invoked.
-    pub(crate) fn invoked(&self, thread: usize) -> Option<u64> {
-        self.inner.threads.get(thread).and_then(|t| t.invoked)
-    }
-    /// Returns when this thread died, if it did.
-    pub fn died(&self, thread: usize) -> Option<u64> {
-        self.inner.threads[thread].died
-    }
-    /// Returns whether all threads have ended, and none died.
-    pub fn all_ended(&self) -> bool {
-        self.inner.threads.iter().all(|t| t.life == Life::Ended)
-    }
-    /// Returns whether a thread died.
-    pub fn anybody_died(&self) -> bool {
-        self.inner.threads.iter().any(|t| t.life == Life::Dead)
-    }
-    /// Returns the number of threads of the plan.
-    pub fn threads(&self) -> usize {
-        self.threads
-    }
 }
 
 /// Stack of a coroutine: algorithms need little, a panic's message more.

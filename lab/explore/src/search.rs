@@ -3,11 +3,12 @@
 use crate::dfs::Tree;
 use crate::fault::LocatedFault;
 use crate::machine::MAX_THREADS;
+use crate::plan::{Liberties, Plan};
 use crate::run::{Chooser, RunOutcome, Runner, Terms};
 use crate::schedule::Schedule;
 use crate::shrink::shrink;
 use crate::strategy::{ByChance, ByPriority, Written};
-use crate::subject::{Liberties, Plan, Subject};
+use crate::subject::Subject;
 use crate::trace;
 
 /// Number of vain looks: waiters ask only now and then whether a process is dead, every

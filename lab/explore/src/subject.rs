@@ -2,19 +2,11 @@
 
 use std::rc::Rc;
 
+use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::machine::ExploredMemory;
+use crate::plan::Plan;
 use crate::processor::Explorer;
-use crate::run::End;
-
-/// Extent of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Threads.
-    pub threads: usize,
-    /// Operations of each.
-    pub ops: usize,
-}
 
 /// Something to explore, by name.
 pub trait Subject {
@@ -54,27 +46,4 @@ pub trait SubjectRun {
     ///
     /// The failure.
     fn judge(&self, end: &End) -> Result<(), LocatedFault>;
-}
-
-/// Liberties of a machine beside running the program.
-#[derive(Clone, Copy, Debug)]
-pub struct Liberties {
-    /// Maximum number of waits that time out although another thread could go on.
-    pub timeouts: u32,
-    /// Maximum number of steps that fail for no reason: store-conditionals, parks.
-    pub spurious: u32,
-    /// Maximum number of deaths.
-    pub kills: u32,
-    /// True if a sleep's timeout is a remedy like another; false if sleeping until it is
-    /// a fault.
-    pub naps: bool,
-    /// Number of vain looks by which a waiter for the dead shows a fault; 0: it need not
-    /// get on.
-    pub patience: u32,
-}
-
-impl Default for Liberties {
-    fn default() -> Self {
-        Liberties { timeouts: 2, spurious: 1, kills: 0, naps: false, patience: 0 }
-    }
 }

@@ -24,19 +24,17 @@ use towpath_sync::{Policy, Spinning, Wait};
 
 use stream::Streamed;
 
-use super::{BUDGET, ExploredMember};
+use super::{BUDGET, ENDLESS, ExploredMember};
+use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::harness::Case;
 use crate::machine::{Bytes, Word};
-use crate::run::End;
 use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Slots of a ring: few, so that it gets full.
 const SLOTS: usize = 2;
 /// Packets of a queue: enough for all messages. (Waiting for space counts on timeouts.)
 const PACKETS: usize = 16;
-/// Longer than any wait.
-const ENDLESS: u64 = u64::MAX / 2;
 
 /// All that can be explored of the channel.
 pub fn all(cases: &mut Vec<Case>) {

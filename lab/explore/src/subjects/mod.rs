@@ -23,6 +23,8 @@ use towpath_sync::{
 /// Budget of a waiter's spinning before it yields or parks, in nanoseconds. There is no
 /// time: that it is less than the explorer's limit for patience is enough.
 const BUDGET: u64 = 5_000;
+/// Longer than any wait.
+const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
 pub const FAMILIES: [&str; 5] = ["counter", "lock", "barrier", "queue", "channel"];

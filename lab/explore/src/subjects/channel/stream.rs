@@ -9,10 +9,10 @@ use towpath_channel::stream::{self, Ends, OPEN, STREAM_ARGS, Stream, StreamRecei
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
 
-use super::ENDLESS;
+use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::machine::Word;
-use crate::run::End;
+use crate::subjects::ENDLESS;
 use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Words of a stream: two of the longest records do not fit.
