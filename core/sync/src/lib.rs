@@ -7,16 +7,19 @@
 
 mod barrier;
 pub mod barriers;
+mod deadline;
 mod intents;
 mod lock;
 pub mod locks;
 mod mutex;
 mod primitive;
 mod space;
+mod turns;
 mod waited;
 mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
+pub use deadline::Deadline;
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};
 pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, PrimitiveKind, Universal};

@@ -1,12 +1,16 @@
 //! Trait of the locks.
 
+use core::convert::Infallible;
+
 use towpath_machine::{Arena, Processor};
 
-use crate::Waiting;
+use crate::{Deadline, Waiting};
 
 /// Reason for a lock that could not be had.
+///
+/// `G` is the guard of an acquisition after a death. The locks themselves have none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum LockError {
+pub enum LockError<G = Infallible> {
     /// Its holder, or a waiter before the caller, died, and this lock cannot repair that
     /// (see the file of each lock).
     Abandoned,
@@ -17,36 +21,92 @@ pub enum LockError {
     Capacity,
     /// The lock lies in a world that this process has not entered.
     NotEntered,
+    /// The caller's time was over before it had the lock.
+    TimedOut,
+    /// The last owner died while it could change the data. The caller has the lock.
+    OwnerDied {
+        /// Rank of the dead owner, if the lock knows it.
+        rank: Option<u32>,
+        /// Guard that repairs the data. Dropped without, it leaves the task to the next
+        /// owner.
+        guard: G,
+    },
 }
 
-impl core::fmt::Display for LockError {
+impl LockError {
+    /// The error of a lock whose acquisition after a death has a guard of type `G`.
+    pub fn with_guard<G>(self) -> LockError<G> {
+        match self {
+            LockError::Abandoned => LockError::Abandoned,
+            LockError::Poisoned => LockError::Poisoned,
+            LockError::Capacity => LockError::Capacity,
+            LockError::NotEntered => LockError::NotEntered,
+            LockError::TimedOut => LockError::TimedOut,
+        }
+    }
+}
+
+impl<G> LockError<G> {
+    /// The error without its guard, which is dropped: the next owner is told of the
+    /// death.
+    pub fn without_guard(self) -> LockError {
+        match self {
+            LockError::Abandoned | LockError::OwnerDied { .. } => LockError::Abandoned,
+            LockError::Poisoned => LockError::Poisoned,
+            LockError::Capacity => LockError::Capacity,
+            LockError::NotEntered => LockError::NotEntered,
+            LockError::TimedOut => LockError::TimedOut,
+        }
+    }
+
+    const fn texts(&self) -> (&'static str, &'static str) {
+        match self {
+            LockError::Abandoned => (
+                "Abandoned",
+                "the holder or a waiter of the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
+            ),
+            LockError::Poisoned => (
+                "Poisoned",
+                "the data behind the lock was left inconsistent by a process that died: make it anew",
+            ),
+            LockError::Capacity => (
+                "Capacity",
+                "more threads than the lock has places: use a lock with more places, or another kind",
+            ),
+            LockError::NotEntered => (
+                "NotEntered",
+                "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",
+            ),
+            LockError::TimedOut => {
+                ("TimedOut", "the lock was held by others until the time was over: try again, or wait longer")
+            }
+            LockError::OwnerDied { .. } => (
+                "OwnerDied",
+                "the last owner of the lock died and may have left its data half changed: repair them with the guard of this error",
+            ),
+        }
+    }
+}
+
+impl<G> core::fmt::Display for LockError<G> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            LockError::Abandoned => "the holder or a waiter of the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
-            LockError::Poisoned => "the data behind the lock was left inconsistent by a process that died: make it anew",
-            LockError::Capacity => "more threads than the lock has places: use a lock with more places, or another kind",
-            LockError::NotEntered => "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",
-        })
+        f.write_str(self.texts().1)?;
+        match self {
+            LockError::OwnerDied { rank: Some(rank), .. } => write!(f, " (it was rank {rank})"),
+            _ => Ok(()),
+        }
     }
 }
 
 /// Prints the sentence with the remedy: a `main` that returns the error shows it so.
 /// `{:#?}` prints the variant.
-impl core::fmt::Debug for LockError {
+impl<G> core::fmt::Debug for LockError<G> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            LockError::Abandoned => "Abandoned",
-            LockError::Poisoned => "Poisoned",
-            LockError::Capacity => "Capacity",
-            LockError::NotEntered => "NotEntered",
-        })
+        if f.alternate() { f.write_str(self.texts().0) } else { core::fmt::Display::fmt(self, f) }
     }
 }
 
-impl std::error::Error for LockError {}
+impl<G> std::error::Error for LockError<G> {}
 
 /// A mutual exclusion lock in shared memory.
 ///
@@ -110,6 +170,37 @@ pub trait Lock<P: Processor>: Sized {
     /// not in the queue any more.
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
 
+    /// Acquires as [`Lock::lock`] does, but gives up at the deadline. With
+    /// [`Deadline::PAST`] it tries once.
+    ///
+    /// A lock that has no way out of its queue polls instead, behind all waiters in the queue; one
+    /// without [`Lock::TRIES`] never gives up.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`], and [`LockError::TimedOut`].
+    fn lock_until<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Self::Held, LockError> {
+        if deadline == Deadline::NEVER || !Self::TRIES {
+            return self.lock(cpu, wait);
+        }
+        let mut round = 0u32;
+        loop {
+            if let Some(held) = self.try_lock(cpu) {
+                return Ok(held);
+            }
+            if deadline.is_over(cpu) {
+                return Err(LockError::TimedOut);
+            }
+            wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
+            round = round.saturating_add(1);
+        }
+    }
+
     /// Acquires if the lock is free and has no queue; never waits. (Never succeeds
     /// without [`Lock::TRIES`].)
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
@@ -122,6 +213,11 @@ pub trait Lock<P: Processor>: Sized {
     /// ([`Lock::make_consistent`]), or the release poisons the lock.
     fn owner_died(_held: &Self::Held) -> bool {
         false
+    }
+
+    /// Identity of the owner that died, if the lock knows it.
+    fn dead_owner(_held: &Self::Held) -> Option<u32> {
+        None
     }
 
     /// Declares the protected data consistent after [`Lock::owner_died`].

@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use towpath_machine::{Heap, Native, Random};
+use towpath_machine::{Heap, Native, Processor, Random};
 use towpath_sync::locks::{
     Anderson, Mcs, McsHeld, Posix, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndSet,
     TestAndTestAndSet, Ticket,
 };
 use towpath_sync::{
-    Alone, AtMemory, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting,
-    for_each_lock,
+    Alone, AtMemory, Deadline, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait,
+    Waiting, for_each_lock,
 };
 
 /// More threads than cores.
@@ -163,6 +163,7 @@ fn the_next_owner_learns_of_a_death_and_decides() {
             let _never_released = lock.lock(&a, &dead).unwrap(); // It "dies" holding the lock.
             let mut held = lock.lock(&b, &alive).unwrap();
             assert!(<Robust<Native> as Lock<Native>>::owner_died(&held));
+            assert_eq!(<Robust<Native> as Lock<Native>>::dead_owner(&held), Some(7));
             if repaired {
                 lock.make_consistent(&b, &mut held);
             }
@@ -292,6 +293,58 @@ fn waiting_for_a_damaged_lock_ends() {
     ends_when_damaged::<Ticket<Native>>();
     ends_when_damaged::<Anderson<Native, 8>>();
     ends_when_damaged::<Mcs<Native, 8>>();
+}
+
+fn gives_up<L: Lock<Native> + Sync>() {
+    if !L::TRIES {
+        return;
+    }
+    let soon = |ms| Deadline::within(Duration::from_millis(ms));
+    for (policy, name) in Policy::ALL {
+        let (lock, wait) = (L::new(&Heap), Wait { policy, around: &Alone, budget: 1_000 });
+        let what = format!("{} under {name}", L::NAME);
+        let held = lock.lock_until(&Native::with_id(0), &wait, soon(20_000)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for deadline in [Deadline::PAST, soon(2), Deadline::at(std::time::Instant::now())] {
+                    let result = lock.lock_until(&Native::with_id(1), &wait, deadline);
+                    assert_eq!(result.err(), Some(LockError::TimedOut), "{what}");
+                }
+            });
+        });
+        lock.unlock(&Native::with_id(0), &wait, held);
+        let held = lock.lock_until(&Native::with_id(1), &wait, soon(20_000));
+        lock.unlock(&Native::with_id(1), &wait, held.unwrap_or_else(|error| panic!("{what}: {error}")));
+        assert!(lock.lock_until(&Native::with_id(2), &wait, Deadline::PAST).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn waiters_give_up_at_their_deadlines() {
+    for_each_lock!([atomics ll_sc published kernel_mutex] Native, 8 => gives_up());
+}
+
+/// A lock that is handed to a waiter which has just given up is not lost.
+#[test]
+fn robust_goes_on_while_waiters_give_up() {
+    let (lock, value) = (&Robust::<Native, 4, 0>::new(&Heap), &AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for id in 0..6 {
+            scope.spawn(move || {
+                let (cpu, mut random) = (Native::with_id(id), Random::new(id.into()));
+                let wait = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 };
+                for _ in 0..150 {
+                    let deadline = Deadline::after(&cpu, random.below(400_000));
+                    let Ok(held) = lock.lock_until(&cpu, &wait, deadline) else { continue };
+                    let before = value.load(Ordering::Relaxed);
+                    cpu.delay(random.below(100_000));
+                    assert_eq!(value.swap(before + 1, Ordering::Relaxed), before, "two at a time");
+                    lock.unlock(&cpu, &wait, held);
+                }
+            });
+        }
+    });
+    assert!(value.load(Ordering::Relaxed) > 6 && lock.try_lock(&Native::with_id(7)).is_some());
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl<'a, L: Subject> Player<'a, L> {
             Ok(_) => Consistent,
             Err(LockError::Abandoned) => Abandoned,
             Err(LockError::Poisoned) => Poisoned,
-            Err(LockError::Capacity | LockError::NotEntered) => unreachable!("there are places enough"),
+            Err(error) => unreachable!("{error}"),
         };
         let mut guard = result.ok();
         if let Some(guard) = &mut guard {

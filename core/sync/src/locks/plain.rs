@@ -31,7 +31,7 @@ unsafe impl<const N: usize, M: Universal<Native>> Plain for Mcs<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
 unsafe impl Plain for Posix<Native> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize> Plain for Robust<Native, N> {}
+unsafe impl<const N: usize, const LEASE: u64> Plain for Robust<Native, N, LEASE> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
 unsafe impl<const N: usize, M: Universal<Native>> Plain for Clh<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
@@ -58,7 +58,7 @@ exclusive! {
     [] TestAndTestAndSet<Native>;
     [] TicketTwoLines<Native>;
     [] Posix<Native>;
-    [const N: usize] Robust<Native, N>;
+    [const N: usize, const LEASE: u64] Robust<Native, N, LEASE>;
     [const N: usize] HybridQueue<Native, N>;
     [const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64] Reactive<Native, N, TO_QUEUE, TO_FLAG>;
     [const N: usize] SchedulerConscious<Native, N, Published>;
@@ -86,7 +86,7 @@ plain_objects! {
     [const N: usize, M: Primitive<Native>] Anderson<Native, N, M> => "lock/anderson v1", N, M::NAME;
     [const N: usize, M: Universal<Native>] Mcs<Native, N, M> => "lock/mcs v1", N, M::NAME;
     [] Posix<Native> => "lock/posix v1";
-    [const N: usize] Robust<Native, N> => "lock/robust v1", N;
+    [const N: usize, const LEASE: u64] Robust<Native, N, LEASE> => "lock/robust v2", N, LEASE;
     [const N: usize, M: Universal<Native>] Clh<Native, N, M> => "lock/clh v1", N, M::NAME;
     [const N: usize] HybridQueue<Native, N> => "lock/hybrid-queue v1", N;
     [const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64] Reactive<Native, N, TO_QUEUE, TO_FLAG>

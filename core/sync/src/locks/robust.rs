@@ -14,11 +14,12 @@
 //! | --- | --- | --- |
 //! | 0 | free | an owner, by compare-and-swap |
 //! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
-//! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
+//! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead or no longer in turn |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
-//! `lease`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), cleared by
-//! it or by the holder that hands over to it.
+//! `lease`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), marked with
+//! `HANDED` by the holder that hands over to it, cleared by the waiter when it has the lock or
+//! gives up.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
 //! the word names the process that must be alive.
@@ -26,8 +27,11 @@
 //!   it makes a dead owner, which is found out like any other; but it never had the lock (`HANDED`
 //!   says so), and the process that takes it over is told nothing.
 //! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told
-//!   ([`Lock::owner_died`]). It declares the data consistent, or its release poisons the lock:
-//!   [`LockError::Poisoned`] for all that come later. If it dies too, the next one is told again.
+//!   ([`Lock::owner_died`], [`Lock::dead_owner`]). It declares the data consistent, or its release
+//!   poisons the lock: [`LockError::Poisoned`] for all that come later. If it dies too, the next
+//!   one is told again.
+//! * A waiter that gives up at its deadline leaves the turns. If the lock was handed to it
+//!   meanwhile, it has the lock, and has not timed out.
 //! * Dead while releasing: the word still names it, or it does not; there is nothing between.
 //!
 //! **Memory.** `N` + 1 lines.
@@ -37,10 +41,11 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
-use crate::{Lock, LockError, PARKED, Waiting};
+use crate::turns::Turns;
+use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
-/// Time of a lease, in nanoseconds.
-const LEASE: u64 = 200_000;
+/// Usual time of a lease, in nanoseconds.
+const USUAL_LEASE: u64 = 200_000;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds.
 const TURN: u64 = 2_000_000;
 /// Value of `state` after a holder let go of inconsistent data.
@@ -51,10 +56,10 @@ const HANDED: u64 = 1 << 31;
 const PROCESSOR: u64 = HANDED - 1;
 
 /// Our robust lock, with `N` places for waiters (more can wait, but not all of them in
-/// turn).
+/// turn). `LEASE`: time for which a process may take it again and again, in nanoseconds.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Robust<P: Processor, const N: usize = 64> {
+pub struct Robust<P: Processor, const N: usize = 64, const LEASE: u64 = USUAL_LEASE> {
     head: LockHead<P>,
     turns: [OwnLine<P::Word>; N],
 }
@@ -73,13 +78,15 @@ struct LockHead<P: Processor> {
 pub struct RobustHeld {
     me: u64,
     inconsistent: bool,
+    /// Identity of the dead owner; 0: there was none.
+    dead: u32,
 }
 
 const fn identity(owner: u64) -> u32 {
     (owner >> 32) as u32 & 0x7fff_ffff
 }
 
-impl<P: Processor, const N: usize> Robust<P, N> {
+impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     #[inline(always)]
     fn me<W: Waiting<P>>(cpu: &P, wait: &W) -> u64 {
         u64::from(wait.identity()) << 32 | (cpu.id() as u64 + 1) & PROCESSOR
@@ -100,11 +107,16 @@ impl<P: Processor, const N: usize> Robust<P, N> {
     }
 
     #[cold]
-    fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<RobustHeld, LockError> {
+    fn lock_slowly<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        me: u64,
+        deadline: Deadline,
+    ) -> Result<RobustHeld, LockError> {
         let (word, turn) = (&self.head.word, self.turn(me));
-        let mut round = 0u32;
-        let mut checked = 0;
-        let inconsistent = loop {
+        let mut turns = Turns::new(cpu, deadline, TURN);
+        let dead = loop {
             // (3) Acquire: pairs with the Release (4), (5) of the owner that releases or hands
             // over.
             let value = cpu.load(word, Ordering::Acquire);
@@ -112,9 +124,13 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             // Without `HANDED` it is ours already: a second guard would be a second `&mut`. An
             // owner that asks for its own lock waits for itself.
             if owner == me | HANDED {
-                // Handed over: say that we know. (6) Acquire: what we do to the data comes after.
-                cpu.fetch_and(word, !HANDED, Ordering::Acquire);
-                break false;
+                // Handed over: say that we know. (6) Acquire: as (3); pairs with the Release (5).
+                // Fails if another waiter has left its mark, or has taken us for one that gave up.
+                let known = value & !HANDED;
+                if cpu.compare_exchange(word, value, known, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    break 0;
+                }
+                continue;
             }
             if owner == 0 {
                 // (1b) Acquire: as (1) in `lock`; pairs with the Release (4).
@@ -122,32 +138,40 @@ impl<P: Processor, const N: usize> Robust<P, N> {
                     .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
                 {
-                    break false;
+                    break 0;
                 }
                 continue;
             }
-            let now = cpu.now();
-            if now.wrapping_sub(checked) > 1_000_000 {
-                checked = now;
-                if !wait.is_alive(identity(owner)) {
-                    // (2) Acquire: the dead holder's stores come before, since they happened before
-                    // its death was known; it pairs with no Release but the dead one's earlier
-                    // ones, (4), (5). Succeeds only if the value, and `HANDED` in it, was the dead
-                    // one's last word.
-                    if cpu
-                        .compare_exchange(
-                            word,
-                            value,
-                            me | value & PARKED,
-                            Ordering::Acquire,
-                            Ordering::Relaxed,
-                        )
-                        .is_ok()
-                    {
-                        break value & HANDED == 0;
+            if turns.is_time_to_ask(cpu) && !wait.is_alive(identity(owner)) {
+                // (2) Acquire: the dead holder's stores come before, since they happened before its
+                // death was known; it pairs with no Release but the dead one's earlier ones, (4),
+                // (5). Succeeds only if the value, and `HANDED` in it, was the dead one's last
+                // word.
+                if cpu
+                    .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    if value & HANDED == 0 {
+                        break identity(owner);
                     }
-                    continue;
+                    self.leave_turns(cpu, wait, owner & !HANDED);
+                    break 0;
                 }
+                continue;
+            }
+            if value & HANDED != 0 && !self.is_in_turn(cpu, owner) {
+                // Handed to a waiter that has given up meanwhile: it does not take the lock.
+                // (1e) Acquire: as (1) in `lock`; pairs with the Release (5).
+                if cpu
+                    .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    break 0;
+                }
+                continue;
+            }
+            if deadline == Deadline::PAST {
+                return Err(LockError::TimedOut);
             }
             // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that
             // is taken stays so.
@@ -159,21 +183,46 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             {
                 continue;
             }
-            // Sleep on our own place: a hand-over clears it. If another waiter has it, it will be
-            // cleared too. Relaxed: a hint; the loop looks again.
+            // Sleep on our own place: a hand-over marks it. If another waiter has it, it changes
+            // too. Relaxed, both: hints; the loop looks again.
             let seen = cpu.load(turn, Ordering::Relaxed) & !PARKED;
-            wait.wait_turn(cpu, turn, seen, round, TURN);
-            round = round.saturating_add(1);
+            if seen == me | HANDED {
+                // Of this hand-over, or of one that another waiter has taken: then it is our turn
+                // once more.
+                let _ = cpu.compare_exchange(turn, seen, me, Ordering::Relaxed, Ordering::Relaxed);
+                continue;
+            }
+            if turns.wait(cpu, wait, turn, seen).is_err() {
+                self.leave_turns(cpu, wait, me);
+                // Handed over before that. Relaxed: the loop reads the word again, with Acquire. A
+                // hand-over after that finds no waiter in turn, and other waiters take the lock.
+                if cpu.load(word, Ordering::Relaxed) & !PARKED != me | HANDED {
+                    return Err(LockError::TimedOut);
+                }
+            }
         };
-        // Leave the turns, if we are still there. Relaxed: a hand-over after this would need the
-        // lock, which we hold.
-        let place = cpu.load(turn, Ordering::Relaxed);
-        if place & !PARKED == me {
-            wait.release(cpu, turn, 0);
-        }
+        self.leave_turns(cpu, wait, me);
         // Relaxed: under the lock.
         cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
-        self.enter(cpu, wait, RobustHeld { me, inconsistent })
+        self.enter(cpu, wait, RobustHeld { me, inconsistent: dead != 0, dead })
+    }
+
+    /// Returns whether a waiter waits in turn, or has been told that the lock is its own.
+    fn is_in_turn(&self, cpu: &P, waiter: u64) -> bool {
+        let waiter = waiter & !HANDED;
+        // (7) Acquire: pairs with the Release (8) of a waiter that gives up.
+        let place = cpu.load(self.turn(waiter), Ordering::Acquire) & !(PARKED | HANDED);
+        place == waiter
+    }
+
+    /// Leaves the turns, if the waiter is there.
+    fn leave_turns<W: Waiting<P>>(&self, cpu: &P, wait: &W, waiter: u64) {
+        let turn = self.turn(waiter);
+        // Relaxed: others change a place only to say that they have handed the lock over.
+        if cpu.load(turn, Ordering::Relaxed) & !(PARKED | HANDED) == waiter {
+            // (8) Release (in `release`): pairs with the Acquire (7).
+            wait.release(cpu, turn, 0);
+        }
     }
 
     #[inline(always)]
@@ -194,26 +243,34 @@ impl<P: Processor, const N: usize> Robust<P, N> {
         let next = (0..N).map(|i| &self.turns[(mine + i) % N].0).find_map(|turn| {
             // Relaxed: hints.
             let waiter = cpu.load(turn, Ordering::Relaxed) & !PARKED;
-            (waiter != 0 && waiter != me).then_some((turn, waiter))
+            (waiter != 0 && waiter & HANDED == 0 && waiter != me).then_some((turn, waiter))
         });
         match next {
             Some((turn, waiter)) if over => {
-                // (5) Release: hands over; pairs with the Acquire (3). Then wake it: its place
-                // changes.
+                // (5) Release: hands over; pairs with the Acquire (3), (6), (1e). Then wake it: its
+                // place changes, unless it has left. Relaxed: a hint.
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
-                wait.release(cpu, turn, 0);
+                let told = waiter | HANDED;
+                if cpu.compare_exchange(turn, waiter, told, Ordering::Relaxed, Ordering::Relaxed)
+                    == Err(waiter | PARKED)
+                    && cpu
+                        .compare_exchange(turn, waiter | PARKED, told, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    wait.wake_all(cpu, turn);
+                }
             }
             // The lease goes on: free for the processes that are awake. Sleepers look again when
-            // their turn is over. Release: as (4).
+            // their turn is over. (4c) Release: as (4), pairs with the Acquire (1d), (3).
             Some(_) => cpu.store(&self.head.word, PARKED, Ordering::Release),
-            // There are no waiters any more. Release: as (4).
+            // There are no waiters any more. (4d) Release: as (4), pairs with the Acquire (1), (3).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
     }
 }
 
-impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
-    const NAME: &'static str = "robust";
+impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LEASE> {
+    const NAME: &'static str = if LEASE == 0 { "robust/handing" } else { "robust" };
     const FIFO: bool = false;
     const KNOWS_OWNER: bool = true;
     type Held = RobustHeld;
@@ -231,10 +288,20 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
 
     #[inline(always)]
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<RobustHeld, LockError> {
+        self.lock_until(cpu, wait, Deadline::NEVER)
+    }
+
+    #[inline(always)]
+    fn lock_until<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<RobustHeld, LockError> {
         let me = Self::me(cpu, wait);
         // (1) Acquire, pairs with the Release (4) in `release`.
         match cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => self.enter(cpu, wait, RobustHeld { me, inconsistent: false }),
+            Ok(_) => self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 }),
             // (1d) Acquire: as (1); pairs with the Release (4b).
             Err(PARKED)
                 if cpu
@@ -247,9 +314,9 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
                     )
                     .is_ok() =>
             {
-                self.enter(cpu, wait, RobustHeld { me, inconsistent: false })
+                self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 })
             }
-            Err(_) => self.lock_slowly(cpu, wait, me),
+            Err(_) => self.lock_slowly(cpu, wait, me, deadline),
         }
     }
 
@@ -266,7 +333,7 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;
         }
-        Some(RobustHeld { me, inconsistent: false })
+        Some(RobustHeld { me, inconsistent: false, dead: 0 })
     }
 
     #[inline(always)]
@@ -280,6 +347,10 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
 
     fn owner_died(held: &RobustHeld) -> bool {
         held.inconsistent
+    }
+
+    fn dead_owner(held: &RobustHeld) -> Option<u32> {
+        (held.dead != 0).then_some(held.dead)
     }
 
     fn make_consistent(&self, _cpu: &P, held: &mut RobustHeld) {

@@ -29,7 +29,7 @@ fn refused(error: LockError) -> StableError {
     match error {
         LockError::Abandoned => StableError::Abandoned,
         LockError::Poisoned => StableError::Corrupt,
-        LockError::Capacity | LockError::NotEntered => StableError::UnknownParticipant,
+        LockError::Capacity | LockError::NotEntered | LockError::TimedOut => StableError::UnknownParticipant,
     }
 }
 

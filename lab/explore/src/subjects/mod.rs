@@ -15,9 +15,10 @@ use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 use towpath_machine::{Ordering, Processor};
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
+use towpath_sync::locks::Robust;
 use towpath_sync::{
-    AtMemory, Atomics, Barrier, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait, for_each_barrier,
-    for_each_lock,
+    AtMemory, Atomics, Barrier, Deadline, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,
+    for_each_barrier, for_each_lock,
 };
 
 /// Budget of a waiter's spinning before it yields or parks, in nanoseconds. There is no
@@ -42,6 +43,8 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     counter::<LoadLinked>(&mut cases);
     counter::<AtMemory>(&mut cases);
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
+    // Leases are long against the explorer's steps: this one hands over each time.
+    lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
     channel::all(&mut cases);
@@ -134,9 +137,11 @@ impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
         Some(Self::repaired(cpu, &self.lock, held))
     }
     fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
-        // `robust` does not know the caller of a try: it says so.
-        if L::NAME == "robust" {
-            return self.acquire(cpu);
+        // `robust` does not know the caller of a try. One that gives up soon is in turn already.
+        if L::NAME.starts_with("robust") {
+            let soon = Deadline::after(cpu, 500);
+            let held = self.wait(cpu, |wait| self.lock.lock_until(cpu, wait, soon)).ok()?;
+            return Some(Self::repaired(cpu, &self.lock, held));
         }
         Some(Self::repaired(cpu, &self.lock, self.lock.try_lock(cpu)?))
     }

@@ -1,0 +1,61 @@
+//! Time at which a waiter gives up.
+
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Native, Processor};
+
+/// Time at which a waiter gives up, on the clock of its processor ([`Processor::now`]).
+///
+/// ```
+/// use std::time::Duration;
+/// use towpath_sync::Deadline;
+///
+/// let soon = Deadline::within(Duration::from_millis(5));
+/// assert!(Deadline::PAST < soon && soon < Deadline::NEVER);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(u64);
+
+impl Deadline {
+    /// The waiter never gives up.
+    pub const NEVER: Deadline = Deadline(u64::MAX);
+    /// The waiter does not wait: it tries once.
+    pub const PAST: Deadline = Deadline(0);
+
+    /// Deadline in so many nanoseconds.
+    pub fn after<P: Processor>(cpu: &P, ns: u64) -> Deadline {
+        Deadline(cpu.now().saturating_add(ns).max(1))
+    }
+
+    /// Deadline in so long a time, for native waiters.
+    pub fn within(time: Duration) -> Deadline {
+        match u64::try_from(time.as_nanos()) {
+            Ok(0) => Deadline::PAST,
+            Ok(ns) => Deadline::after(&Native::with_id(0), ns),
+            Err(_) => Deadline::NEVER,
+        }
+    }
+
+    /// An instant of the system's monotonic clock, for native waiters.
+    pub fn at(instant: Instant) -> Deadline {
+        Deadline::within(instant.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns whether the time has come.
+    pub fn is_over<P: Processor>(self, cpu: &P) -> bool {
+        match self {
+            Deadline::NEVER => false,
+            Deadline::PAST => true,
+            Deadline(at) => cpu.now() >= at,
+        }
+    }
+
+    /// Number of nanoseconds that are left.
+    pub(crate) fn left<P: Processor>(self, cpu: &P) -> u64 {
+        match self {
+            Deadline::NEVER => u64::MAX,
+            Deadline::PAST => 0,
+            Deadline(at) => at.saturating_sub(cpu.now()),
+        }
+    }
+}
