@@ -13,8 +13,11 @@ mod lock;
 pub mod locks;
 mod mutex;
 mod primitive;
+pub mod robust;
+mod rw_lock;
 mod space;
 mod turns;
+mod unrepaired;
 mod waited;
 mod waiting;
 
@@ -23,7 +26,9 @@ pub use deadline::Deadline;
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};
 pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, PrimitiveKind, Universal};
+pub use rw_lock::{Entrance, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use space::WaitForSpace;
+pub use unrepaired::{Repair, Unrepaired};
 pub use waiting::strategy;
 pub use waiting::{
     Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting, is_oversubscribed,

@@ -13,7 +13,7 @@ use crate::locks::Robust;
 use crate::{Alone, Lock, LockError, Policy, Wait, Waiting};
 
 /// Wait of threads of one process.
-fn adaptive() -> Wait<'static> {
+pub(crate) fn adaptive() -> Wait<'static> {
     Wait { policy: Policy::Adaptive, around: &Alone, budget: Native::switch_cost() }
 }
 

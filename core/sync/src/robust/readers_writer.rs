@@ -1,0 +1,573 @@
+//! `readers-writer`: many readers or one writer; dead ones are found out and removed.
+//!
+//! **Source.** Ours. Readers have places of their own, as in distributed (big-reader) locks, so
+//! that they touch no line together but one that only writers write. A place names its reader's
+//! process: the writer that waits for it asks whether that process lives. Writers exclude each
+//! other by a lock, `L`, that survives its owners. A reader that writers have overtaken for a while
+//! insists: the next writer that leaves lets it in.
+//!
+//! **Progress.** Blocking. A writer waits for the readers that are in, and for the writers that `L`
+//! serves first. A reader waits for the writers that come within `PATIENCE`, then for two more.
+//! More than `N` processes that read at one time wait for a place.
+//!
+//! | word | value | changed by |
+//! | --- | --- | --- |
+//! | `gate` | number of closings so far, above [`CLOSED`]; closed: the identity of the process that did so above them | the holder of `writers` |
+//! | `dirty` | 0: the data are whole; else the identity of the writer that may have changed half | the holder of `writers` |
+//! | `used` | a bit for each place that a reader ever took | readers, once each |
+//! | `insisting` | not 0: a reader insists | readers; the holder of `writers` |
+//! | `places[i]` | 0: free; else identity, above [`WANTS`], above [`AWAITED`], above the number of readers | the process that it names; 0 to it, by any; it to 0, by a survivor; `AWAITED`: the writer that sleeps until it is free |
+//!
+//! The number of closings and `AWAITED` are for sleepers: the half of a word that the kernel
+//! compares is another one after each change that they wait for.
+//!
+//! **Enter and close.** A reader writes its place, then reads the gate; a writer closes the gate,
+//! then reads the places. All four are sequentially consistent: one of them sees the other. A
+//! reader that finds the gate closed clears its place again.
+//!
+//! **Crashes.**
+//! * A reader, anywhere: its place names it. A writer that waits for the place clears it, and so
+//!   does a reader that finds all places taken.
+//! * A writer with `writers`, before it closed the gate, or after it opened it: `L` gives the next
+//!   writer the lock; `dirty` is 0. Readers that insist look at the gate by themselves.
+//! * Between closing the gate and writing `dirty`: as above, with the gate closed. A reader that
+//!   waits there asks whether the process that closed it lives, takes `writers` itself, and opens
+//!   the gate.
+//! * After writing `dirty`, before clearing it: the next writer, or the reader that finds it out,
+//!   gets the lock for writing and is told ([`ReadersWriter::dead_writer`]).
+//! * A writer that was told leaves without a repair: gate and `dirty` name the dead writer again,
+//!   and the next one is told.
+//!
+//! **Memory.** `N` + 1 lines, and those of `L`.
+//!
+//! **Don't use it** for critical sections of a few instructions, mostly writes: a mutex is faster.
+//! Not recursively: a reader that enters a second time waits for a writer that waits for it.
+
+use core::sync::atomic::compiler_fence;
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use crate::locks::Robust;
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, Lock, LockError, PARKED, Waiting};
+
+/// Usual time for which writers may overtake a reader before it insists, in nanoseconds.
+const USUAL_PATIENCE: u64 = 500_000;
+/// In a place: not in, but to be let in by the writer that leaves.
+const WANTS: u64 = 1 << 31;
+/// In a place: a writer sleeps until it is free.
+const AWAITED: u64 = 1 << 30;
+/// In a place: number of readers.
+const READERS: u64 = AWAITED - 1;
+/// In the gate: readers may not enter.
+const CLOSED: u64 = 1;
+/// In the gate: number of closings, modulo 2³¹, above `CLOSED`.
+const CLOSINGS: u64 = (1 << 32) - 2;
+
+/// Lock for many readers or one writer, with `N` places for readers (at most 64). `L`:
+/// the lock of the writers. `PATIENCE`: time for which writers may overtake a reader before it
+/// insists, in nanoseconds.
+///
+/// Threads of a process may share a place; processes don't.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ReadersWriter<
+    P: Processor,
+    const N: usize = 64,
+    L = Robust<P>,
+    const PATIENCE: u64 = USUAL_PATIENCE,
+> {
+    head: RwHead<P>,
+    places: [OwnLine<P::Word>; N],
+    writers: L,
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct RwHead<P: Processor> {
+    gate: P::Word,
+    used: P::Word,
+    dirty: P::Word,
+    insisting: P::Word,
+}
+
+/// State of a reader.
+#[derive(Debug)]
+pub struct ReadHeld {
+    place: usize,
+    /// The place while no other thread shares it.
+    only: u64,
+}
+
+/// State of a writer.
+#[derive(Debug)]
+pub struct WriteHeld<H> {
+    lock: H,
+    /// Identity of the dead writer whose half-changed data this one found; 0: none.
+    dead: u32,
+}
+
+/// Outcome of an acquisition for reading.
+#[derive(Debug)]
+pub enum Access<H> {
+    /// Acquired for reading.
+    Shared(ReadHeld),
+    /// A writer died, and the data are half changed: acquired for writing, to repair
+    /// them.
+    Exclusive(WriteHeld<H>),
+}
+
+/// Outcome of a reader's insisting.
+enum Insisted {
+    /// A writer has let it in.
+    Entered(ReadHeld),
+    /// The gate is no longer as it was.
+    GateMoved,
+    /// The process that closed the gate is dead.
+    InVain,
+    /// The time is over.
+    TimeOver,
+}
+
+const fn identity(value: u64) -> u32 {
+    (value >> 32) as u32 & 0x7fff_ffff
+}
+
+/// Number of closings in the gate, after another one.
+const fn closings_after(gate: u64) -> u64 {
+    gate.wrapping_add(2) & CLOSINGS
+}
+
+const fn above(identity: u32) -> u64 {
+    (identity as u64) << 32
+}
+
+impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWriter<P, N, L, PATIENCE> {
+    /// The name by which users choose it.
+    pub const NAME: &'static str = "readers-writer";
+
+    /// A free lock.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        const { assert!(N > 0 && N <= 64, "from 1 to 64 places") };
+        const { assert!(L::KNOWS_OWNER, "writers need a lock that survives its owner") };
+        ReadersWriter {
+            head: RwHead {
+                gate: arena.word(Place::NewLine, 0),
+                used: arena.word(Place::SameLine, 0),
+                dirty: arena.word(Place::SameLine, 0),
+                insisting: arena.word(Place::SameLine, 0),
+            },
+            places: core::array::from_fn(|_| OwnLine(arena.word(Place::NewLine, 0))),
+            writers: L::new(arena),
+        }
+    }
+
+    /// Lock of the writers, to be prepared in a segment ([`Lock::prepare`]).
+    pub fn writers(&self) -> &L {
+        &self.writers
+    }
+
+    /// Acquires for reading, until the deadline. After the death of a writer that may
+    /// have changed half of the data it acquires for writing instead.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; those of the writers' lock.
+    #[inline]
+    pub fn read<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Access<L::Held>, LockError> {
+        let me = above(wait.identity());
+        let held = ReadHeld { place: cpu.id() % N, only: me | 1 };
+        if self.is_used(cpu, held.place) && self.take_free(cpu, held.place, held.only) {
+            if self.is_open(cpu) {
+                return Ok(Access::Shared(held));
+            }
+            self.read_unlock(cpu, wait, held);
+        }
+        self.read_slowly(cpu, wait, deadline, me)
+    }
+
+    /// Returns whether readers may enter, after their places were written.
+    #[inline(always)]
+    fn is_open(&self, cpu: &P) -> bool {
+        // (W1) SeqCst: in one total order with the places (W2), the gate (W3), and the writer's
+        // look at the places (W4). Acquire: pairs with the Release (W5) of a writer that leaves.
+        cpu.load(&self.head.gate, Ordering::SeqCst) & CLOSED == 0
+    }
+
+    /// Returns whether a place has been taken before, so that writers look at it.
+    #[inline(always)]
+    fn is_used(&self, cpu: &P, place: usize) -> bool {
+        // (W11b) Acquire: a bit that another thread set comes before our place (W2), also in the
+        // total order; pairs with (W11).
+        cpu.load(&self.head.used, Ordering::Acquire) >> place & 1 == 1
+    }
+
+    /// Takes a place if it is free.
+    #[inline(always)]
+    fn take_free(&self, cpu: &P, place: usize, value: u64) -> bool {
+        // (W2) SeqCst: before the look at the gate (W1), in the total order; pairs with (W3), (W4).
+        // Relaxed: a failure tells nothing.
+        cpu.compare_exchange(&self.places[place].0, 0, value, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn read_slowly<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        me: u64,
+    ) -> Result<Access<L::Held>, LockError> {
+        let mut turns = Turns::new(cpu, deadline, TURN);
+        let mut round = 0u32;
+        loop {
+            // (W6) Acquire: as (W1); pairs with the Release (W5).
+            let gate = cpu.load(&self.head.gate, Ordering::Acquire) & !PARKED;
+            if gate & CLOSED == 0 {
+                let Some(place) = self.take_place(cpu, wait, me, 1) else {
+                    if deadline.is_over(cpu) {
+                        return Err(LockError::TimedOut);
+                    }
+                    wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
+                    round = round.saturating_add(1);
+                    continue;
+                };
+                let held = ReadHeld { place, only: me | 1 };
+                if self.is_open(cpu) {
+                    return Ok(Access::Shared(held));
+                }
+                self.read_unlock(cpu, wait, held);
+                continue;
+            }
+            let mut is_dead = turns.is_time_to_ask(cpu) && !wait.is_alive(identity(gate));
+            if !is_dead
+                && turns.has_lasted(cpu, PATIENCE)
+                && let Some(place) = self.take_place(cpu, wait, me | WANTS, 0)
+            {
+                match self.insist(cpu, wait, &mut turns, place, gate) {
+                    Insisted::Entered(held) => return Ok(Access::Shared(held)),
+                    Insisted::TimeOver => return Err(LockError::TimedOut),
+                    Insisted::InVain => is_dead = true,
+                    Insisted::GateMoved => continue,
+                }
+            }
+            if is_dead {
+                let held = self.close(cpu, wait, deadline)?;
+                if held.dead != 0 {
+                    return Ok(Access::Exclusive(held));
+                }
+                self.write_unlock(cpu, wait, held);
+                continue;
+            }
+            turns.wait(cpu, wait, &self.head.gate, gate).map_err(|_| LockError::TimedOut)?;
+        }
+    }
+
+    /// Waits in a place to be let in, while the gate stays as it was seen.
+    fn insist<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        turns: &mut Turns,
+        place: usize,
+        gate: u64,
+    ) -> Insisted {
+        let word = &self.places[place].0;
+        // Relaxed: the fence orders it.
+        cpu.store(&self.head.insisting, 1, Ordering::Relaxed);
+        // (W7) SeqCst: the mark before the look at the gate, in one total order with the writer
+        // that opens it (W5) and looks here afterwards (W8).
+        cpu.fence(Ordering::SeqCst);
+        let mut ends = None;
+        loop {
+            // (W9) Acquire: pairs with the Release (W10) of the writer that lets us in.
+            let value = cpu.load(word, Ordering::Acquire);
+            if value & WANTS == 0 {
+                return Insisted::Entered(ReadHeld { place, only: value & !(PARKED | AWAITED) });
+            }
+            // Relaxed: the first look comes after (W7).
+            if cpu.load(&self.head.gate, Ordering::Relaxed) & !PARKED != gate {
+                ends = Some(Insisted::GateMoved);
+            } else if turns.is_time_to_ask(cpu) && !wait.is_alive(identity(gate)) {
+                ends = Some(Insisted::InVain);
+            }
+            if let Some(ends) = ends.take() {
+                // (W9b) Acquire: as (W9), if it fails; pairs with (W10). Release: no reader was in.
+                match cpu.compare_exchange(word, value, 0, Ordering::Release, Ordering::Acquire) {
+                    Ok(_) => return ends,
+                    Err(_) => continue,
+                }
+            }
+            if turns.wait(cpu, wait, word, value & !PARKED).is_err() {
+                ends = Some(Insisted::TimeOver);
+            }
+        }
+    }
+
+    /// Takes a place: a free one, or one of this process's own, or that of a dead reader.
+    /// `value`: identity and [`WANTS`]; `readers`: 1, or 0 in a place that wants.
+    fn take_place<W: Waiting<P>>(&self, cpu: &P, wait: &W, value: u64, readers: u64) -> Option<usize> {
+        let first = cpu.id() % N;
+        let all = || (0..N).map(|i| (first + i) % N);
+        let free = all().find(|&place| {
+            // Relaxed: a hint; taking it compares.
+            if cpu.load(&self.places[place].0, Ordering::Relaxed) != 0 {
+                return false;
+            }
+            // (W11) SeqCst: before the place itself (W2), so that a writer that sees the gate's
+            // reader in the total order looks at the place; pairs with (W4).
+            if !self.is_used(cpu, place) {
+                cpu.fetch_or(&self.head.used, 1 << place, Ordering::SeqCst);
+            }
+            self.take_free(cpu, place, value | readers)
+        });
+        if free.is_some() {
+            return free;
+        }
+        all().find(|&place| {
+            let word = &self.places[place].0;
+            // Relaxed: a hint; the exchange compares.
+            let seen = cpu.load(word, Ordering::Relaxed);
+            let mine = readers == 1 && identity(seen) == identity(value) && seen & WANTS == 0;
+            if mine && (1..READERS).contains(&(seen & READERS)) {
+                // (W2b) SeqCst: as (W2), before the look at the gate (W1), in the total order.
+                return cpu
+                    .compare_exchange(word, seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok();
+            }
+            seen != 0
+                && !wait.is_alive(identity(seen))
+                // (W2c) SeqCst: as (W2), before the look at the gate (W1), in the total order.
+                && cpu
+                    .compare_exchange(word, seen, value | readers, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Releases after reading.
+    #[inline]
+    pub fn read_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ReadHeld) {
+        let ReadHeld { place, only } = held;
+        // (W12) Release: the reads come before; pairs with the Acquire (W4) of the writer. It fails
+        // if threads share the place, or a writer sleeps on it.
+        if cpu.compare_exchange(&self.places[place].0, only, 0, Ordering::Release, Ordering::Relaxed).is_err()
+        {
+            self.leave_slowly(cpu, wait, place);
+        }
+    }
+
+    #[cold]
+    fn leave_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, place: usize) {
+        let word = &self.places[place].0;
+        // Relaxed: the exchange compares.
+        let mut seen = cpu.load(word, Ordering::Relaxed);
+        // Otherwise the memory is damaged.
+        while seen & READERS != 0 {
+            let next = if seen & READERS == 1 { 0 } else { seen - 1 };
+            // (W12b) Release: as (W12); pairs with the Acquire (W4).
+            match cpu.compare_exchange(word, seen, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) if next == 0 && seen & AWAITED != 0 => return wait.wake_all(cpu, word),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Acquires for writing, until the deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; those of the writers' lock.
+    #[inline]
+    pub fn write<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
+        self.close(cpu, wait, deadline)
+    }
+
+    /// Acquires the writers' lock, closes the gate, and waits for the readers that are
+    /// in.
+    fn close<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
+        let mut lock = self.writers.lock_until(cpu, wait, deadline)?;
+        if L::owner_died(&lock) {
+            // `dirty` says whether it could have changed the data.
+            self.writers.make_consistent(cpu, &mut lock);
+        }
+        // Relaxed: under the writers' lock.
+        let dead = cpu.load(&self.head.dirty, Ordering::Relaxed) as u32;
+        let me = above(wait.identity()) | CLOSED;
+        // Relaxed: only the holder of the writers' lock changes it, but for the mark of sleepers.
+        let mut seen = cpu.load(&self.head.gate, Ordering::Relaxed);
+        loop {
+            let closed = me | closings_after(seen) | seen & PARKED;
+            // (W3) SeqCst: before the look at the places (W4), in one total order with (W2), (W1).
+            match cpu.compare_exchange(&self.head.gate, seen, closed, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        if self.await_readers(cpu, wait, deadline).is_err() {
+            self.open(cpu, wait, dead);
+            self.writers.unlock(cpu, wait, lock);
+            return Err(LockError::TimedOut);
+        }
+        // Relaxed: read under the writers' lock, by a survivor after the kernel has told it of this
+        // process's death, before which all of its stores were made.
+        cpu.store(&self.head.dirty, wait.identity().into(), Ordering::Relaxed);
+        // (W14) SeqCst, for the compiler: the store before the changes of the data; pairs with the
+        // kernel's order of all stores of the dead before their death.
+        compiler_fence(Ordering::SeqCst);
+        Ok(WriteHeld { lock, dead })
+    }
+
+    /// Waits until no reader is in; removes the dead.
+    #[inline]
+    fn await_readers<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), LockError> {
+        // (W4) SeqCst: after the gate (W3), in one total order with (W2), (W11), as are the places
+        // below.
+        let mut used = cpu.load(&self.head.used, Ordering::SeqCst) & u64::MAX >> (64 - N);
+        while used != 0 {
+            let place = used.trailing_zeros() as usize;
+            used &= used - 1;
+            // (W4b) SeqCst: as (W4), in the total order; Acquire: pairs with the Release (W12).
+            let value = cpu.load(&self.places[place].0, Ordering::SeqCst);
+            if value != 0 && value & WANTS == 0 {
+                self.await_place(cpu, wait, deadline, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn await_place<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        place: usize,
+    ) -> Result<(), LockError> {
+        let word = &self.places[place].0;
+        let mut turns = Turns::new(cpu, deadline, TURN);
+        loop {
+            // (W4c) Acquire: as (W4b); pairs with the Release (W12).
+            let value = cpu.load(word, Ordering::Acquire);
+            if value == 0 || value & WANTS != 0 {
+                return Ok(());
+            }
+            if turns.is_time_to_ask(cpu) && !wait.is_alive(identity(value)) {
+                // Relaxed: the dead do nothing any more, and what it read came before its death was
+                // known.
+                let _ = cpu.compare_exchange(word, value, 0, Ordering::Relaxed, Ordering::Relaxed);
+                continue;
+            }
+            if wait.parks() && value & AWAITED == 0 {
+                // Relaxed: a mark; the next look is the one that counts.
+                let marked = value | AWAITED;
+                let _ = cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed);
+                continue;
+            }
+            turns.wait(cpu, wait, word, value & !PARKED).map_err(|_| LockError::TimedOut)?;
+        }
+    }
+
+    /// Releases after writing. Data that a dead writer left and this one did not repair
+    /// ([`ReadersWriter::make_consistent`]) are left to the next one.
+    #[inline]
+    pub fn write_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: WriteHeld<L::Held>) {
+        // (W15) Release: the changes of the data before the store, as seen by a survivor; pairs
+        // with the kernel's order of all stores of the dead before their death.
+        cpu.store(&self.head.dirty, held.dead.into(), Ordering::Release);
+        self.open(cpu, wait, held.dead);
+        self.writers.unlock(cpu, wait, held.lock);
+    }
+
+    /// Opens the gate, or leaves it closed in the name of a dead writer; lets in the
+    /// readers that insist.
+    #[inline]
+    fn open<W: Waiting<P>>(&self, cpu: &P, wait: &W, dead: u32) {
+        // Relaxed: as in `close`.
+        let closings = cpu.load(&self.head.gate, Ordering::Relaxed);
+        let gate = match dead {
+            0 => closings & CLOSINGS,
+            dead => above(dead) | closings_after(closings) | CLOSED,
+        };
+        // (W5) SeqCst: before the look for readers that insist (W8), in one total order with (W7);
+        // Release: pairs with the Acquire (W1), (W6).
+        if cpu.swap(&self.head.gate, gate, Ordering::SeqCst) & PARKED != 0 {
+            wait.wake_all(cpu, &self.head.gate);
+        }
+        // (W8) SeqCst: as (W5), in the total order with (W7).
+        if dead == 0 && cpu.load(&self.head.insisting, Ordering::SeqCst) != 0 {
+            self.let_in(cpu, wait);
+        }
+    }
+
+    /// Lets the readers in that insist. The caller has the writers' lock, so no writer
+    /// counts the readers meanwhile.
+    #[cold]
+    fn let_in<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        // (W13) SeqCst: before the look at the places, in the total order with (W2) and (W7): a
+        // reader that comes later says so again.
+        cpu.swap(&self.head.insisting, 0, Ordering::SeqCst);
+        for word in self.places.iter().map(|place| &place.0) {
+            // (W13b) SeqCst: as (W13), in the total order.
+            let mut seen = cpu.load(word, Ordering::SeqCst);
+            while seen & WANTS != 0 {
+                let entered = seen & !(WANTS | AWAITED | READERS | PARKED) | 1;
+                // (W10) Release: this writer's changes; pairs with the Acquire (W9).
+                match cpu.compare_exchange(word, seen, entered, Ordering::Release, Ordering::Relaxed) {
+                    Ok(_) => {
+                        if seen & PARKED != 0 {
+                            wait.wake_all(cpu, word);
+                        }
+                        break;
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+        }
+    }
+
+    /// Identity of the writer that died and may have left the data half changed.
+    pub fn dead_writer(held: &WriteHeld<L::Held>) -> Option<u32> {
+        (held.dead != 0).then_some(held.dead)
+    }
+
+    /// Declares the data whole after [`ReadersWriter::dead_writer`].
+    pub fn make_consistent(&self, held: &mut WriteHeld<L::Held>) {
+        held.dead = 0;
+    }
+
+    /// Turns an acquisition for writing into one for reading, without letting another
+    /// writer in between. `Err`: there is no place, or data to repair.
+    pub fn downgrade<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        held: WriteHeld<L::Held>,
+    ) -> Result<ReadHeld, WriteHeld<L::Held>> {
+        if held.dead != 0 {
+            return Err(held);
+        }
+        match self.take_place(cpu, wait, above(wait.identity()), 1) {
+            Some(place) => {
+                self.write_unlock(cpu, wait, held);
+                Ok(ReadHeld { place, only: above(wait.identity()) | 1 })
+            }
+            None => Err(held),
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Data for many readers or one writer, for threads and, in shared memory, for processes.
+#![allow(unsafe_code)]
+
+use core::any::Any;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Heap, Native, Object, Plain, TypeText};
+
+use crate::locks::Robust;
+use crate::mutex::adaptive;
+use crate::robust::{Access, ReadHeld, ReadersWriter, WriteHeld};
+use crate::unrepaired::Repair;
+use crate::{Deadline, Exclusive, Lock, LockError, Wait};
+
+/// Number of places for readers.
+const PLACES: usize = 64;
+
+/// Data, and the lock under which many read them or one changes them. `L`: the lock of
+/// the writers.
+///
+/// Between threads: made with [`RwLock::new`]. Between processes: a named object of a world, whose
+/// handle has `read` and `write` of its own, which know the world: dead readers are removed, and
+/// the next that locks after the death of a writer is told.
+///
+/// ```
+/// use towpath_sync::RwLock;
+///
+/// let prices: RwLock<[u64; 3]> = RwLock::new([5, 7, 11]);
+/// prices.write()?[1] = 8;
+/// assert_eq!(prices.read()?.iter().sum::<u64>(), 24);
+/// # Ok::<(), towpath_sync::LockError>(())
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct RwLock<T, L = Robust<Native>> {
+    lock: ReadersWriter<Native, PLACES, L>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock lets one thread at a time change the data.
+unsafe impl<T: Send, L: Send> Send for RwLock<T, L> {}
+// SAFETY: the lock lets one thread at a time change the data, or several read them, which may do so
+// as the data are `Sync`.
+unsafe impl<T: Send + Sync, L: Sync> Sync for RwLock<T, L> {}
+// SAFETY: `repr(C)` of atomic words, a plain lock and plain data (any bit pattern valid, no
+// pointers, no `Drop`); the data is reached under the lock only. Not `Plain`: a shared reference
+// alone must not give access to a lock in a world.
+unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for RwLock<T, L> {
+    const NAMES_USERS: bool = true;
+
+    fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "readers-writer v1<{}, {}>", TypeText::<T>::default(), TypeText::<L>::default())
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
+    /// A free lock between threads.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<[u64; 4]> = towpath_sync::RwLock::new([0; 4]);
+    /// ```
+    pub fn new(value: T) -> Self {
+        RwLock { lock: ReadersWriter::new(&Heap), data: UnsafeCell::new(value) }
+    }
+
+    /// Prepares a lock that came to be as zeroed shared memory, with its first data.
+    ///
+    /// # Safety
+    ///
+    /// * No thread uses it yet.
+    /// * If the lock of the writers is bound to its address ([`Lock::IN_PLACE`]), all processes
+    ///   keep it mapped as long as they hold it.
+    pub unsafe fn prepare(&self, value: T) {
+        // SAFETY: no thread uses it yet, and it stays where it is while it is held (the caller's
+        // promises).
+        unsafe {
+            self.lock.writers().prepare();
+            self.data.get().write(value);
+        }
+    }
+
+    /// Acquires for reading, between threads of one process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writers' lock; with the default there are none.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let (first, second) = (table.read()?, table.read()?);
+    /// assert_eq!(*first + *second, 14);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    #[inline]
+    pub fn read(&self) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        self.read_before(Deadline::NEVER)
+    }
+
+    /// Acquires for reading if no writer is in; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`] if it can't be had at once.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let writer = table.write()?;
+    /// assert!(table.try_read().is_err());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        self.read_before(Deadline::PAST)
+    }
+
+    /// Acquires for reading; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// assert_eq!(*table.read_timeout(Duration::from_millis(1))?, 7);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn read_timeout(&self, time: Duration) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        self.read_before(Deadline::within(time))
+    }
+
+    /// Acquires for reading; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`].
+    pub fn read_until(&self, instant: Instant) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        self.read_before(Deadline::at(instant))
+    }
+
+    /// Acquires for writing, between threads of one process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writers' lock; with the default there are none.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// *table.write()? += 1;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    #[inline]
+    pub fn write(&self) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
+        self.write_before(Deadline::NEVER)
+    }
+
+    /// Acquires for writing if no other thread is in; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`] if it can't be had at once.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let reader = table.read()?;
+    /// assert!(table.try_write().is_err());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
+        self.write_before(Deadline::PAST)
+    }
+
+    /// Acquires for writing; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`].
+    pub fn write_timeout(&self, time: Duration) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
+        self.write_before(Deadline::within(time))
+    }
+
+    /// Acquires for writing; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`].
+    pub fn write_until(&self, instant: Instant) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
+        self.write_before(Deadline::at(instant))
+    }
+
+    fn read_before(&self, deadline: Deadline) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        // SAFETY: no process but this one reaches the lock, and no code but that of this `impl`
+        // locks it: the callers of `read_between` promise that. `adaptive` takes no process for
+        // dead; each thread has a number of its own.
+        match unsafe { self.read_between(Native::of_thread(), adaptive(), deadline) }? {
+            Entrance::Reader(guard) => Ok(guard),
+            // No process counts as dead.
+            Entrance::Writer(_) => Err(LockError::Abandoned),
+        }
+    }
+
+    fn write_before(&self, deadline: Deadline) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
+        // SAFETY: as in `read_before`: one process, threads with numbers of their own.
+        unsafe { self.write_between(Native::of_thread(), adaptive(), deadline) }
+    }
+
+    /// Acquires for reading between processes, or for writing after the death of a
+    /// writer: `wait.around` has the caller's identity and knows which processes live. For the
+    /// rooms that lend locks to processes.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; those of the writers' lock.
+    ///
+    /// # Safety
+    ///
+    /// * All that lock this lock, by whatever call, agree on identities: the surroundings of each
+    ///   give it an identity that no other process has, and say of an identity that it is dead only
+    ///   if its process holds no guard any more and never will.
+    /// * `cpu` has a number that no other thread with the same identity uses with this lock at the
+    ///   same time.
+    /// * If the writers' lock is bound to its address ([`Lock::IN_PLACE`]) and lies in shared
+    ///   memory: the process keeps it mapped while one of its threads holds it, also one that has
+    ///   forgotten its guard.
+    #[inline]
+    pub unsafe fn read_between<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+        deadline: Deadline,
+    ) -> Result<Entrance<'a, T, L>, LockError> {
+        Ok(match self.lock.read(&cpu, &wait, deadline)? {
+            Access::Shared(held) => {
+                let thread = PhantomData;
+                Entrance::Reader(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread })
+            }
+            Access::Exclusive(held) => Entrance::Writer(RwLockWriteGuard::new(self, cpu, wait, held)),
+        })
+    }
+
+    /// Acquires for writing between processes, as [`RwLock::read_between`] for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; those of the writers' lock.
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::read_between`].
+    #[inline]
+    pub unsafe fn write_between<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+        deadline: Deadline,
+    ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
+        Ok(RwLockWriteGuard::new(self, cpu, wait, self.lock.write(&cpu, &wait, deadline)?))
+    }
+
+    /// Data of a lock that no other thread can reach.
+    ///
+    /// ```
+    /// let mut table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(0);
+    /// *table.get_mut() += 1;
+    /// ```
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    /// The data, without the lock.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// assert_eq!(table.into_inner(), 7);
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+/// Guard of an acquisition for reading between processes.
+#[derive(Debug)]
+pub enum Entrance<'a, T, L: Lock<Native> + Exclusive> {
+    /// Guard of a reader.
+    Reader(RwLockReadGuard<'a, T, L>),
+    /// Guard of a writer, since the last one died and may have changed half of the data.
+    Writer(RwLockWriteGuard<'a, T, L>),
+}
+
+/// The data can be read while this lives.
+pub struct RwLockReadGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
+    lock: &'a RwLock<T, L>,
+    wait: Wait<'a>,
+    held: Option<ReadHeld>,
+    cpu: Native,
+    /// To be dropped by the thread that locked.
+    thread: PhantomData<*const ()>,
+}
+
+/// The data can be changed while this lives.
+pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
+    lock: &'a RwLock<T, L>,
+    wait: Wait<'a>,
+    held: Option<WriteHeld<L::Held>>,
+    cpu: Native,
+    /// Owner of the memory of `lock` and `wait`, if the guard outlives the handle.
+    _keep: Option<Arc<dyn Any + Send + Sync>>,
+    /// To be dropped by the thread that locked.
+    thread: PhantomData<*const ()>,
+}
+
+impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
+    fn new(lock: &'a RwLock<T, L>, cpu: Native, wait: Wait<'a>, held: WriteHeld<L::Held>) -> Self {
+        RwLockWriteGuard { lock, wait, held: Some(held), cpu, _keep: None, thread: PhantomData }
+    }
+
+    /// Identity of the writer that died and may have changed half of the data, for the
+    /// rooms that lend locks to processes.
+    pub fn dead_writer(&self) -> Option<u32> {
+        self.held.as_ref().and_then(ReadersWriter::<Native, PLACES, L>::dead_writer)
+    }
+
+    /// The guard with its own hold on the memory that it needs: for the rooms that lend
+    /// locks to processes.
+    ///
+    /// # Safety
+    ///
+    /// The lock, and the surroundings of the wait with which it was acquired, stay where they are
+    /// and valid as long as `keep` lives.
+    pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> RwLockWriteGuard<'static, T, L>
+    where
+        T: 'static,
+        L: 'static,
+    {
+        // SAFETY: valid as long as `keep` lives (the caller's promise), and the guard drops that
+        // last.
+        let (lock, wait) = unsafe {
+            (
+                core::mem::transmute::<&RwLock<T, L>, &'static RwLock<T, L>>(self.lock),
+                core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
+            )
+        };
+        let held = self.held.take();
+        RwLockWriteGuard { lock, wait, held, cpu: self.cpu, _keep: Some(keep), thread: PhantomData }
+    }
+
+    /// Goes on as a reader; no other writer comes in between.
+    ///
+    /// # Errors
+    ///
+    /// The guard itself if no place for a reader is free.
+    ///
+    /// ```
+    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let mut writer = table.write()?;
+    /// *writer += 1;
+    /// let reader = writer.downgrade().expect("there is a place");
+    /// assert_eq!(*reader + *table.read()?, 16);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn downgrade(mut self) -> Result<RwLockReadGuard<'a, T, L>, Self> {
+        let RwLockWriteGuard { lock, wait, cpu, .. } = self;
+        // A guard that keeps something can't give it to a reader.
+        let Some(held) = self.held.take_if(|_| self._keep.is_none()) else { return Err(self) };
+        match lock.lock.downgrade(&cpu, &wait, held) {
+            Ok(held) => Ok(RwLockReadGuard { lock, wait, held: Some(held), cpu, thread: PhantomData }),
+            Err(held) => {
+                self.held = Some(held);
+                Err(self)
+            }
+        }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Repair for RwLockWriteGuard<'_, T, L> {
+    fn declare_consistent(&mut self) {
+        if let Some(held) = &mut self.held {
+            self.lock.lock.make_consistent(held);
+        }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Deref for RwLockReadGuard<'_, T, L> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held for reading, so no thread writes; the reference cannot outlive
+        // the guard.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Deref for RwLockWriteGuard<'_, T, L> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held for writing, so no other thread writes; the reference cannot
+        // outlive the guard.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> DerefMut for RwLockWriteGuard<'_, T, L> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held for writing, so no other thread reads or writes; the reference
+        // cannot outlive the guard.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Drop for RwLockReadGuard<'_, T, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.lock.lock.read_unlock(&self.cpu, &self.wait, held);
+        }
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Drop for RwLockWriteGuard<'_, T, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.lock.lock.write_unlock(&self.cpu, &self.wait, held);
+        }
+    }
+}
+
+impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLockReadGuard<'_, T, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLockWriteGuard<'_, T, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
+    }
+}

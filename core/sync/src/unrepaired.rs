@@ -1,0 +1,69 @@
+//! Guard of data that a dead owner may have left half changed.
+
+use core::ops::{Deref, DerefMut};
+
+/// Guard that can declare its data consistent.
+pub trait Repair: DerefMut {
+    /// Declares the data consistent after the death of an owner.
+    fn declare_consistent(&mut self);
+}
+
+/// Guard of data that a dead owner may have left half changed. Dropped without a repair
+/// it leaves the task to the next owner.
+///
+/// ```
+/// use towpath_sync::{LockError, RwLock, RwLockWriteGuard, Unrepaired};
+///
+/// type Pair<'a> = RwLockWriteGuard<'a, [u64; 2]>;
+///
+/// fn balanced<'a>(
+///     locked: Result<Pair<'a>, LockError<Unrepaired<Pair<'a>>>>,
+/// ) -> Result<Pair<'a>, LockError> {
+///     match locked {
+///         Ok(guard) => Ok(guard),
+///         Err(LockError::OwnerDied { guard, .. }) => Ok(guard.repair(|pair| pair[1] = pair[0])),
+///         Err(other) => Err(other.without_guard()),
+///     }
+/// }
+/// ```
+#[must_use = "the data stay unrepaired, and the next owner is told"]
+pub struct Unrepaired<G>(G);
+
+impl<G: core::fmt::Debug> core::fmt::Debug for Unrepaired<G> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Unrepaired").field(&self.0).finish()
+    }
+}
+
+impl<G: Repair> Unrepaired<G> {
+    /// Marks a guard: for the rooms that lend locks to processes.
+    pub fn new(guard: G) -> Self {
+        Unrepaired(guard)
+    }
+
+    /// Repairs the data, and declares them consistent. If this process dies meanwhile,
+    /// the next owner is told.
+    pub fn repair(mut self, repair: impl FnOnce(&mut G::Target)) -> G {
+        repair(&mut self.0);
+        self.assume_consistent()
+    }
+
+    /// Declares the data consistent as they are.
+    pub fn assume_consistent(mut self) -> G {
+        self.0.declare_consistent();
+        self.0
+    }
+}
+
+impl<G: Deref> Deref for Unrepaired<G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
+        &self.0
+    }
+}
+
+impl<G: DerefMut> DerefMut for Unrepaired<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.0
+    }
+}
