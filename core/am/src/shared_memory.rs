@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
-use towpath_machine::{Native, Plain, Processor};
+use towpath_machine::{Concurrent, Native, Processor};
 use towpath_shm::{Area, ParticipantId, RemoteBytes, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
@@ -22,7 +22,7 @@ use crate::suspicion::Suspicion;
 
 // SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are
 // atomic; all zero is a free entry; no `Drop`.
-unsafe impl Plain for Entry<Native> {}
+unsafe impl Concurrent for Entry<Native> {}
 
 /// Queue in shared memory, with the way to claim in it.
 pub struct NativeSide {
@@ -58,7 +58,7 @@ impl Attached {
         Ok(Arc::new(Attached { world: world.clone(), config, layout, area }))
     }
 
-    fn slice<T: Plain>(&self, offset: u64, n: u32) -> Result<&'static [T], Error> {
+    fn slice<T: Concurrent>(&self, offset: u64, n: u32) -> Result<&'static [T], Error> {
         let slice = self.area.slice::<T>(offset, n.into())?;
         // SAFETY: the mapping lives as long as `self.area`, and by the contract of this type the
         // reference is not used after that.
@@ -143,7 +143,8 @@ impl Side<Native> for NativeSide {
         if !first {
             let bytes = size_of::<Locks<Native>>();
             // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior
-            // mutability, `Plain`), all zero is a valid value, and no other process uses them now.
+            // mutability, `Concurrent`), all zero is a valid value, and no other process uses them
+            // now.
             unsafe {
                 core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
             }

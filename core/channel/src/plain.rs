@@ -1,7 +1,7 @@
 //! The channel's structures in shared memory.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 
 use crate::answer_line::AnswerLine;
 use crate::claim::Locks;
@@ -13,22 +13,22 @@ use crate::stream::Stream;
 
 // SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
 // accesses are atomic; all zero is the initial state of each; no `Drop`.
-unsafe impl Plain for Slot<Native> {}
+unsafe impl Concurrent for Slot<Native> {}
 // SAFETY: as above.
-unsafe impl Plain for Extra<Native> {}
+unsafe impl Concurrent for Extra<Native> {}
 // SAFETY: as above.
-unsafe impl Plain for BlockHead<Native> {}
+unsafe impl Concurrent for BlockHead<Native> {}
 // SAFETY: as above.
-unsafe impl Plain for QueueControl<Native> {}
-// SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
-unsafe impl Plain for Locks<Native> {}
+unsafe impl Concurrent for QueueControl<Native> {}
+// SAFETY: `repr(C)`, made of locks that are `Concurrent` themselves.
+unsafe impl Concurrent for Locks<Native> {}
 // SAFETY: as for the first four.
-unsafe impl Plain for RingControl<Native> {}
+unsafe impl Concurrent for RingControl<Native> {}
 // SAFETY: as above.
-unsafe impl<const SLOTS: usize> Plain for Ring<Native, SLOTS> {}
+unsafe impl<const SLOTS: usize> Concurrent for Ring<Native, SLOTS> {}
 // SAFETY: as for the first four.
-unsafe impl Plain for Doorbell<Native> {}
+unsafe impl Concurrent for Doorbell<Native> {}
 // SAFETY: as for the first four.
-unsafe impl Plain for AnswerLine<Native> {}
+unsafe impl Concurrent for AnswerLine<Native> {}
 // SAFETY: as for the first four.
-unsafe impl<const N: usize> Plain for Stream<Native, N> {}
+unsafe impl<const N: usize> Concurrent for Stream<Native, N> {}

@@ -1,15 +1,17 @@
-//! Types that may lie in shared memory ([`Plain`]) and types that may have a name there
-//! ([`Object`]).
+//! Types that may lie in shared memory ([`Concurrent`], [`Plain`]) and types that may
+//! have a name there ([`Object`]).
 #![allow(unsafe_code)]
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::OwnLine;
 use crate::native::NativeKernelMutex;
 
-/// A type that may lie in shared memory and be used there by several processes at once.
+/// A type that several processes may use at once in shared memory, through shared
+/// references: atomic words, and structures of them.
 ///
 /// # Safety
 ///
@@ -19,23 +21,87 @@ use crate::native::NativeKernelMutex;
 ///   its initial state.
 /// * It is `Sync`, and every access through a shared reference is atomic or volatile or made by the
 ///   kernel or libc.
-pub unsafe trait Plain: Sync + 'static {}
+pub unsafe trait Concurrent: Sync + 'static {}
+
+/// A type whose values may lie in shared memory, under a lock or in a channel: integers,
+/// arrays and structures of them. `#[derive(Plain)]` of the crate `towpath` implements it for
+/// structures.
+///
+/// # Safety
+///
+/// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or
+///   `usize`, and no `Drop`.
+/// * Every bit pattern is a valid value, since another process may write any.
+pub unsafe trait Plain: Object + Send {}
 
 // SAFETY: atomics have a fixed layout, accept every bit pattern, and are accessed atomically.
+unsafe impl Concurrent for AtomicU8 {}
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+unsafe impl Concurrent for AtomicU16 {}
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+unsafe impl Concurrent for AtomicU32 {}
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+unsafe impl Concurrent for AtomicU64 {}
+// SAFETY: `repr(C)` around one such field; the padding is never read.
+unsafe impl<T: Concurrent> Concurrent for OwnLine<T> {}
+// SAFETY: an array of such values.
+unsafe impl<T: Concurrent, const N: usize> Concurrent for [T; N] {}
+// SAFETY: libc's own type for this purpose, accessed only by libc; Linux's all-zero pthread mutex
+// is an unlocked one (and `mutex_init` prepares it before use all the same).
+unsafe impl Concurrent for NativeKernelMutex {}
+
+macro_rules! plain_numbers {
+    ($($number:ident)*) => {$(
+        // SAFETY: a number: fixed layout, every bit pattern.
+        unsafe impl Plain for $number {}
+        // SAFETY: as for `Plain`; no other type writes this text.
+        unsafe impl Object for $number {
+            fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($number))
+            }
+        }
+    )*};
+}
+
+plain_numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
+
+// SAFETY: an atomic: fixed layout, every bit pattern.
 unsafe impl Plain for AtomicU8 {}
-// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+// SAFETY: an atomic: fixed layout, every bit pattern.
 unsafe impl Plain for AtomicU16 {}
-// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+// SAFETY: an atomic: fixed layout, every bit pattern.
 unsafe impl Plain for AtomicU32 {}
-// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
+// SAFETY: an atomic: fixed layout, every bit pattern.
 unsafe impl Plain for AtomicU64 {}
-// SAFETY: `repr(C)` around one plain field; the padding is never read.
+// SAFETY: `repr(C)` around one plain field.
 unsafe impl<T: Plain> Plain for OwnLine<T> {}
 // SAFETY: an array of plain values.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-// SAFETY: libc's own type for this purpose, accessed only by libc; Linux's all-zero pthread mutex
-// is an unlocked one (and `mutex_init` prepares it before use all the same).
-unsafe impl Plain for NativeKernelMutex {}
+
+// SAFETY: no bytes.
+unsafe impl Plain for () {}
+// SAFETY: no bytes; no other type writes this text.
+unsafe impl Object for () {
+    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("()")
+    }
+}
+
+// SAFETY: plain fields, of which the compiler keeps the order (`describe` is not compiled if it
+// does not, and nothing is opened without it).
+unsafe impl<A: Plain, B: Plain> Plain for (A, B) {}
+// SAFETY: as for `Plain`; the text names both fields.
+unsafe impl<A: Plain, B: Plain> Object for (A, B) {
+    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const {
+            assert!(
+                offset_of!((A, B), 0) == 0 && offset_of!((A, B), 1) >= size_of::<A>(),
+                "the compiler has changed the order of the tuple's fields: use a repr(C) structure"
+            );
+        }
+        write!(f, "({}, {})", TypeText::<A>::default(), TypeText::<B>::default())
+    }
+}
 
 /// A type of which a world may hold a named object, and its identity there.
 ///
@@ -43,19 +109,19 @@ unsafe impl Plain for NativeKernelMutex {}
 /// writes kind, layout version and parameters as text, which lies beside the object. Size and
 /// alignment are compared as well.
 ///
-/// A type that is also [`Plain`] can be used through a shared reference; one that is not only
+/// A type that is also [`Concurrent`] can be used through a shared reference; one that is not only
 /// through methods of its own handle (a mutex, which must know its holder).
 ///
 /// ```
 /// use std::sync::atomic::AtomicU64;
-/// use towpath_machine::{Object, Plain, TypeText};
+/// use towpath_machine::{Concurrent, Object, TypeText};
 ///
 /// #[repr(C)]
 /// struct Visits { today: AtomicU64, ever: AtomicU64 }
 ///
 /// // SAFETY: `repr(C)`, made of atomics: every bit pattern is valid, zero is the initial state.
-/// unsafe impl Plain for Visits {}
-/// // SAFETY: plain, and no other type writes this text.
+/// unsafe impl Concurrent for Visits {}
+/// // SAFETY: concurrent, and no other type writes this text.
 /// unsafe impl Object for Visits {
 ///     fn describe(f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
 ///         f.write_str("my-program/Visits v1")
@@ -112,13 +178,13 @@ unsafe impl<T: Object, const N: usize> Object for [T; N] {
     }
 }
 
-/// Implements [`Object`] for types that are [`Plain`]: `[generics] type => "kind v1",
-/// parameter, parameter;`. A parameter is anything that can be displayed.
+/// Implements [`Object`] for types that are [`Concurrent`]: `[generics] type => "kind
+/// v1", parameter, parameter;`. A parameter is anything that can be displayed.
 #[macro_export]
 macro_rules! plain_objects {
     ($([$($generics:tt)*] $type:ty $(where [$($bounds:tt)*])? => $kind:literal $(, $parameter:expr)*;)*) => {$(
-        // SAFETY: `Plain` says the same of its layout and its values; kind, version and parameters
-        // are in its text.
+        // SAFETY: `Concurrent` says the same of its layout and its values; kind, version and
+        // parameters are in its text.
         unsafe impl<$($generics)*> $crate::Object for $type
         $(where $($bounds)*)?
         {

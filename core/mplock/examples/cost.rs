@@ -78,7 +78,7 @@ fn work() {
 
 fn contended_mutex<L>(name: &str)
 where
-    L: towpath::sync::Lock<Native> + towpath::Exclusive + towpath::Object + towpath::Plain,
+    L: towpath::sync::Lock<Native> + towpath::Exclusive + towpath::Object + towpath::Concurrent,
 {
     contended(name, |world, _, stop, count| {
         let mutex = world.shared::<Mutex<AtomicU64, L>>("m", Mutex::prepare).expect("a mutex");

@@ -4,7 +4,7 @@
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
 
-use towpath_machine::{NativeBytes, Plain};
+use towpath_machine::{Concurrent, NativeBytes};
 
 use crate::Error;
 use crate::world::World;
@@ -96,11 +96,11 @@ impl Area {
     /// assert!(area.slice::<AtomicU64>(1, 8).is_err(), "misaligned");
     /// # Ok::<(), towpath::Error>(())
     /// ```
-    pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
+    pub fn slice<T: Concurrent>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
         // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every
-        // bit pattern is a `T` and accesses through shared references are atomic (`Plain`).
+        // bit pattern is a `T` and accesses through shared references are atomic (`Concurrent`).
         Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
     }
 
@@ -120,7 +120,7 @@ impl Area {
     /// assert!(area.get::<AtomicU64>(area.len()).is_err(), "out of bounds");
     /// # Ok::<(), towpath::Error>(())
     /// ```
-    pub fn get<T: Plain>(&self, offset: u64) -> Result<&T, Error> {
+    pub fn get<T: Concurrent>(&self, offset: u64) -> Result<&T, Error> {
         Ok(&self.slice(offset, 1)?[0])
     }
 

@@ -40,7 +40,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Native, Object, Plain, TypeText};
+use towpath_machine::{Concurrent, Native, Object, Plain, TypeText};
 use towpath_sync::{Exclusive, Lock, LockError, Mutex, MutexGuard, Policy, Wait};
 
 use crate::inner::Inner;
@@ -51,8 +51,8 @@ use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.
 ///
-/// Dereferences to the object if that is [`Plain`]. A [`Mutex`] is locked by [`Shared::lock`]; an
-/// element of an array is [`Shared::at`].
+/// Dereferences to the object if that is [`Concurrent`]. A [`Mutex`] is locked by [`Shared::lock`];
+/// an element of an array is [`Shared::at`].
 pub struct Shared<T: Object> {
     world: World,
     object: NonNull<T>,
@@ -97,7 +97,8 @@ impl<T: Object> Shared<T> {
         &self.world
     }
 
-    /// The object itself, for the rooms that know how to use one that is not [`Plain`].
+    /// The object itself, for the rooms that know how to use one that is not
+    /// [`Concurrent`].
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -129,7 +130,7 @@ impl<T: Object> Drop for Shared<T> {
     }
 }
 
-impl<T: Object + Plain> core::ops::Deref for Shared<T> {
+impl<T: Object + Concurrent> core::ops::Deref for Shared<T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's
@@ -162,7 +163,7 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
     }
 }
 
-impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Shared<Mutex<T, L>> {
+impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T, L>> {
     /// Acquires the mutex as this process, a participant of the world. Waits as
     /// [`Policy::Adaptive`] does.
     ///
@@ -190,7 +191,8 @@ impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Sha
         // mutex.
         let mutex = unsafe { self.object.as_ref() };
         // SAFETY: the mutex lies in this world; other programs reach it through the same function
-        // only, since its type is a part of its identity and not `Plain`; the handle is counted.
+        // only, since its type is a part of its identity and not `Concurrent`; the handle is
+        // counted.
         unsafe { self.world.lock(mutex) }
     }
 }

@@ -20,7 +20,7 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use towpath_machine::Plain;
+use towpath_machine::Concurrent;
 
 use crate::Error;
 
@@ -179,13 +179,13 @@ pub(crate) struct WorldControl {
 }
 
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for ParticipantEntry {}
+unsafe impl Concurrent for ParticipantEntry {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for RankDoorbell {}
+unsafe impl Concurrent for RankDoorbell {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for Presence {}
+unsafe impl Concurrent for Presence {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for ObjectRecord {}
+unsafe impl Concurrent for ObjectRecord {}
 
 const _: () = {
     assert!(

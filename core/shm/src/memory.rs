@@ -6,7 +6,7 @@ use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use towpath_machine::{NativeBytes, Plain};
+use towpath_machine::{Concurrent, NativeBytes};
 
 use crate::segment::Segment;
 use crate::{Error, layout::PAGE};
@@ -63,11 +63,11 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::OutOfBounds`], [`Error::Misaligned`].
-    pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
+    pub fn slice<T: Concurrent>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
         // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every
-        // bit pattern is a `T` and accesses through shared references are atomic (`Plain`).
+        // bit pattern is a `T` and accesses through shared references are atomic (`Concurrent`).
         Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
     }
 

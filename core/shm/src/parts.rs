@@ -6,7 +6,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use towpath_machine::Plain;
+use towpath_machine::Concurrent;
 
 use crate::layout::{Geometry, ObjectRecord, ParticipantEntry, Presence, Range, RankDoorbell};
 use crate::segment::Segment;
@@ -57,7 +57,7 @@ impl Parts {
     pub fn record(&self, offset: u64) -> Option<&ObjectRecord> {
         let at = self.heap_at(offset, size_of::<ObjectRecord>() as u64, align_of::<ObjectRecord>() as u64)?;
         // SAFETY: within the heap and aligned (checked by `heap_at`); mapped for as long as `self`
-        // lives; any bits are a record, and its words are atomic (`Plain`).
+        // lives; any bits are a record, and its words are atomic (`Concurrent`).
         Some(unsafe { at.cast().as_ref() })
     }
 
@@ -74,10 +74,10 @@ impl Parts {
     /// # Safety
     ///
     /// The range is one of `self.geometry`, for elements of this type.
-    unsafe fn slice<T: Plain>(&self, (offset, count): Range) -> &[T] {
+    unsafe fn slice<T: Concurrent>(&self, (offset, count): Range) -> &[T] {
         // SAFETY: the range ends before the geometry's end (the caller's obligation), which is the
         // mapping's (`Parts::new`), and is aligned; the mapping lives as long as `self`; every bit
-        // pattern is a `T` and accesses through shared references are atomic (`Plain`).
+        // pattern is a `T` and accesses through shared references are atomic (`Concurrent`).
         unsafe {
             let first = self.segment.base().add(offset as usize).cast::<T>();
             core::slice::from_raw_parts(first.as_ptr(), count)

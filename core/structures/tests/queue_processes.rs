@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Native, OwnLine, Plain, Processor};
+use towpath_machine::{Concurrent, Native, OwnLine, Processor};
 use towpath_process::Child;
 use towpath_structures::InPlace;
 use towpath_structures::queues::{
@@ -68,7 +68,7 @@ fn now() -> u64 {
 }
 
 /// A zeroed mapping that child processes share. Never unmapped.
-fn shared<Q: Plain>() -> &'static Shared<Q> {
+fn shared<Q: Concurrent>() -> &'static Shared<Q> {
     // SAFETY: a new anonymous mapping; no address is asked for.
     let memory = unsafe {
         libc::mmap(
@@ -81,8 +81,8 @@ fn shared<Q: Plain>() -> &'static Shared<Q> {
         )
     };
     assert_ne!(memory, libc::MAP_FAILED, "no memory to share");
-    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain`
-    // types; never unmapped.
+    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of
+    // `Concurrent` types; never unmapped.
     unsafe { &*memory.cast::<Shared<Q>>() }
 }
 
@@ -108,7 +108,7 @@ fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> i32 {
 
 /// Producers in processes of their own, the first of which is killed if `kill` (else it
 /// is not there), and a consumer here.
-fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool) {
+fn exchange<Q: ConcurrentQueue<Native> + Concurrent>(prepare: impl Fn(&Q), kill: bool) {
     let shared = shared::<Q>();
     prepare(&shared.queue);
     let _ = Native::pause_ps(); // Measured before there are children.

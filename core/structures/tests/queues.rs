@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use towpath_machine::{Arena, Heap, Native, Plain};
+use towpath_machine::{Arena, Concurrent, Heap, Native};
 use towpath_structures::planted::FetchOpArrayAsPrinted;
 use towpath_structures::queues::{
     ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
@@ -194,14 +194,14 @@ fn strangers_are_refused() {
 }
 
 /// A value of a plain type in zeroed memory, as in a new segment.
-fn zeroed<T: Plain>() -> Box<T> {
-    // SAFETY: all-zero bytes are a valid value of a `Plain` type.
+fn zeroed<T: Concurrent>() -> Box<T> {
+    // SAFETY: all-zero bytes are a valid value of a `Concurrent` type.
     unsafe { Box::new(std::mem::MaybeUninit::zeroed().assume_init()) }
 }
 
 const NODES: usize = 8 + 1 + 3 + 3 * 2 * 8 + 1;
 
-fn from_zeroes<Q: ConcurrentQueue<Native> + Plain>(operations: &[(usize, Option<u64>)]) {
+fn from_zeroes<Q: ConcurrentQueue<Native> + Concurrent>(operations: &[(usize, Option<u64>)]) {
     against_a_deque(&*zeroed::<Q>(), operations, 8);
 }
 
@@ -219,9 +219,9 @@ proptest! {
 }
 
 /// Every word holds the same nonsense: the answer is an error or a number, not a panic.
-fn survives_nonsense<Q: ConcurrentQueue<Native> + Plain>(byte: u8) {
+fn survives_nonsense<Q: ConcurrentQueue<Native> + Concurrent>(byte: u8) {
     let mut queue = Box::new(std::mem::MaybeUninit::<Q>::uninit());
-    // SAFETY: every bit pattern is a valid value of a `Plain` type, and all bytes are written.
+    // SAFETY: every bit pattern is a valid value of a `Concurrent` type, and all bytes are written.
     let queue = unsafe {
         queue.as_mut_ptr().write_bytes(byte, 1);
         queue.assume_init()

@@ -18,7 +18,7 @@ use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Native, OwnLine, Plain, Random};
+use towpath_machine::{Concurrent, Native, OwnLine, Random};
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, Guerraoui, Harris};
 use towpath_structures::nonblocking::{
@@ -172,7 +172,7 @@ fn live<T: Subject<Native>>(shared: &'static Shared<T>, me: usize) {
     }
 }
 
-fn case<T: Subject<Native> + Plain>(kind: Kind, time: Duration) {
+fn case<T: Subject<Native> + Concurrent>(kind: Kind, time: Duration) {
     watchdog::begin(format!("{}: four processes with timers", T::name()), 60 + time.as_secs() as u32);
     let words = shared_words(size_of::<Shared<T>>().div_ceil(8));
     // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are

@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-use towpath_machine::{Heap, Native, Object, Plain, Processor, TypeText};
+use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeText};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
@@ -52,9 +52,9 @@ unsafe impl<T: Send, L: Send> Send for Mutex<T, L> {}
 // SAFETY: the lock lets one thread at a time reach the data, which may thus move between them.
 unsafe impl<T: Send, L: Sync> Sync for Mutex<T, L> {}
 // SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`);
-// the data is reached under the lock only. Not `Plain`: a shared reference alone must not give
+// the data is reached under the lock only. Not `Concurrent`: a shared reference alone must not give
 // access to a mutex in a world.
-unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for Mutex<T, L> {
+unsafe impl<T: Plain, L: Concurrent + Object> Object for Mutex<T, L> {
     const NAMES_USERS: bool = true;
 
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

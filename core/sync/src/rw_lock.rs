@@ -8,7 +8,7 @@ use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Heap, Native, Object, Plain, TypeText};
+use towpath_machine::{Concurrent, Heap, Native, Object, Plain, TypeText};
 
 use crate::locks::Robust;
 use crate::mutex::adaptive;
@@ -47,9 +47,9 @@ unsafe impl<T: Send, L: Send> Send for RwLock<T, L> {}
 // as the data are `Sync`.
 unsafe impl<T: Send + Sync, L: Sync> Sync for RwLock<T, L> {}
 // SAFETY: `repr(C)` of atomic words, a plain lock and plain data (any bit pattern valid, no
-// pointers, no `Drop`); the data is reached under the lock only. Not `Plain`: a shared reference
-// alone must not give access to a lock in a world.
-unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for RwLock<T, L> {
+// pointers, no `Drop`); the data is reached under the lock only. Not `Concurrent`: a shared
+// reference alone must not give access to a lock in a world.
+unsafe impl<T: Plain, L: Concurrent + Object> Object for RwLock<T, L> {
     const NAMES_USERS: bool = true;
 
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

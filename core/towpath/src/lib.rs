@@ -124,7 +124,7 @@ pub use towpath_am::{
     Operation, ParallelBundle, ParallelEndpoint, Payload, PrivateSegment, Returned, Segment, SegmentKind,
     SharedMemory, SharedSegment, SignalEndpoint, Status, Tag, Token, WorldConfig, domain,
 };
-pub use towpath_machine::{Object, Plain};
+pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes, Shared,
     World, WorldSpec,

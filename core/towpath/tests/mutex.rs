@@ -8,7 +8,7 @@ use std::time::Duration;
 use towpath::structures::nonblocking;
 use towpath::sync::locks::{Anderson, Mcs, Posix, TestAndSet, Ticket};
 use towpath::sync::{Exclusive, Lock};
-use towpath::{LockError, Mutex, Object, Plain, World, WorldConfig, WorldError, machine::Native};
+use towpath::{Concurrent, LockError, Mutex, Object, World, WorldConfig, WorldError, machine::Native};
 use towpath_testkit::{Child, shared_words, watchdog};
 
 type Table = [AtomicU64; 8];
@@ -88,7 +88,7 @@ fn dead_holder_is_reported_by_lock() {
 /// for one.
 fn many_threads_of_two_processes_exclude<L>(name: &str)
 where
-    L: Lock<Native> + Exclusive + Plain + Object + Send,
+    L: Lock<Native> + Exclusive + Concurrent + Object + Send,
 {
     const THREADS: u64 = 12;
     const TURNS: u64 = 300;

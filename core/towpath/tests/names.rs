@@ -14,7 +14,7 @@ use std::time::Duration;
 use towpath::channel::claim::Claim;
 use towpath::channel::queue::Queue;
 use towpath::domain::{DomainMemory, EndpointStep, Entry, Hooks, Membership, Side, Stored};
-use towpath::machine::{Native, NativeBytes, Object, Park, Plain, Processor};
+use towpath::machine::{Concurrent, Native, NativeBytes, Object, Park, Processor};
 use towpath::structures::nonblocking::{self, Handle, Inventory, Openable, StableError};
 use towpath::structures::queues::QueueError;
 use towpath::sync::locks::Robust;
@@ -105,7 +105,7 @@ fn domain_signatures_are_spelt_with_names_of_the_facade() {
 #[test]
 fn structure_signatures_are_spelt_with_names_of_the_facade() {
     type Stack = nonblocking::in_world::Stack<8, 2>;
-    fn is_object<T: Object + Plain + Openable>() {}
+    fn is_object<T: Object + Concurrent + Openable>() {}
     fn is_lock<L: Lock<Native>>() {}
     is_object::<Stack>();
     is_lock::<Robust<Native>>();
@@ -118,12 +118,12 @@ fn structure_signatures_are_spelt_with_names_of_the_facade() {
 /// `main_without_a_launcher_prints_the_remedy` in `bin/towpath/tests/examples.rs`.
 #[test]
 fn errors_print_the_remedy_and_alternate_the_variant() {
-    fn check(error: impl std::error::Error, remedy: &str, variant: &str) {
+    fn check<E: std::error::Error>(error: E, remedy: &str, variant: &str) {
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(error.to_string().contains(remedy), "{error}");
         assert_eq!(format!("{error:#?}"), variant);
     }
-    check(LockError::Capacity, "use a lock with more places", "Capacity");
+    check::<LockError>(LockError::Capacity, "use a lock with more places", "Capacity");
     check(StableError::Exhausted, "make the structure larger", "Exhausted");
     check(QueueError::Full, "make it larger", "Full");
     check(QueueError::Lock(LockError::Poisoned), "make it anew", "Lock(\n    Poisoned,\n)");

@@ -2,13 +2,13 @@
 //!
 //! # Safety
 //!
-//! `Plain` is implemented for `repr(C)` structures of atomic words: every bit pattern is a value,
-//! accesses are atomic, and nothing is dropped.
+//! `Concurrent` is implemented for `repr(C)` structures of atomic words: every bit pattern is a
+//! value, accesses are atomic, and nothing is dropped.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::Plain;
+use towpath_machine::Concurrent;
 use towpath_report::stats::percentile;
 
 /// A figure that one process leaves and its parent reads after the process has ended.
@@ -31,7 +31,7 @@ impl Left {
 }
 
 // SAFETY: see the module.
-unsafe impl Plain for Left {}
+unsafe impl Concurrent for Left {}
 
 /// Number of samples that are kept.
 pub const SAMPLES: usize = 512;
@@ -45,7 +45,7 @@ pub struct LeftSamples {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for LeftSamples {}
+unsafe impl Concurrent for LeftSamples {}
 
 impl LeftSamples {
     /// Number of samples so far.
@@ -90,7 +90,7 @@ pub struct LogPFigures {
 }
 
 // SAFETY: see the module.
-unsafe impl Plain for LogPFigures {}
+unsafe impl Concurrent for LogPFigures {}
 
 /// A writer's part of the stress test, on lines of its own.
 #[repr(C, align(128))]
@@ -104,7 +104,7 @@ pub struct StressWriter {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for StressWriter {}
+unsafe impl Concurrent for StressWriter {}
 
 /// The reader's part of the stress test.
 #[repr(C, align(128))]
@@ -117,7 +117,7 @@ pub struct StressReader {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for StressReader {}
+unsafe impl Concurrent for StressReader {}
 
 /// The reader's figures of the stress test.
 #[repr(C, align(128))]
@@ -131,7 +131,7 @@ pub struct ReaderFigures {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for ReaderFigures {}
+unsafe impl Concurrent for ReaderFigures {}
 
 /// Place of a process's ring, for its partner.
 #[repr(C)]
@@ -145,7 +145,7 @@ pub struct RingPlace {
 }
 
 // SAFETY: see the module.
-unsafe impl Plain for RingPlace {}
+unsafe impl Concurrent for RingPlace {}
 
 /// The words that the processes of a ping-pong share.
 #[repr(C, align(128))]
@@ -157,7 +157,7 @@ pub struct PingPong {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for PingPong {}
+unsafe impl Concurrent for PingPong {}
 
 /// Number of members of the crash test's world.
 pub const MEMBERS: usize = 8;
@@ -210,7 +210,7 @@ pub struct CrashBoard {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for CrashBoard {}
+unsafe impl Concurrent for CrashBoard {}
 
 impl CrashBoard {
     /// The link from one member to another.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
-use towpath_machine::Plain;
+use towpath_machine::Concurrent;
 pub use towpath_process::{Child, Exit, PANICKED};
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub struct SharedRow<T> {
     len: usize,
 }
 
-impl<T: Plain> SharedRow<T> {
+impl<T: Concurrent> SharedRow<T> {
     /// A row of `count` structures, all zero.
     ///
     /// # Errors
@@ -60,18 +60,18 @@ impl<T> std::ops::Deref for SharedRow<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `row` made room for `count` values of `T`, which is `Plain`: all zero is a value,
-        // and other processes change it by atomics only; page-aligned; mapped until `self` is
-        // dropped.
+        // SAFETY: `row` made room for `count` values of `T`, which is `Concurrent`: all zero is a
+        // value, and other processes change it by atomics only; page-aligned; mapped until `self`
+        // is dropped.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
     }
 }
 
-// SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it)
-// and only handed out by reference.
-unsafe impl<T: Plain> Send for SharedRow<T> {}
+// SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Concurrent` demands
+// it) and only handed out by reference.
+unsafe impl<T: Concurrent> Send for SharedRow<T> {}
 // SAFETY: `T` is `Sync`, and only handed out by reference.
-unsafe impl<T: Plain> Sync for SharedRow<T> {}
+unsafe impl<T: Concurrent> Sync for SharedRow<T> {}
 
 impl<T> Drop for SharedRow<T> {
     fn drop(&mut self) {
@@ -89,7 +89,7 @@ const PAGE: usize = 4096;
 struct Apart(AtomicU64);
 
 // SAFETY: `repr(C)`, an atomic word and padding that nothing reads; all zero is a value.
-unsafe impl Plain for Apart {}
+unsafe impl Concurrent for Apart {}
 
 /// Words that this process shares with those that it forks afterwards, each on its own
 /// lines.

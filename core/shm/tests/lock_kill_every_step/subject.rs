@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 use towpath_sync::locks::{Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Exclusive, Lock, PARKED};
 use towpath_testkit::Child;
@@ -36,7 +36,7 @@ pub enum Found {
 use Found::{Abandoned, OwnerDied};
 
 /// A lock.
-pub trait Subject: Lock<Native> + Exclusive + Plain + Send {
+pub trait Subject: Lock<Native> + Exclusive + Concurrent + Send {
     const ACTS: &'static [Act];
     /// Finding of the next process after its death.
     const DEATH: Found;

@@ -1,7 +1,7 @@
 //! DCAS implementations that may lie in a segment: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain, plain_objects};
+use towpath_machine::{Concurrent, Native, plain_objects};
 
 use super::{Adjacent, Bershad, Guerraoui, GuerraouiVariant, Harris, Locked};
 use crate::InPlace;
@@ -11,27 +11,27 @@ use crate::InPlace;
 // they read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<V: GuerraouiVariant, const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<V: GuerraouiVariant, const NODES: usize, const PARTICIPANTS: usize> Concurrent
     for Guerraoui<Native, InPlace<NODES, PARTICIPANTS>, V>
 {
 }
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Concurrent
     for Harris<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Concurrent
     for Adjacent<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Concurrent
     for Bershad<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Concurrent
     for Locked<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }

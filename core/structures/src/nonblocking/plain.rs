@@ -1,7 +1,7 @@
 //! Structures that may lie in a segment, and their parts: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
+use towpath_machine::{Concurrent, Native, Object, TypeText, plain_objects};
 
 use super::{
     ArrayFifo, ArrayStack, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap, Pool,
@@ -11,23 +11,23 @@ use crate::dcas::DoubleCas;
 use crate::{InPlace, Node};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and a DCAS that is
-// `Plain` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no
+// `Concurrent` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no
 // `Drop`. A word read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-unsafe impl<T: Node<Native> + Plain, const N: usize, const E: usize> Plain
+unsafe impl<T: Node<Native> + Concurrent, const N: usize, const E: usize> Concurrent
     for Pool<Native, T, InPlace<N, E>>
 {
 }
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-unsafe impl<const N: usize, const E: usize> Plain for HarrisMichaelList<Native, InPlace<N, E>> {}
+unsafe impl<const N: usize, const E: usize> Concurrent for HarrisMichaelList<Native, InPlace<N, E>> {}
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-unsafe impl<const N: usize, const E: usize> Plain for ValoisList<Native, InPlace<N, E>> {}
+unsafe impl<const N: usize, const E: usize> Concurrent for ValoisList<Native, InPlace<N, E>> {}
 
 macro_rules! plain {
     ($($structure:ident)*) => {$(
         // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-        unsafe impl<D: DoubleCas<Native> + Plain, const N: usize, const E: usize> Plain
+        unsafe impl<D: DoubleCas<Native> + Concurrent, const N: usize, const E: usize> Concurrent
             for $structure<Native, D, InPlace<N, E>>
         {
         }
@@ -37,10 +37,10 @@ macro_rules! plain {
 plain!(Stack Fifo ArrayStack ArrayFifo List HashMap PriorityQueue DependencyMap);
 
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-unsafe impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Plain
+unsafe impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Concurrent
     for PageMap<Native, D, InPlace<N, E>, A, B, C>
 where
-    D: DoubleCas<Native> + Plain,
+    D: DoubleCas<Native> + Concurrent,
 {
 }
 
@@ -49,7 +49,7 @@ plain_objects! {
     [const N: usize, const E: usize] ValoisList<Native, InPlace<N, E>> => "valois-list v1", N, E;
     [D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize]
         PageMap<Native, D, InPlace<N, E>, A, B, C>
-        where [D: DoubleCas<Native> + Plain + Object]
+        where [D: DoubleCas<Native> + Concurrent + Object]
         => "page-map v1", N, E, A, B, C, TypeText::<D>::default();
 }
 
@@ -57,7 +57,7 @@ macro_rules! objects {
     ($($structure:ident $kind:literal)*) => {$(
         plain_objects! {
             [D, const N: usize, const E: usize] $structure<Native, D, InPlace<N, E>>
-                where [D: DoubleCas<Native> + Plain + Object]
+                where [D: DoubleCas<Native> + Concurrent + Object]
                 => $kind, N, E, TypeText::<D>::default();
         }
     )*};

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::{Arena, Native, Plain};
+use towpath_machine::{Arena, Concurrent, Native};
 use towpath_structures::dcas::{Actor, DoubleCas};
 use towpath_structures::nonblocking::{
     ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, Inventory, List, Pool,
@@ -56,7 +56,7 @@ impl Act {
 }
 
 /// A structure in shared memory.
-pub trait InSegment: Subject<Native> + Plain {
+pub trait InSegment: Subject<Native> + Concurrent {
     /// Its further operations, by name.
     const MORE: &'static [&'static str] = &[];
     /// Extras of more than one step, whose results are not judged.
@@ -92,13 +92,13 @@ fn sum<M: Model>(model: &mut M, keys: impl Iterator<Item = u64>) -> u64 {
     keys.filter_map(|key| model.apply(Op::Get(key)).map(|value| both(key, value))).sum()
 }
 
-impl<D: DoubleCas<Native> + Plain> InSegment for Stack<Native, D, Room> {}
-impl<D: DoubleCas<Native> + Plain> InSegment for Fifo<Native, D, Room> {}
-impl<D: DoubleCas<Native> + Plain> InSegment for ArrayStack<Native, D, Room> {}
-impl<D: DoubleCas<Native> + Plain> InSegment for ArrayFifo<Native, D, Room> {}
+impl<D: DoubleCas<Native> + Concurrent> InSegment for Stack<Native, D, Room> {}
+impl<D: DoubleCas<Native> + Concurrent> InSegment for Fifo<Native, D, Room> {}
+impl<D: DoubleCas<Native> + Concurrent> InSegment for ArrayStack<Native, D, Room> {}
+impl<D: DoubleCas<Native> + Concurrent> InSegment for ArrayFifo<Native, D, Room> {}
 impl InSegment for HarrisMichaelList<Native, Room> {}
 
-impl<D: DoubleCas<Native> + Plain> InSegment for List<Native, D, Room> {
+impl<D: DoubleCas<Native> + Concurrent> InSegment for List<Native, D, Room> {
     const MORE: &'static [&'static str] = &["for_each"];
 
     fn more<W: Waiting<Native>>(
@@ -123,7 +123,7 @@ impl<D: DoubleCas<Native> + Plain> InSegment for List<Native, D, Room> {
     }
 }
 
-impl<D: DoubleCas<Native> + Plain> InSegment for HashMap<Native, D, Room> {
+impl<D: DoubleCas<Native> + Concurrent> InSegment for HashMap<Native, D, Room> {
     const MORE: &'static [&'static str] = &["for_each", "insert_evicting"];
     const LOOSE: &'static [usize] = &[0, 1];
 
@@ -144,7 +144,7 @@ impl<D: DoubleCas<Native> + Plain> InSegment for HashMap<Native, D, Room> {
     }
 }
 
-impl<D: DoubleCas<Native> + Plain> InSegment for PriorityQueue<Native, D, Room> {
+impl<D: DoubleCas<Native> + Concurrent> InSegment for PriorityQueue<Native, D, Room> {
     const MORE: &'static [&'static str] = &["pop_due", "remove"];
 
     fn more<W: Waiting<Native>>(
@@ -176,7 +176,7 @@ impl<D: DoubleCas<Native> + Plain> InSegment for PriorityQueue<Native, D, Room> 
     }
 }
 
-impl<D: DoubleCas<Native> + Plain> InSegment for DependencyMap<Native, D, Room> {
+impl<D: DoubleCas<Native> + Concurrent> InSegment for DependencyMap<Native, D, Room> {
     /// The pair of 1 and 7.
     const LOOK: u64 = 15;
     const MORE: &'static [&'static str] = &["remove", "for_each"];
@@ -213,7 +213,7 @@ impl<D: DoubleCas<Native> + Plain> InSegment for DependencyMap<Native, D, Room> 
     }
 }
 
-impl<D: DoubleCas<Native> + Plain> InSegment for SmallPageMap<Native, D, Room> {
+impl<D: DoubleCas<Native> + Concurrent> InSegment for SmallPageMap<Native, D, Room> {
     const MORE: &'static [&'static str] = &["unload"];
 
     fn more<W: Waiting<Native>>(
@@ -235,9 +235,9 @@ impl<D: DoubleCas<Native> + Plain> InSegment for SmallPageMap<Native, D, Room> {
 }
 
 // SAFETY: `repr(C)`, made of plain values.
-unsafe impl<D: Plain> Plain for TwoWords<Native, D, Room> {}
+unsafe impl<D: Concurrent> Concurrent for TwoWords<Native, D, Room> {}
 
-impl<D: DoubleCas<Native> + Plain> InSegment for TwoWords<Native, D, Room> {}
+impl<D: DoubleCas<Native> + Concurrent> InSegment for TwoWords<Native, D, Room> {}
 
 /// The type-stable memory itself: each of four places has one descriptor, or none.
 #[repr(C)]
@@ -247,14 +247,14 @@ pub struct Places {
 }
 
 // SAFETY: `repr(C)`, made of plain values.
-unsafe impl Plain for Places {}
+unsafe impl Concurrent for Places {}
 
 /// Value in a descriptor.
 #[repr(C)]
 pub struct Value(AtomicU64);
 
 // SAFETY: an atomic.
-unsafe impl Plain for Value {}
+unsafe impl Concurrent for Value {}
 
 impl Node<Native> for Value {
     fn new(_arena: &impl Arena<Native>) -> Self {

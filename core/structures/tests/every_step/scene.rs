@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 
-use towpath_machine::{Native, Plain, Processor};
+use towpath_machine::{Concurrent, Native, Processor};
 use towpath_structures::dcas::Actor;
 use towpath_structures::nonblocking::{Audit, StableError};
 use towpath_sync::{Abandoned, Spinning, Waiting};
@@ -36,7 +36,7 @@ struct Record {
 }
 
 // SAFETY: `repr(C)`, made of atomics.
-unsafe impl Plain for Record {}
+unsafe impl Concurrent for Record {}
 
 /// All that is shared.
 #[repr(C)]
@@ -54,7 +54,7 @@ pub struct Shared<T> {
 }
 
 // SAFETY: `repr(C)`, made of plain values.
-unsafe impl<T: Plain> Plain for Shared<T> {}
+unsafe impl<T: Concurrent> Concurrent for Shared<T> {}
 
 /// Wait of survivors: none. No other process takes a step meanwhile, so that a structure
 /// that is lock-free lets them through after a few attempts.

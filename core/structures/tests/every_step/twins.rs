@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 use towpath_structures::dcas::{Actor, Guerraoui};
 use towpath_structures::nonblocking::List;
 use towpath_sync::locks::{Robust, TestAndTestAndSet};
@@ -28,7 +28,7 @@ trait Twin: 'static {
 #[repr(transparent)]
 struct Ours<L, const PARKS: bool>(Mutex<TheList, L>);
 
-impl<L: Lock<Native> + Exclusive + Plain, const PARKS: bool> Twin for Ours<L, PARKS> {
+impl<L: Lock<Native> + Exclusive + Concurrent, const PARKS: bool> Twin for Ours<L, PARKS> {
     const NAME: &'static str = if PARKS { "Mutex" } else { "spin lock" };
     fn locked(&self, act: impl FnOnce(&TheList)) {
         let policy = if PARKS { Policy::SpinThenPark } else { Policy::Spin };

@@ -8,7 +8,7 @@ use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use towpath_machine::{Native, OwnLine, Plain, Processor, Random};
+use towpath_machine::{Concurrent, Native, OwnLine, Processor, Random};
 use towpath_process::Child;
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, Guerraoui, Harris};
@@ -44,7 +44,7 @@ struct Shared<T> {
 }
 
 /// A zeroed mapping that child processes share. Never unmapped.
-fn shared<T: Plain>() -> &'static Shared<T> {
+fn shared<T: Concurrent>() -> &'static Shared<T> {
     // SAFETY: a new anonymous mapping; no address is asked for.
     let memory = unsafe {
         libc::mmap(
@@ -57,8 +57,8 @@ fn shared<T: Plain>() -> &'static Shared<T> {
         )
     };
     assert_ne!(memory, libc::MAP_FAILED, "no memory to share");
-    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain`
-    // types and atomics; never unmapped.
+    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of
+    // `Concurrent` types and atomics; never unmapped.
     unsafe { &*memory.cast::<Shared<T>>() }
 }
 
@@ -160,7 +160,7 @@ fn kills() -> u64 {
     std::env::var("TOWPATH_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
 }
 
-fn killed<T: Subject<Native> + Plain>() {
+fn killed<T: Subject<Native> + Concurrent>() {
     let shared = shared::<T>();
     let _ = Native::pause_ps(); // Measured before there are children.
     let mut children: Children = std::array::from_fn(|me| fork(|| live(shared, me)));
@@ -204,7 +204,7 @@ fn the_killed_leave_nothing_behind() {
     killed::<HarrisMichaelList<Native, Room>>();
 }
 
-fn stopped<T: Subject<Native> + Plain>() {
+fn stopped<T: Subject<Native> + Concurrent>() {
     let shared = shared::<T>();
     let _ = Native::pause_ps();
     let children: Children = std::array::from_fn(|me| fork(|| live(shared, me)));

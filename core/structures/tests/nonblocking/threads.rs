@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
-use towpath_machine::{Heap, Native, Plain};
+use towpath_machine::{Concurrent, Heap, Native};
 use towpath_structures::dcas::{
     Actor, Adjacent, Bershad, Change, DcasError, DoubleCas, Guerraoui, Harris, Locked,
 };
@@ -183,9 +183,9 @@ fn between_threads_nothing_is_lost() {
 type Room = InPlace<17, 3>;
 
 /// A value of a plain type, all bytes of which are the same.
-fn filled<T: Plain>(byte: u8) -> Box<T> {
+fn filled<T: Concurrent>(byte: u8) -> Box<T> {
     let mut it = Box::new(std::mem::MaybeUninit::<T>::uninit());
-    // SAFETY: every bit pattern is a valid value of a `Plain` type, and all bytes are written.
+    // SAFETY: every bit pattern is a valid value of a `Concurrent` type, and all bytes are written.
     unsafe {
         it.as_mut_ptr().write_bytes(byte, 1);
         it.assume_init()
@@ -205,7 +205,7 @@ macro_rules! for_each_plain {
     };
 }
 
-fn works_from_zeroes<T: Subject<Native> + Plain>() {
+fn works_from_zeroes<T: Subject<Native> + Concurrent>() {
     let subject = filled::<T>(0);
     let mut model = T::Model::default();
     let cpu = Native::with_id(0);
@@ -233,7 +233,7 @@ fn zeroed_memory_is_empty() {
 
 /// Every word holds the same nonsense: the answer is an error or a number, not a panic,
 /// and it comes.
-fn survives<T: Subject<Native> + Plain>(byte: u8) {
+fn survives<T: Subject<Native> + Concurrent>(byte: u8) {
     let subject = filled::<T>(byte);
     let cpu = Native::with_id(0);
     let actor = Actor { cpu: &cpu, wait: &Spinning, me: 0 };

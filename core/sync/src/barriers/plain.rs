@@ -1,7 +1,7 @@
 //! Barriers that may lie in a segment.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain, plain_objects};
+use towpath_machine::{Concurrent, Native, plain_objects};
 
 use super::{Centralized, Dissemination, McsTree};
 use crate::Primitive;
@@ -11,11 +11,11 @@ use crate::Primitive;
 // A word that they read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
-unsafe impl<const N: usize, M: Primitive<Native>> Plain for Centralized<Native, N, M> {}
+unsafe impl<const N: usize, M: Primitive<Native>> Concurrent for Centralized<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
-unsafe impl<const N: usize> Plain for Dissemination<Native, N> {}
+unsafe impl<const N: usize> Concurrent for Dissemination<Native, N> {}
 // SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
-unsafe impl<const N: usize> Plain for McsTree<Native, N> {}
+unsafe impl<const N: usize> Concurrent for McsTree<Native, N> {}
 
 plain_objects! {
     [const N: usize, M: Primitive<Native>] Centralized<Native, N, M> => "barrier/centralized v1", N, M::NAME;

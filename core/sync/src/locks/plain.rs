@@ -1,7 +1,7 @@
 //! Locks that may lie in a segment.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain, plain_objects};
+use towpath_machine::{Concurrent, Native, plain_objects};
 
 use crate::{AtMemory, Atomics, Exclusive, LoadLinked, Primitive, Universal};
 
@@ -10,39 +10,39 @@ use super::{
     TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain`
-// itself), so every bit pattern is valid and accesses are atomic; all zero is unlocked; no `Drop`.
-// A word read from the segment is checked before it is used as an index.
+// SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is
+// `Concurrent` itself), so every bit pattern is valid and accesses are atomic; all zero is
+// unlocked; no `Drop`. A word read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl Plain for TestAndSet<Native> {}
+unsafe impl Concurrent for TestAndSet<Native> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl Plain for TestAndSet<Native, LoadLinked> {}
+unsafe impl Concurrent for TestAndSet<Native, LoadLinked> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl Plain for TestAndTestAndSet<Native> {}
+unsafe impl Concurrent for TestAndTestAndSet<Native> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<M: Primitive<Native>> Plain for Ticket<Native, M> {}
+unsafe impl<M: Primitive<Native>> Concurrent for Ticket<Native, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl Plain for TicketTwoLines<Native> {}
+unsafe impl Concurrent for TicketTwoLines<Native> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, M: Primitive<Native>> Plain for Anderson<Native, N, M> {}
+unsafe impl<const N: usize, M: Primitive<Native>> Concurrent for Anderson<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, M: Universal<Native>> Plain for Mcs<Native, N, M> {}
+unsafe impl<const N: usize, M: Universal<Native>> Concurrent for Mcs<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl Plain for Posix<Native> {}
+unsafe impl Concurrent for Posix<Native> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, const LEASE: u64> Plain for Robust<Native, N, LEASE> {}
+unsafe impl<const N: usize, const LEASE: u64> Concurrent for Robust<Native, N, LEASE> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, M: Universal<Native>> Plain for Clh<Native, N, M> {}
+unsafe impl<const N: usize, M: Universal<Native>> Concurrent for Clh<Native, N, M> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize> Plain for HybridQueue<Native, N> {}
+unsafe impl<const N: usize> Concurrent for HybridQueue<Native, N> {}
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Plain
+unsafe impl<const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Concurrent
     for Reactive<Native, N, TO_QUEUE, TO_FLAG>
 {
 }
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
-unsafe impl<const N: usize, K: Preemption<Native>> Plain for SchedulerConscious<Native, N, K> {}
+unsafe impl<const N: usize, K: Preemption<Native>> Concurrent for SchedulerConscious<Native, N, K> {}
 
 // SAFETY, for each of them: at most one processor holds it, provided that the numbers of the
 // processors that use it at one time differ and lie below its capacity: tested under every schedule

@@ -34,7 +34,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::{Native, Object, Plain, TypeText};
+use towpath_machine::{Concurrent, Native, Object, TypeText};
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, DoubleCas};
 use towpath_sync::locks::Robust;
@@ -81,11 +81,11 @@ pub mod in_world {
 }
 
 /// Structure that [`open`] opens.
-pub trait Openable: Plain + Object + Send + Recover<Native> {
+pub trait Openable: Concurrent + Object + Send + Recover<Native> {
     /// Number of participants that it is for.
     const PARTICIPANTS: usize;
     /// Type of the roster: a word for each participant.
-    type Roster: Plain + AsRef<[AtomicU64]>;
+    type Roster: Concurrent + AsRef<[AtomicU64]>;
 }
 
 /// Structure in a world, with the places of its participants.
@@ -317,7 +317,7 @@ impl<T: Openable> Handle<T> {
 
 macro_rules! handle {
     ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $example:literal;)* })*) => {$(
-        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Openable
+        impl<D: DoubleCas<Native> + Concurrent + Object, const N: usize, const E: usize> Openable
             for $structure<Native, D, InPlace<N, E>>
         {
             const PARTICIPANTS: usize = E;
@@ -325,7 +325,7 @@ macro_rules! handle {
         }
 
         #[doc = concat!("A [`", stringify!($structure), "`] in a world.")]
-        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize>
+        impl<D: DoubleCas<Native> + Concurrent + Object, const N: usize, const E: usize>
             Handle<$structure<Native, D, InPlace<N, E>>>
         {
             $(
@@ -408,7 +408,7 @@ handle! {
 impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Openable
     for PageMap<Native, D, InPlace<N, E>, A, B, C>
 where
-    D: DoubleCas<Native> + Plain + Object,
+    D: DoubleCas<Native> + Concurrent + Object,
 {
     const PARTICIPANTS: usize = E;
     type Roster = [AtomicU64; E];
@@ -418,7 +418,7 @@ where
 impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize>
     Handle<PageMap<Native, D, InPlace<N, E>, A, B, C>>
 where
-    D: DoubleCas<Native> + Plain + Object,
+    D: DoubleCas<Native> + Concurrent + Object,
 {
     /// See [`PageMap::map`].
     ///

@@ -7,7 +7,7 @@ use std::time::Instant;
 use towpath_report::record::Record;
 use towpath_report::table::{Cell, Table, ratio};
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 use towpath_shm::Memory;
 use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas};
 use towpath_structures::{InPlace, for_each_dcas};
@@ -89,7 +89,7 @@ impl Measure for DcasExperiment {
     }
 }
 
-fn add<D: DoubleCas<Native> + Plain>(measures: &mut Vec<(&'static str, bool, Cost)>) {
+fn add<D: DoubleCas<Native> + Concurrent>(measures: &mut Vec<(&'static str, bool, Cost)>) {
     measures.push((D::NAME, D::ADJACENT, cost::<D>));
 }
 
@@ -98,7 +98,7 @@ fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 /// Both figures of one implementation, from processes that share nothing else.
-fn cost<D: DoubleCas<Native> + Plain>(
+fn cost<D: DoubleCas<Native> + Concurrent>(
     procs: u32,
     words: u32,
     run: &Circumstances<'_>,

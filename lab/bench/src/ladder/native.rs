@@ -3,8 +3,8 @@
 //!
 //! # Safety
 //!
-//! The one `unsafe` operation takes views of payload bytes in a world's area; see there. `Plain` is
-//! implemented for structures of atomic words.
+//! The one `unsafe` operation takes views of payload bytes in a world's area; see there.
+//! `Concurrent` is implemented for structures of atomic words.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;

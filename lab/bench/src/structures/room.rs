@@ -1,6 +1,6 @@
 //! Memory for a structure that processes share, and the structure in it.
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 use towpath_shm::Memory;
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{DoubleCas, Guerraoui, Harris, Locked};
@@ -53,16 +53,16 @@ impl Room {
     }
 }
 
-fn view<T: Subject + Plain>(memory: &Memory) -> Result<&dyn Subject, Error> {
+fn view<T: Subject + Concurrent>(memory: &Memory) -> Result<&dyn Subject, Error> {
     let all = memory.slice::<T>(0, 1).map_err(|e| Error::Other(Box::new(e)))?;
     Ok(&all[0])
 }
 
-fn place<T: Subject + Plain>() -> (u64, View) {
+fn place<T: Subject + Concurrent>() -> (u64, View) {
     (size_of::<T>() as u64, view::<T>)
 }
 
-fn over<D: DoubleCas<Native> + Plain, const N: usize>(structure: Structure) -> (u64, View) {
+fn over<D: DoubleCas<Native> + Concurrent, const N: usize>(structure: Structure) -> (u64, View) {
     match structure {
         Structure::Stack => place::<Stack<Native, D, InPlace<N, ALL>>>(),
         Structure::Fifo => place::<Fifo<Native, D, InPlace<N, ALL>>>(),
@@ -72,7 +72,7 @@ fn over<D: DoubleCas<Native> + Plain, const N: usize>(structure: Structure) -> (
     }
 }
 
-fn under<L: Lock<Native> + Plain, const N: usize>(structure: Structure) -> (u64, View) {
+fn under<L: Lock<Native> + Concurrent, const N: usize>(structure: Structure) -> (u64, View) {
     match structure {
         Structure::Stack => place::<UnderLock<AsStack, L, InPlace<N, ALL>>>(),
         Structure::Fifo => place::<UnderLock<AsFifo, L, InPlace<N, ALL>>>(),

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 use towpath_structures::nonblocking::{Inventory, StableError};
 use towpath_structures::{InPlace, Storage};
 use towpath_sync::{Lock, LockError};
@@ -20,10 +20,13 @@ pub struct UnderLock<K, L, S: Storage> {
     kind: PhantomData<fn() -> K>,
 }
 
-// SAFETY: `repr(C)`, made of atomic words, arrays of them and a lock that is `Plain` itself, so
-// every bit pattern is valid and accesses are atomic; all zero is empty and unlocked; no `Drop`.
+// SAFETY: `repr(C)`, made of atomic words, arrays of them and a lock that is `Concurrent` itself,
+// so every bit pattern is valid and accesses are atomic; all zero is empty and unlocked; no `Drop`.
 // A word read from shared memory is checked before it is used as an index.
-unsafe impl<K: 'static, L: Plain, const N: usize, const E: usize> Plain for UnderLock<K, L, InPlace<N, E>> {}
+unsafe impl<K: 'static, L: Concurrent, const N: usize, const E: usize> Concurrent
+    for UnderLock<K, L, InPlace<N, E>>
+{
+}
 
 fn refused(error: LockError) -> StableError {
     match error {

@@ -2,10 +2,10 @@
 //!
 //! # Safety
 //!
-//! `Plain` is implemented for `repr(C)` structures of atomic words.
+//! `Concurrent` is implemented for `repr(C)` structures of atomic words.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Concurrent, Native};
 
 use super::locked::{Packet, QueueEnds};
 use super::pool::PoolTable;
@@ -13,13 +13,13 @@ use super::slots::LadderSlot;
 
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for LadderSlot<Native> {}
+unsafe impl Concurrent for LadderSlot<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for QueueEnds<Native> {}
+unsafe impl Concurrent for QueueEnds<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for Packet<Native> {}
+unsafe impl Concurrent for Packet<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for PoolTable<Native> {}
+unsafe impl Concurrent for PoolTable<Native> {}

@@ -9,19 +9,19 @@ use std::sync::atomic::Ordering;
 use towpath_channel::packet::{BlockHead, Extra, Slot};
 use towpath_channel::queue::{Queue, QueueControl};
 use towpath_channel::ring::{Ring, RingMemory};
-use towpath_machine::{Native, NativeBytes, Plain};
+use towpath_machine::{Concurrent, Native, NativeBytes};
 use towpath_shm::Memory;
 
 use crate::device::connect::address::Address;
 use crate::device::connect::layout::{self, EndpointHeader, MemberRow, SlotsHeader, at};
 
-// `Slot`, `Extra`, `BlockHead` and `QueueControl` are `Plain` by the room channel.
+// `Slot`, `Extra`, `BlockHead` and `QueueControl` are `Concurrent` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
-unsafe impl Plain for EndpointHeader {}
+unsafe impl Concurrent for EndpointHeader {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
-unsafe impl Plain for MemberRow {}
+unsafe impl Concurrent for MemberRow {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
-unsafe impl Plain for SlotsHeader {}
+unsafe impl Concurrent for SlotsHeader {}
 
 /// Error: a segment could not be attached.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub enum AttachError {
 /// # Safety
 ///
 /// The result is not used after the memory was unmapped.
-unsafe fn lasting<T: Plain>(slice: &[T]) -> &'static [T] {
+unsafe fn lasting<T: Concurrent>(slice: &[T]) -> &'static [T] {
     // SAFETY: the caller's promise.
     unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) }
 }
