@@ -5,6 +5,9 @@
 //! | --- | --- | --- | --- |
 //! | [`spark98`] | product of a sparse matrix and a vector | K | the sequential product |
 //! | [`lu`] | LU factors of a dense matrix in blocks | N | the residual |
+//! | [`raytrace`] | picture of spheres, in tiles | K | a sequential render, bit for bit |
+//! | [`mp3d`] | molecules in cells of space | K | numbers, momentum, energy |
+//! | [`barnes`] | bodies that attract each other | K | direct summation, energy |
 //! | [`messages::sample`] | sample sort | L | the sorted input |
 //! | [`messages::components`] | connected components | L | union and find |
 //! | [`messages::fft`] | Fourier transform in three dimensions | L | its inverse, and the definition |
@@ -15,12 +18,15 @@
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod barnes;
 pub mod lu;
 pub mod memory;
 pub mod messages;
+pub mod mp3d;
 pub mod native;
 pub mod parts;
 pub mod problem;
+pub mod raytrace;
 pub mod simulated;
 pub mod spark98;
 pub mod team;

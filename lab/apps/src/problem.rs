@@ -2,8 +2,11 @@
 
 use towpath_machine::Processor;
 
+use crate::barnes::Barnes;
 use crate::lu::Lu;
 use crate::memory::Memory;
+use crate::mp3d::Mp3d;
+use crate::raytrace::Raytrace;
 use crate::spark98::{Spark98, Summation};
 use crate::team::{Needs, Team};
 
@@ -16,11 +19,24 @@ pub enum Application {
     Spark98Reduced,
     /// LU factors of a dense matrix, by blocks.
     Lu,
+    /// Picture of spheres, in tiles.
+    Raytrace,
+    /// Flow of molecules through cells.
+    Mp3d,
+    /// Bodies that attract each other, by a tree.
+    Barnes,
 }
 
 impl Application {
     /// All of them.
-    pub const ALL: [Application; 3] = [Application::Spark98, Application::Spark98Reduced, Application::Lu];
+    pub const ALL: [Application; 6] = [
+        Application::Spark98,
+        Application::Spark98Reduced,
+        Application::Lu,
+        Application::Raytrace,
+        Application::Mp3d,
+        Application::Barnes,
+    ];
 
     /// Its name, as users call it.
     pub const fn name(self) -> &'static str {
@@ -28,6 +44,9 @@ impl Application {
             Application::Spark98 => "spark98",
             Application::Spark98Reduced => "spark98-reduced",
             Application::Lu => "lu",
+            Application::Raytrace => "raytrace",
+            Application::Mp3d => "mp3d",
+            Application::Barnes => "barnes",
         }
     }
 
@@ -37,6 +56,9 @@ impl Application {
             Application::Spark98 => "product of a sparse matrix and a vector, a lock for each element (K)",
             Application::Spark98Reduced => "the same product by a reduction, with barriers only (K)",
             Application::Lu => "factors of a dense matrix in blocks, with barriers (N)",
+            Application::Raytrace => "picture in tiles from queues, one lock for all rays (K)",
+            Application::Mp3d => "molecules that collide, a lock for each cell of space (K)",
+            Application::Barnes => "bodies that attract each other, a tree with locks for its cells (K)",
         }
     }
 
@@ -151,5 +173,8 @@ pub fn make<P: Processor>(choice: ProblemChoice, memory: &Memory<'_, P>) -> Box<
         Application::Spark98 => Box::new(Spark98::new(choice, memory, Summation::Locks)),
         Application::Spark98Reduced => Box::new(Spark98::new(choice, memory, Summation::Reduction)),
         Application::Lu => Box::new(Lu::new(choice, memory)),
+        Application::Raytrace => Box::new(Raytrace::new(choice, memory)),
+        Application::Mp3d => Box::new(Mp3d::new(choice, memory)),
+        Application::Barnes => Box::new(Barnes::new(choice, memory)),
     }
 }

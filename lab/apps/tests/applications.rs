@@ -133,8 +133,9 @@ fn sabotaged(application: Application, has_barrier: bool) -> Result<SimulatedRun
 
 #[test]
 fn results_without_locks_or_barriers_are_refused() {
-    let without_locks = [Application::Spark98];
-    let without_barriers = [Application::Spark98, Application::Spark98Reduced, Application::Lu];
+    let without_locks = [Application::Spark98, Application::Raytrace, Application::Mp3d, Application::Barnes];
+    let without_barriers =
+        [Application::Spark98, Application::Spark98Reduced, Application::Lu, Application::Mp3d];
     for (applications, has_barrier) in [(&without_locks[..], true), (&without_barriers[..], false)] {
         for &application in applications {
             let result = sabotaged(application, has_barrier);
