@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
+use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::history::History;
 use crate::machine::{DatumId, ExploredMemory};
+use crate::plan::Plan;
 use crate::processor::Explorer;
-use crate::run::End;
-use crate::subject::{Plan, SubjectRun};
+use crate::subject::SubjectRun;
 
 /// An acquisition of a lock for many readers or one writer.
 #[derive(Debug)]
