@@ -2,8 +2,8 @@
 
 use towpath::{Algorithm, Policy};
 
-use crate::experiment::BenchSettings;
 use crate::ours::Ours;
+use crate::settings::BenchSettings;
 use crate::transport::Contender;
 
 /// The contenders that these settings ask for: our claim algorithms under each waiting

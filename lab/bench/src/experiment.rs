@@ -3,77 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::experiments::structures::StructureSettings;
+use crate::settings::BenchSettings;
 use crate::transport::{Circumstances, Contender};
 use towpath_host::Error;
 use towpath_host::Host;
-use towpath_host::topology::{Pin, Placement};
+use towpath_host::topology::Placement;
 use towpath_report::record::{Extra, Metric, Record, RecordSubject};
-use towpath_report::{ADAPTIVE, Asked, CLAIM_ALGORITHMS, Experiment, OURS};
-
-/// The settings of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BenchSettings {
-    /// Algorithms (of those that the experiment has); empty: all.
-    pub algorithms: Vec<String>,
-    /// Waiting policies, by name.
-    pub waiting: Vec<String>,
-    /// Numbers of writers for the stress test.
-    pub writers: Vec<u32>,
-    /// Messages in each stress test.
-    pub messages: u64,
-    /// Sizes of bulk transfers, in bytes.
-    pub sizes: Vec<u64>,
-    /// Number of rounds (the records' median, smallest and largest are over these).
-    pub runs: u32,
-    /// Pinning of processes to cores.
-    pub pin: Pin,
-    /// True if the peers are measured too.
-    pub peers: bool,
-    /// The MPIs (`mpi`).
-    pub mpis: Vec<String>,
-    /// Numbers of processes (`mpi`, `structures`); empty: the experiment's own.
-    pub procs: Vec<u32>,
-    /// The settings of `structures`.
-    pub structures: StructureSettings,
-    /// Number of processes to kill.
-    pub kills: u32,
-    /// Seed of pseudo-random choices.
-    pub seed: u64,
-    /// About how long one measurement may take.
-    pub sample: Duration,
-    /// Time after which an experiment begins no further round. `None`: it runs them all.
-    pub limit: Option<Duration>,
-}
-
-impl Default for BenchSettings {
-    fn default() -> Self {
-        BenchSettings {
-            algorithms: Vec::new(),
-            waiting: vec![ADAPTIVE.into()],
-            writers: vec![1, 3, 7, 15],
-            messages: 1_000_000,
-            sizes: (6..=22).step_by(2).map(|power| 1 << power).collect(),
-            runs: 7,
-            pin: Pin::Auto,
-            peers: false,
-            mpis: vec!["mpich".into(), "open-mpi".into()],
-            procs: Vec::new(),
-            structures: StructureSettings::default(),
-            kills: 300,
-            seed: 1,
-            sample: Duration::from_secs(2),
-            limit: None,
-        }
-    }
-}
-
-impl BenchSettings {
-    /// The part of the settings that the report names.
-    pub fn asked(&self) -> Asked {
-        Asked { waiting: self.waiting.clone(), runs: self.runs, seed: self.seed, peers: self.peers }
-    }
-}
+use towpath_report::{CLAIM_ALGORITHMS, Experiment, OURS};
 
 /// Receiver of an experiment's results and progress.
 pub trait Sink {

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::experiment::{Bench, BenchSettings, Sink};
+use crate::experiment::{Bench, Sink};
+use crate::settings::BenchSettings;
 use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
 use towpath_host::Host;

@@ -12,6 +12,7 @@ mod ours;
 mod peers;
 pub mod recommend;
 pub mod session;
+pub mod settings;
 mod shared;
 pub mod shown;
 pub mod structures;
@@ -22,8 +23,9 @@ pub mod transport;
 mod fake;
 
 pub use contenders::contenders;
-pub use experiment::{Bench, BenchSettings, Measure, Samples, Sink, Variant};
+pub use experiment::{Bench, Measure, Samples, Sink, Variant};
 pub use experiments::EXPERIMENTS;
 pub use session::Session;
+pub use settings::{BenchSettings, StructureSettings};
 pub use shown::report;
 pub use transport::{Circumstances, Contender, ContenderSide, Crash, Stress, waiting_policies};

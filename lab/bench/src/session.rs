@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::experiment::{Bench, BenchSettings, Measure, Sink};
+use crate::experiment::{Bench, Measure, Sink};
+use crate::settings::BenchSettings;
 use crate::shown::report;
 use crate::transport::Contender;
 use towpath_host::Error;

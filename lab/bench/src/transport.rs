@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::BenchSettings;
+use crate::settings::BenchSettings;
 use towpath_host::Error;
 use towpath_host::topology::Placement;
 use towpath_papers::paper::LogP;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use towpath_host::{Error, Pin};
 use towpath_lab::experiments::find;
-use towpath_lab::experiments::structures::StructureSettings;
+use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{BenchSettings, EXPERIMENTS, Session, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;

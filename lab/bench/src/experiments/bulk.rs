@@ -146,8 +146,8 @@ fn plots(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, Fake, bench_with, quick};
+    use crate::settings::BenchSettings;
     use crate::transport::Contender;
 
     #[test]

@@ -162,8 +162,8 @@ fn crash(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, Fake, bench_with, quick};
+    use crate::settings::BenchSettings;
     use crate::transport::Contender;
 
     #[test]

@@ -296,8 +296,8 @@ fn dcas(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, bench_with, quick};
+    use crate::settings::BenchSettings;
     use std::time::Duration;
 
     #[test]

@@ -96,8 +96,8 @@ fn curves() -> Curves {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
     use crate::fake::{Collected, bench_with, quick};
+    use crate::settings::BenchSettings;
     use std::time::Duration;
 
     #[test]

@@ -233,7 +233,7 @@ mod tests {
             Box::new(Fake::peer("pipe", 100.0)),
         ];
         let mut sink = Collected::default();
-        let settings = crate::experiment::BenchSettings { runs: 3, ..quick() };
+        let settings = crate::settings::BenchSettings { runs: 3, ..quick() };
         bench_with(&settings, &mut contenders, &mut sink, |b| LogParameters.run(b).unwrap());
         let ratios: Vec<_> = sink.records.iter().filter(|r| r.metric == "round_trip_over_floor").collect();
         let [one] = ratios[..] else { panic!("only towpath has the floor beside it: {ratios:?}") };

@@ -3,8 +3,9 @@
 
 use towpath_sync::Policy;
 
-use crate::experiment::{Bench, BenchSettings, Measure, Samples, Variant};
-use crate::structures::{Contest, Damage, Load, Sharing, Structure, StructureAlgorithm, kills, throughput};
+use crate::experiment::{Bench, Measure, Samples, Variant};
+use crate::settings::BenchSettings;
+use crate::structures::{Contest, Damage, Load, Sharing, StructureAlgorithm, kills, throughput};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::RecordSubject;
@@ -13,36 +14,6 @@ use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Structures;
-
-/// Settings of this experiment alone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StructureSettings {
-    /// The structures.
-    pub structures: Vec<Structure>,
-    /// Numbers of operations in a hundred that read, in turn.
-    pub reads: Vec<u32>,
-    /// Number of participants that are stopped while the others are measured.
-    pub stop: u32,
-    /// Number of participants killed each second meanwhile.
-    pub kill_rate: f64,
-    /// Number of kills, instead of measuring throughput.
-    pub kills: Option<u32>,
-    /// Number of descriptors in the pool of a structure whose participants are killed.
-    pub pool: u32,
-}
-
-impl Default for StructureSettings {
-    fn default() -> Self {
-        StructureSettings {
-            structures: Structure::ALL.to_vec(),
-            reads: vec![90],
-            stop: 0,
-            kill_rate: 0.0,
-            kills: None,
-            pool: 100_000,
-        }
-    }
-}
 
 /// Numbers of participants unless told otherwise: throughput, with some stopped, with
 /// kills.
@@ -210,6 +181,8 @@ fn samples(damage: &Damage) -> Samples {
 mod tests {
     use super::*;
     use crate::fake::{Collected, bench_with, quick};
+    use crate::settings::StructureSettings;
+    use crate::structures::Structure;
     use std::time::Duration;
 
     fn asked(structures: StructureSettings, algorithms: &[&str], procs: &[u32]) -> BenchSettings {

@@ -316,8 +316,8 @@ impl<C: ControlPackets<Native>, X: LadderLock<Native>> LadderEnd for Theirs<'_, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
     use crate::fake::quick;
+    use crate::settings::BenchSettings;
     use towpath_host::topology::{Pin, Placement};
 
     fn played(version: Version, procs: usize, bytes: usize) -> f64 {

@@ -298,7 +298,7 @@ impl Contender for Iceoryx2 {
 mod tests {
     use super::stage::{GO, RunFolder};
     use super::*;
-    use crate::experiment::BenchSettings;
+    use crate::settings::BenchSettings;
     use std::path::PathBuf;
     use std::time::Duration;
     use towpath_host::topology::{Pin, Placement};

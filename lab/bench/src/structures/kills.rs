@@ -188,7 +188,7 @@ fn use_all(subject: &dyn Subject, member: &BoardMember<'_>, structure: Structure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
+    use crate::settings::BenchSettings;
     use crate::structures::{POOLS, Sharing, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 

@@ -187,7 +187,7 @@ fn recover(room: &Room, supervisor: &BoardMember<'_>, victim: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::BenchSettings;
+    use crate::settings::BenchSettings;
     use crate::structures::{Structure, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 
