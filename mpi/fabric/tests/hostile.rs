@@ -6,8 +6,8 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, ticket};
-use towpath_fi::device::endpoint::{Refusal, SendRequest};
 use towpath_fi::device::link::{Link, SendResult};
+use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::protocol::frame::FrameKind;
 use towpath_fi::device::protocol::wire::{PayloadSource, RawFrame, WORDS};
 use towpath_fi::device::resource::completion::{Class, error};

@@ -8,7 +8,8 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, settle, ticket};
-use towpath_fi::device::endpoint::{Endpoint, Refusal, SendRequest};
+use towpath_fi::device::endpoint::Endpoint;
+use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::resource::completion::Class;
 use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};

@@ -6,8 +6,9 @@ mod common;
 
 use common::{Node, nodes, receive, settle, ticket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use towpath_fi::device::endpoint::{EndpointCore, SendRequest};
-use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::endpoint::EndpointCore;
+use towpath_fi::device::operation::Receive;
+use towpath_fi::device::operation::SendRequest;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, error};
 use towpath_fi::device::rma::onesided::RmaTarget;

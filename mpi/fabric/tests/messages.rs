@@ -5,8 +5,9 @@
 mod common;
 
 use common::{nodes, over, pattern, receive, settle, ticket};
-use towpath_fi::device::endpoint::{Endpoint, EndpointCore, Refusal, SendRequest};
-use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::endpoint::{Endpoint, EndpointCore};
+use towpath_fi::device::operation::Receive;
+use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::resource::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
 use towpath_fi::device::tune::settings::{INJECT, Settings};
 

@@ -12,66 +12,18 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::AttachError;
+use crate::device::operation::{Active, HeldSend, OneSided, Receive, Refusal, UnexpectedMessage};
 use crate::device::peer::{ConnectionState, Peer};
 use crate::device::port::Port;
 use crate::device::protocol::matching::Matcher;
-use crate::device::protocol::receive::{Active, Receive, UnexpectedMessage};
-use crate::device::protocol::stream::{Stream, TransferSource};
-use crate::device::resource::buffers::Buffer;
-use crate::device::resource::completion::{CompletionTicket, Reports};
+use crate::device::protocol::stream::Stream;
+use crate::device::resource::completion::Reports;
 use crate::device::resource::slab::Slab;
-use crate::device::rma::onesided::OneSided;
 use crate::device::rma::regions::Regions;
 use crate::device::tune::copy_mode::CopyModes;
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
 use crate::device::wait::repeat_poll::PeekGate;
-
-/// Refusal: an operation did not start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No space now: make progress, and try again.
-    Again,
-    /// The peer is dead, gone, or can't be reached.
-    Unreachable,
-    /// No such peer.
-    Unknown,
-    /// An argument makes no sense.
-    Invalid,
-    /// The message is longer than any message, or than any atomic operation.
-    TooLong,
-}
-
-/// A message to be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct SendRequest<'a> {
-    /// Number of the receiver.
-    pub peer: u32,
-    /// Its tag, if it is a tagged message.
-    pub tag: Option<u64>,
-    /// Its bytes.
-    pub buffer: &'a Buffer,
-    /// Data for the receiver's completion.
-    pub data: Option<u64>,
-    /// The completion to report.
-    pub ticket: CompletionTicket,
-    /// The buffer is the caller's again when the call returns.
-    pub inject: bool,
-    /// Report only when the message has found its receive.
-    pub matched: bool,
-}
-
-/// A message that its sender keeps until the receiver asks for it, or until it is known
-/// to have arrived.
-#[derive(Debug)]
-pub struct HeldSend {
-    /// Number of the receiver.
-    pub peer: u32,
-    /// Its bytes.
-    pub source: TransferSource,
-    /// The completion to report.
-    pub ticket: CompletionTicket,
-}
 
 /// Number of entries in a peer's queue from which on sends to it are refused.
 pub(crate) const QUEUE: usize = 256;

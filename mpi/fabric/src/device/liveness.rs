@@ -13,10 +13,10 @@ use towpath_machine::{Native, Processor};
 use towpath_shm::Watch;
 
 use crate::device::connect::layout::MEMBERS;
-use crate::device::endpoint::{Endpoint, EndpointCore, Refusal};
+use crate::device::endpoint::{Endpoint, EndpointCore};
+use crate::device::operation::{PartialBody, Refusal};
 use crate::device::peer::{ConnectionState, Peer};
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::receive::PartialBody;
 use crate::device::protocol::stream::Queued;
 use crate::device::resource::completion::error;
 

@@ -5,6 +5,7 @@ pub mod endpoint;
 pub mod link;
 pub mod liveness;
 pub mod members;
+pub mod operation;
 pub mod pair;
 pub mod peer;
 pub mod port;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use crate::device::connect::address::{ADDRESS_BYTES, Address};
 use crate::device::connect::locator::Locator;
 use crate::device::connect::service::{Service, Taken};
-use crate::device::endpoint::{Endpoint, Refusal};
+use crate::device::endpoint::Endpoint;
+use crate::device::operation::Refusal;
 use crate::device::peer::NOT_LISTED;
 use crate::device::resource::completion::{Class, CompletionTicket};
 use crate::device::rma::onesided::RmaTarget;
@@ -21,7 +22,7 @@ use super::no::{NOTHING, no};
 use super::object::{Hold, header};
 use super::sys::*;
 use super::{atomic, av, message, names, rma};
-use super::{code, failed, info};
+use super::{attributes, code, failed};
 
 #[repr(C)]
 pub struct Ep {
@@ -200,8 +201,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                 let Some(flags) = arg.cast::<u64>().as_mut() else { return failed(FI_EINVAL) };
                 let direction = *flags & (FI_TRANSMIT_ | u64::from(FI_RECV));
                 let (of, offered) = match direction {
-                    FI_TRANSMIT_ => (&ep.tx_flags, info::TX_FLAGS),
-                    RECEIVE => (&ep.rx_flags, info::RX_FLAGS),
+                    FI_TRANSMIT_ => (&ep.tx_flags, attributes::TX_FLAGS),
+                    RECEIVE => (&ep.rx_flags, attributes::RX_FLAGS),
                     _ => return failed(FI_EINVAL),
                 };
                 if command as u32 == FI_GETOPSFLAG {

@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use super::no::{NOTHING, no};
 use super::object::{Hold, OfiObject, Users, close, hand_out, header};
 use super::sys::*;
-use super::{domain, eq, failed, info};
+use super::{attributes, domain, eq, failed, info};
 
 /// The largest API version that a program may ask for: the core passes over providers
 /// that say less than it wants, and we use nothing that newer versions changed.
@@ -18,10 +18,10 @@ struct StaticProvider(core::cell::UnsafeCell<fi_provider>);
 unsafe impl Sync for StaticProvider {}
 
 static PROVIDER: StaticProvider = StaticProvider(core::cell::UnsafeCell::new(fi_provider {
-    version: info::VERSION,
+    version: attributes::VERSION,
     fi_version: API,
     context: fi_context { internal: [core::ptr::null_mut(); 4] },
-    name: info::NAME.as_ptr(),
+    name: attributes::NAME.as_ptr(),
     getinfo: Some(info::getinfo),
     fabric: Some(open),
     cleanup: Some(cleanup),
@@ -82,7 +82,7 @@ unsafe extern "C" fn open(
             return failed(FI_EINVAL);
         }
         let name = (*attr).name;
-        if !name.is_null() && core::ffi::CStr::from_ptr(name as *const c_char) != info::FABRIC {
+        if !name.is_null() && core::ffi::CStr::from_ptr(name as *const c_char) != attributes::FABRIC {
             return failed(FI_ENODATA);
         }
         let object = Fabric {

@@ -7,7 +7,9 @@ use crate::device::protocol::frame::LONGEST;
 use crate::device::resource::buffers::MAX_PIECES;
 use crate::device::tune::settings::INJECT;
 
-use super::info::{CAPS, DOMAIN, FABRIC, FORMAT, ORDER, PROTOCOL, PROTOCOL_VERSION, RX_FLAGS, TX_FLAGS};
+use super::attributes::{
+    CAPS, DOMAIN, FABRIC, FORMAT, ORDER, PROTOCOL, PROTOCOL_VERSION, RX_FLAGS, TX_FLAGS,
+};
 use super::sys::*;
 
 /// Returns whether the provider can do all that the hints ask for. A zero asks for

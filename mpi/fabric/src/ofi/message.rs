@@ -2,8 +2,9 @@
 
 use core::ffi::c_void;
 
-use crate::device::endpoint::{EndpointCore, SendRequest};
-use crate::device::protocol::receive::Receive;
+use crate::device::endpoint::EndpointCore;
+use crate::device::operation::Receive;
+use crate::device::operation::SendRequest;
 use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
 

@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 mod atomic;
+mod attributes;
 mod av;
 mod cntr;
 mod cq;
@@ -40,7 +41,7 @@ mod wait;
 
 use core::ffi::{CStr, c_char, c_int};
 
-use crate::device::endpoint::Refusal;
+use crate::device::operation::Refusal;
 
 /// A result of a function that starts an operation.
 fn code(result: Result<(), Refusal>) -> isize {

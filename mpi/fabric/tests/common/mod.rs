@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use towpath_fi::device::connect::address::{ADDRESS_BYTES, Address};
-use towpath_fi::device::endpoint::{Endpoint, EndpointCore, Refusal, SendRequest};
-use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::endpoint::{Endpoint, EndpointCore};
+use towpath_fi::device::operation::Receive;
+use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, CompletionTicket};
 use towpath_fi::device::tune::settings::Settings;

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use towpath_fi::device::endpoint::{Refusal, SendRequest};
+use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::resource::completion::{Class, error};
 use towpath_fi::device::tune::settings::Settings;
 

@@ -2,6 +2,7 @@
 pub mod address;
 pub mod announce;
 pub mod attach;
+mod connecting;
 pub mod dev_shm;
 pub mod fd_listener;
 pub mod fd_message;

@@ -3,10 +3,10 @@
 use crate::device::connect::attach::PairMemory;
 use crate::device::endpoint::EndpointCore;
 use crate::device::members::MemberId;
+use crate::device::operation::Envelope;
 use crate::device::peer::Peer;
 use crate::device::port::Port;
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::receive::Envelope;
 use crate::device::protocol::wire::Arrived;
 
 impl EndpointCore {

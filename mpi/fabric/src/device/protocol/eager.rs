@@ -12,12 +12,14 @@
 //! **Source.** Gropp & Lusk 1997, §3. **A death** of the sender in the middle of a message: the
 //! receive ends with an error ([`EndpointCore::lose`]).
 
-use crate::device::endpoint::{EndpointCore, HeldSend, QUEUE, Refusal, SendRequest};
+use crate::device::endpoint::{EndpointCore, QUEUE};
 use crate::device::link::SendResult;
+use crate::device::operation::{
+    Active, Envelope, HeldSend, PartialBody, Refusal, SendRequest, UnexpectedMessage,
+};
 use crate::device::peer::{Assembly, ConnectionState};
 use crate::device::port::Port;
 use crate::device::protocol::frame::{Frame, LONGEST};
-use crate::device::protocol::receive::{Active, Envelope, PartialBody, UnexpectedMessage};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::{Arrived, PayloadSource};
 use crate::device::tune::settings::{INJECT, Settings};

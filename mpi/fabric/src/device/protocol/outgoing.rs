@@ -4,8 +4,9 @@
 //! bytes that the other side asked for wait in `streams`, in no order with messages. Both are sent
 //! on as progress is made, so no cycle of full queues stands still.
 
-use crate::device::endpoint::{EndpointCore, QUEUE, Refusal};
+use crate::device::endpoint::{EndpointCore, QUEUE};
 use crate::device::link::SendResult;
+use crate::device::operation::Refusal;
 use crate::device::peer::ConnectionState;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::stream::{Queued, Stream};

@@ -1,93 +1,15 @@
 //! Receives: posting, peeking, claiming, cancelling; and the match of a message and a
 //! receive.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use crate::device::endpoint::{Endpoint, EndpointCore};
+use crate::device::operation::{Active, Envelope, PartialBody, Receive, UnexpectedMessage};
 use crate::device::peer::{Assembly, NOT_LISTED};
 use crate::device::port::Port;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::matching::{ANY, MatchPattern, Place};
-use crate::device::resource::buffers::{ArrivedPayload, Buffer};
+use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
-use crate::device::tune::copy_mode::CopyTrial;
 use crate::device::tune::settings::INJECT;
-
-/// A receive that was posted.
-#[derive(Clone, Debug)]
-pub struct Receive {
-    /// Buffer for the message.
-    pub buffer: Buffer,
-    /// The caller's context.
-    pub context: usize,
-    /// Flags of the completion.
-    pub flags: u64,
-    /// True if a success is reported.
-    pub notify: bool,
-    /// A buffer for several messages.
-    pub multi: Option<Rc<Multi>>,
-}
-
-/// A multi-receive buffer.
-#[derive(Debug, Default)]
-pub struct Multi {
-    used: Cell<usize>,
-    filling: Cell<usize>,
-    spent: Cell<bool>,
-}
-
-/// Envelope of a message: all but its bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Envelope {
-    /// Its sender.
-    pub peer: u32,
-    /// Its tag.
-    pub tag: u64,
-    /// Tagged or not.
-    pub tagged: bool,
-    /// Its length.
-    pub len: usize,
-    /// Its data.
-    pub data: Option<u64>,
-    /// The sender wants to know when it has found its receive: its number there, or 0.
-    pub answer: u64,
-}
-
-/// A message without a receive.
-#[derive(Debug)]
-pub struct UnexpectedMessage {
-    /// Its envelope.
-    pub envelope: Envelope,
-    /// Its bytes.
-    pub body: PartialBody,
-}
-
-/// Body of a message, as far as it has come.
-#[derive(Debug)]
-pub enum PartialBody {
-    /// The bytes that have come so far: all, if there are as many as its length.
-    Bytes(Vec<u8>),
-    /// Nothing: the sender keeps them, at this address (0: scattered) of its memory.
-    Kept(u64),
-    /// Its sender died.
-    Lost,
-}
-
-/// A receive into which bytes flow.
-#[derive(Debug)]
-pub struct Active {
-    /// The receive, its buffer cut to the part for this message.
-    pub receive: Receive,
-    /// The message.
-    pub envelope: Envelope,
-    /// Number of bytes that have come.
-    pub came: usize,
-    /// Number of bytes that will come.
-    pub wanted: usize,
-    /// The trial that the transfer is measured for.
-    pub trial: Option<CopyTrial>,
-}
 
 impl Endpoint {
     /// Posts a receive. It may be fulfilled at once.

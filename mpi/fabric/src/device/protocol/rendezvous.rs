@@ -14,11 +14,11 @@
 //! an error ([`EndpointCore::lose`]). A number from a peer (an id, an address, a length) is
 //! checked, or is read from the peer's own memory only.
 
-use crate::device::endpoint::{EndpointCore, HeldSend, SendRequest};
+use crate::device::endpoint::EndpointCore;
+use crate::device::operation::{Active, Envelope, HeldSend, Receive, SendRequest};
 use crate::device::peer::Peer;
 use crate::device::protocol::cross_memory;
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::receive::{Active, Envelope, Receive};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::Arrived;
 use crate::device::tune::copy_mode::{CopyMode, CopyTrial, PairPlacement, now};

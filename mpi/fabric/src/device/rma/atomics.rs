@@ -2,12 +2,13 @@
 //! the other.
 
 use crate::device::connect::layout::BLOCK;
-use crate::device::endpoint::{EndpointCore, Refusal};
+use crate::device::endpoint::EndpointCore;
+use crate::device::operation::{OneSided, Refusal};
 use crate::device::protocol::frame::Frame;
 use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::{Class, CompletionTicket, error};
-use crate::device::rma::onesided::{OneSided, RmaTarget};
+use crate::device::rma::onesided::RmaTarget;
 
 /// The most bytes of operands (each of operand and comparand): both fit in one frame,
 /// whatever way it takes.

@@ -5,25 +5,13 @@
 //! place among the messages to the same peer; the bytes of a long read may be overtaken by later
 //! writes.
 
-use crate::device::endpoint::{EndpointCore, Refusal};
+use crate::device::endpoint::EndpointCore;
+use crate::device::operation::{OneSided, Refusal};
 use crate::device::protocol::frame::{Frame, LONGEST};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::Arrived;
 use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 use crate::device::resource::completion::{Class, Completion, CompletionTicket, WITH_DATA, error};
-
-/// An operation that waits for its answer.
-#[derive(Debug)]
-pub struct OneSided {
-    /// Number of the peer that answers.
-    pub peer: u32,
-    /// The completion to report.
-    pub ticket: CompletionTicket,
-    /// Buffer of a read.
-    pub into: Buffer,
-    /// Number of bytes of it that have come.
-    pub came: usize,
-}
 
 /// The flags that a remote write with data is reported with: `FI_RMA | FI_REMOTE_WRITE`.
 const REMOTE_WRITE: u64 = 1 << 2 | 1 << 13;

@@ -1,6 +1,6 @@
 //! Activity of endpoints: tells a waiter whether it is still in the same wait.
 
-use crate::device::endpoint::Refusal;
+use crate::device::operation::Refusal;
 
 /// Counts of events at some endpoints so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
