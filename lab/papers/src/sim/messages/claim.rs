@@ -10,7 +10,7 @@ use towpath_sim::{Sim, SimArena, SimWord};
 use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
 use towpath_sync::{Lock, WaitForSpace};
 
-use super::MessageAlgorithm;
+use super::algorithm::MessageAlgorithm;
 use super::hand_over::HandOver;
 
 type Under<L> = Locked<Rc<L>>;

@@ -14,7 +14,7 @@ use towpath_machine::{Arena, Place};
 use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
 use towpath_sync::Policy;
 
-use super::MessageAlgorithm;
+use super::algorithm::MessageAlgorithm;
 use super::claim::AnyClaim;
 
 /// Sizes of the queues.
