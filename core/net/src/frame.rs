@@ -7,7 +7,7 @@
 //! Records are numbered by both ends; the cipher refuses one that is out of turn. Lengths are
 //! checked before anything is allocated.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use snow::StatelessTransportState;
 
@@ -37,23 +37,21 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Writer of frames: the next record's number, and room for it.
+/// Writer of frames: the next record's number, and the bytes that were not sent yet.
 #[derive(Debug, Default)]
 pub struct FrameWriter {
     number: u64,
     plain: Vec<u8>,
     bytes: Vec<u8>,
+    /// Number of these that were sent.
+    sent: usize,
 }
 
 impl FrameWriter {
-    /// Writes a frame of at most [`MAX_FRAME`] bytes.
-    pub fn write(
-        &mut self,
-        cipher: &StatelessTransportState,
-        to: &mut impl Write,
-        frame: &[u8],
-    ) -> io::Result<()> {
-        self.bytes.clear();
+    /// Adds a frame of at most [`MAX_FRAME`] bytes to those that are to be sent.
+    pub fn add(&mut self, cipher: &StatelessTransportState, frame: &[u8]) -> io::Result<()> {
+        self.bytes.drain(..self.sent);
+        self.sent = 0;
         let mut rest = frame;
         loop {
             let (part, after) = rest.split_at(rest.len().min(MAX_PART));
@@ -70,9 +68,21 @@ impl FrameWriter {
             let length = u16::try_from(written).map_err(io::Error::other)?;
             self.bytes[begin..begin + 2].copy_from_slice(&length.to_le_bytes());
             if rest.is_empty() {
-                return to.write_all(&self.bytes);
+                return Ok(());
             }
         }
+    }
+}
+
+impl FrameWriter {
+    /// Returns the bytes that are to be sent.
+    pub fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Notes that so many more of them were sent.
+    pub fn advance(&mut self, count: usize) {
+        self.sent += count;
     }
 }
 

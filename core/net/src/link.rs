@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use snow::{HandshakeState, StatelessTransportState};
 
 use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
@@ -156,12 +158,51 @@ impl FrameSender {
     /// [`Error::TooLong`]; [`Error::Unreachable`] when the peer is gone: part of the frame may
     /// have been sent, and the link is of no use any more.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), Error> {
+        self.add(frame)?;
+        self.flush()
+    }
+
+    /// Sends a frame as far as that is possible without waiting.
+    ///
+    /// Returns whether it has gone out whole. If not, the rest goes first when the next frame is
+    /// sent, or by [`FrameSender::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As [`FrameSender::send`].
+    pub fn send_now(&mut self, frame: &[u8]) -> Result<bool, Error> {
+        self.add(frame)?;
+        self.push(SendFlags::DONTWAIT)
+    }
+
+    /// Sends the rest of the frames before. Waits while the peer does not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`FrameSender::send`].
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.push(SendFlags::empty()).map(|_| ())
+    }
+
+    fn add(&mut self, frame: &[u8]) -> Result<(), Error> {
         if frame.len() > MAX_FRAME {
             return Err(Error::TooLong(frame.len()));
         }
-        let Common { stream, peer, cipher } = &*self.common;
-        let mut to = stream;
-        self.writer.write(cipher, &mut to, frame).map_err(|error| Error::Unreachable(*peer, error))
+        let Common { peer, cipher, .. } = &*self.common;
+        self.writer.add(cipher, frame).map_err(|error| Error::Unreachable(*peer, error))
+    }
+
+    fn push(&mut self, flags: SendFlags) -> Result<bool, Error> {
+        let Common { stream, peer, .. } = &*self.common;
+        while !self.writer.unsent().is_empty() {
+            match send(stream, self.writer.unsent(), flags | SendFlags::NOSIGNAL) {
+                Ok(count) => self.writer.advance(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => return Ok(false),
+                Err(error) => return Err(Error::Unreachable(*peer, error.into())),
+            }
+        }
+        Ok(true)
     }
 
     /// Address of the peer.

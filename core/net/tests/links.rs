@@ -77,6 +77,28 @@ fn both_halves_work_at_the_same_time() {
 }
 
 #[test]
+fn frames_sent_without_waiting_go_out_in_order() {
+    let (a, mut b) = pair();
+    let (mut sender, _receiver) = a.split();
+    // The peer does not read: sooner or later its buffers are full.
+    let mut count = 0u32;
+    while sender.send_now(&count.to_le_bytes().repeat(20_000)).unwrap() {
+        count += 1;
+    }
+    assert!(!sender.send_now(b"behind it").unwrap());
+    let rest = thread::spawn(move || {
+        sender.flush().unwrap();
+        sender
+    });
+    for n in 0..=count {
+        assert_eq!(received(&mut b), n.to_le_bytes().repeat(20_000), "{n} of {count}");
+    }
+    assert_eq!(received(&mut b), b"behind it");
+    assert!(rest.join().unwrap().send_now(b"last").unwrap());
+    assert_eq!(received(&mut b), b"last");
+}
+
+#[test]
 fn another_key_or_purpose_is_refused_on_both_sides() {
     let key = Key::generate();
     for (other, purpose) in [(Key::generate(), PURPOSE), (key.clone(), "another")] {
