@@ -70,7 +70,7 @@ pub use message::{Direction, Operation, Payload, Returned};
 pub use name::{Name, Tag};
 pub use packet::MAX_ARGS;
 pub use parallel::{ParallelBundle, ParallelEndpoint};
-pub use proxy::{EndpointWatch, ForwardedMessage, ForwardedPiece, Proxy};
+pub use proxy::{EndpointWatch, ForwardedMessage, ForwardedPiece, Proxy, QueueWatch};
 pub use segment::{PrivateSegment, Segment, SegmentKind};
 pub use shared_memory::{SharedMemory, SharedSegment};
 pub use signal::SignalEndpoint;

@@ -9,8 +9,8 @@
 //! ```text
 //! host A   sender ──▶ queue of the receiver's proxy        queue of the receiver ──▶ host B
 //!                       │ take                                 ▲ put, as the sender's proxy
-//!                       └────────── gateway ── link ── gateway ┘
-//!                       ▲ handled ◀────────────────── has_handled
+//!                       ├────────── gateway ── link ── gateway ┤
+//!                       ▼ handled                              ▼ has_handled
 //! ```
 //!
 //! A message stays in the proxy's queue until its receiver has handled it. So a sender waits for
@@ -177,8 +177,13 @@ impl Proxy {
     /// Takes the messages that have arrived in a queue and were not taken, in order.
     /// Returns their number.
     ///
-    /// They stay in the queue until they are [`handled`](Proxy::handled).
-    pub fn take(&mut self, direction: Direction, mut forward: impl FnMut(&ForwardedMessage<'_>)) -> usize {
+    /// They stay in the queue until they are [`handled`](Proxy::handled). `forward` returns `false`
+    /// for one that makes no sense, which is dropped.
+    pub fn take(
+        &mut self,
+        direction: Direction,
+        mut forward: impl FnMut(&ForwardedMessage<'_>) -> bool,
+    ) -> usize {
         let core = &self.endpoint.core;
         let (own, cpu) = (core.own(direction), core.cpu());
         let (q, claim) = (own.side.queue(), own.side.claim());
@@ -217,11 +222,9 @@ impl Proxy {
                 piece,
             });
             let message = message.filter(|m| header.args() <= MAX_ARGS && m.is_valid(q.block_size));
-            if let Some(message) = &message {
-                forward(message);
-                count += 1;
-            }
-            taken.messages.push_back(TakenMessage { arrival, was_forwarded: message.is_some() });
+            let was_forwarded = message.is_some_and(|message| forward(&message));
+            count += usize::from(was_forwarded);
+            taken.messages.push_back(TakenMessage { arrival, was_forwarded });
         }
     }
 
@@ -279,24 +282,6 @@ impl Proxy {
         core.packet(&peer, direction, &content, piece, OnFull::GiveUp)?;
         let next = peer.link(direction).sender.borrow().next_ticket;
         Ok(next - 1)
-    }
-
-    /// Returns whether a local endpoint has handled the message with this ticket, which
-    /// was [put](Proxy::put) there. After the endpoint's end: whether it had.
-    #[must_use]
-    pub fn has_handled(&self, to: Name, direction: Direction, ticket: u64) -> bool {
-        let core = &self.endpoint.core;
-        let peers = core.tables.peers.borrow();
-        let Some(Some(peer)) = peers.get(usize::from(to.endpoint)) else { return false };
-        let (q, cpu) = (peer.link(direction).side.queue(), core.cpu());
-        // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
-        // (T7) Acquire: pairs with the Release (T6). A place that was passed over has not come.
-        let is_hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
-        // (E6) Acquire: a successor resets the progress after its generation; pairs with the
-        // Release (E4) in `finish_opening`.
-        let generation = cpu.load(&peer.entry.generation, Ordering::Acquire);
-        peer.name == to && generation == to.generation && ticket < consumed && !is_hole
     }
 
     /// Looks after its queues and the endpoints that it has sent to. `died`: a rank has
@@ -368,5 +353,48 @@ impl EndpointWatch {
     #[must_use]
     pub fn is_local(&self, endpoint: u16) -> bool {
         self.0.is_local(endpoint)
+    }
+}
+
+impl EndpointWatch {
+    /// Returns a view of an endpoint's queue, if the endpoint is open.
+    #[must_use]
+    pub fn queue(&self, name: Name, direction: Direction) -> Option<QueueWatch> {
+        let domain = self.0.another();
+        let (entry, _, generation) = domain.opened(name.endpoint)?;
+        let side = domain.side(name.endpoint, direction).ok()?;
+        (generation == name.generation).then_some(QueueWatch { side, entry, generation, domain })
+    }
+}
+
+/// View of an endpoint's queue: which messages its endpoint has handled.
+pub struct QueueWatch {
+    side: <SharedMemory as DomainMemory>::Side,
+    entry: <SharedMemory as DomainMemory>::Entry,
+    generation: u64,
+    /// Last: it keeps the memory of the other fields.
+    domain: SharedMemory,
+}
+
+impl core::fmt::Debug for QueueWatch {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("QueueWatch").field("queue", &self.side.queue().id).finish_non_exhaustive()
+    }
+}
+
+impl QueueWatch {
+    /// Returns whether the message with this ticket was handled. After the endpoint's
+    /// end: whether it had been; `false` once there is a successor.
+    #[must_use]
+    pub fn has_handled(&self, ticket: u64) -> bool {
+        let (q, cpu) = (self.side.queue(), self.domain.cpu());
+        // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
+        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        // (T7) Acquire: pairs with the Release (T6). A place that was passed over has not come.
+        let is_hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
+        // (E6) Acquire: a successor resets the progress after its generation; pairs with the
+        // Release (E4) in `finish_opening`.
+        let generation = cpu.load(&self.entry.generation, Ordering::Acquire);
+        generation == self.generation && ticket < consumed && !is_hole
     }
 }

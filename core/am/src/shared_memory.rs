@@ -202,6 +202,11 @@ impl SharedMemory {
         })
     }
 
+    /// Attaches the same memory once more.
+    pub(crate) fn another(&self) -> SharedMemory {
+        SharedMemory { attached: self.attached.clone(), cpu: Native::with_id(0), ..*self }
+    }
+
     /// Returns the world.
     ///
     /// ```

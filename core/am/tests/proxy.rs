@@ -96,7 +96,10 @@ impl Hosts {
         let mut carried = Vec::new();
         if let Some(proxy) = &mut self.0[from].proxy {
             for direction in Direction::REPLIES_FIRST {
-                proxy.take(direction, |message| carried.push(Carried::new(message)));
+                proxy.take(direction, |message| {
+                    carried.push(Carried::new(message));
+                    true
+                });
             }
         }
         let to = &mut self.0[1 - from];
@@ -116,11 +119,10 @@ impl Hosts {
     fn acknowledge(&mut self, from: usize) {
         for wanted in Direction::REPLIES_FIRST {
             let to = &mut self.0[1 - from];
-            let (proxy, name) = (to.proxy.as_ref().unwrap(), to.endpoint.name());
+            let watch = EndpointWatch::new(to.endpoint.world()).unwrap();
+            let queue = watch.queue(to.endpoint.name(), wanted).unwrap();
             let before = to.placed.len();
-            to.placed.retain(|&(direction, ticket)| {
-                direction != wanted || !proxy.has_handled(name, direction, ticket)
-            });
+            to.placed.retain(|&(direction, ticket)| direction != wanted || !queue.has_handled(ticket));
             let count = (before - to.placed.len()) as u64;
             self.0[from].proxy.as_mut().unwrap().handled(wanted, count);
         }
@@ -318,7 +320,10 @@ fn requests_not_handled_come_back_when_a_proxy_ends() {
         hosts.endpoint(0).map(1, next, Tag::ALL).unwrap();
         hosts.endpoint(0).request(1, 1, &[6]).unwrap();
         let mut taken = 0;
-        hosts.0[0].proxy.as_mut().unwrap().take(Direction::Request, |message| taken = message.args[0]);
+        hosts.0[0].proxy.as_mut().unwrap().take(Direction::Request, |message| {
+            taken = message.args[0];
+            true
+        });
         assert_eq!(taken, 6);
     }
 }
@@ -358,6 +363,9 @@ fn nonsense_is_neither_taken_nor_put() {
     // Into a shared segment: locally its sender would store the bytes there.
     hosts.endpoint(0).request_long(1, 1, &[], &[0; 700], 0).unwrap();
     let mut forms = Vec::new();
-    hosts.0[0].proxy.as_mut().unwrap().take(Direction::Request, |message| forms.push(message.form));
+    hosts.0[0].proxy.as_mut().unwrap().take(Direction::Request, |message| {
+        forms.push(message.form);
+        true
+    });
     assert_eq!(forms, [Form::LongPart, Form::LongPart, Form::Long], "the bytes travel");
 }
