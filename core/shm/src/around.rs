@@ -48,6 +48,11 @@ impl Surroundings for Inner {
         }
     }
 
+    fn rank_of(&self, identity: u32) -> Option<u32> {
+        let index = (identity & ((1 << INDEX_BITS) - 1)).checked_sub(2)?;
+        (index < self.processes).then_some(index)
+    }
+
     fn deaths(&self) -> u64 {
         self.deaths().count()
     }

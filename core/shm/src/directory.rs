@@ -198,6 +198,15 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
 }
 
 impl World {
+    /// The caller as a participant that waits: its number, unique among all threads of
+    /// the world, and its wait.
+    #[inline]
+    pub(crate) fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
+        let me = self.entered().ok_or(LockError::NotEntered)?;
+        let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
+        Ok((Native::of_participant(me.index), wait))
+    }
+
     /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the
     /// rooms that have mutexes within objects of their own.
     ///
@@ -227,16 +236,15 @@ impl World {
         &'a self,
         mutex: &'a Mutex<T, L>,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let me = self.entered().ok_or(LockError::NotEntered)?;
+        let (cpu, wait) = self.participation()?;
         if L::IN_PLACE {
             self.inner().segment.stay_mapped();
         }
-        let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
         // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead
         // only when its process has ended or has left, which it does not do while it has handles;
         // the thread's number is its own. A lock that is bound to its address stays mapped (above),
         // and is prepared only while its object is made, when no process has a handle of it.
-        unsafe { mutex.lock_between(Native::of_participant(me.index), wait) }
+        unsafe { mutex.lock_between(cpu, wait) }
     }
 }
 

@@ -37,6 +37,7 @@ mod participant;
 mod parts;
 pub mod passing;
 mod process;
+mod rw_lock;
 mod segment;
 mod shown;
 mod sweep;

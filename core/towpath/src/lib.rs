@@ -28,6 +28,7 @@
 //! | [`Bundle`], [`ParallelBundle`] | Endpoints that one thread, or several, poll and wait for together. |
 //! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::shared`]). |
+//! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -129,7 +130,9 @@ pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes, Shared,
     World, WorldSpec,
 };
-pub use towpath_sync::{Exclusive, LockError, Mutex, MutexGuard, Policy};
+pub use towpath_sync::{
+    Exclusive, LockError, Mutex, MutexGuard, Policy, RwLock, RwLockReadGuard, RwLockWriteGuard, Unrepaired,
+};
 
 /// Channels below the endpoints: queues with their claim algorithms, packets, intents.
 pub use towpath_channel as channel;

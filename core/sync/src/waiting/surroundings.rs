@@ -19,6 +19,10 @@ pub trait Surroundings: Sync {
     fn is_alive(&self, _identity: u32) -> bool {
         true
     }
+    /// Rank of the process of that identity, if it has one.
+    fn rank_of(&self, _identity: u32) -> Option<u32> {
+        None
+    }
     /// Number of deaths of participants that were noted so far.
     fn deaths(&self) -> u64 {
         0
