@@ -1,5 +1,5 @@
-//! Solves one problem natively and prints the result:
-//! `cargo run --release -p towpath-apps --example solve -- APPLICATION SIZE PROCESSORS [LOCK]`.
+//! Solves one problem natively and prints the result: `cargo run --release -p
+//! towpath-apps --example solve -- APPLICATION SIZE PROCESSORS [LOCK [SEED]]`.
 
 use towpath_apps::native::{PartNames, TeamSurroundings, parts, problem, run, waiting};
 use towpath_apps::{Application, ProblemChoice, Size};
@@ -11,7 +11,8 @@ fn main() -> Result<(), String> {
     let application = Application::from_name(&word(0, "lu")).ok_or("no such application")?;
     let size = Size::from_name(&word(1, "medium")).ok_or("no such size")?;
     let procs: usize = word(2, "2").parse().map_err(|_| "no such number of processors")?;
-    let problem = problem(ProblemChoice { application, size, seed: 1, procs });
+    let seed = word(4, "1").parse().map_err(|_| "no such seed")?;
+    let problem = problem(ProblemChoice { application, size, seed, procs });
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let around = TeamSurroundings::new(procs, cores);
     let names = PartNames { lock: &word(3, "mcs"), ..PartNames::default() };

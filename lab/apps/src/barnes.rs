@@ -44,7 +44,7 @@ const FORCE_ERROR: f64 = 0.02;
 /// Largest change of the energy, as a part of it.
 const ENERGY_ERROR: f64 = 0.01;
 /// Bodies whose forces are compared.
-const COMPARED: usize = 64;
+const COMPARED: usize = 256;
 
 /// Instructions of an interaction, and of a level that a body descends.
 const INTERACTION: u64 = 60;

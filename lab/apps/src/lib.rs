@@ -7,6 +7,8 @@
 //! | [`lu`] | LU factors of a dense matrix in blocks | N | the residual |
 //! | [`raytrace`] | picture of spheres, in tiles | K | a sequential render, bit for bit |
 //! | [`mp3d`] | molecules in cells of space | K | numbers, momentum, energy |
+//! | [`cholesky`] | factor of a sparse matrix, by tasks | N | the residual |
+//! | [`radiosity`] | light of a room | N, K | one processor, form factors, balance of light |
 //! | [`barnes`] | bodies that attract each other | K | direct summation, energy |
 //! | [`messages::sample`] | sample sort | L | the sorted input |
 //! | [`messages::components`] | connected components | L | union and find |
@@ -19,6 +21,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod barnes;
+pub mod cholesky;
 pub mod lu;
 pub mod memory;
 pub mod messages;
@@ -26,6 +29,7 @@ pub mod mp3d;
 pub mod native;
 pub mod parts;
 pub mod problem;
+pub mod radiosity;
 pub mod raytrace;
 pub mod simulated;
 pub mod spark98;

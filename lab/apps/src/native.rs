@@ -158,7 +158,7 @@ pub fn parts<'a>(
         all.iter().find(|one| one.0 == name).map(|one| one.1).ok_or_else(unknown)
     }
     let queues = match chosen.queue {
-        LOCKED => locked_queues(&Heap, needs),
+        LOCKED => locked_queues(&Heap, needs, wait),
         name => find(&queues(), "queue", name)?(needs, procs, wait),
     };
     Ok(Parts {

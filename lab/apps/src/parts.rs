@@ -92,6 +92,10 @@ struct ManyQueues<Q, W> {
 }
 
 impl<P: Processor, Q: ConcurrentQueue<P>, W: Waiting<P>> TaskQueues<P> for ManyQueues<Q, W> {
+    fn rest(&self, cpu: &P, round: u32) {
+        // No processor of a team dies.
+        let _ = self.wait.back_off(cpu, round);
+    }
     fn put(&self, cpu: &P, _locks: &dyn LockSet<P>, queue: usize, task: u64) {
         let mut round = 0;
         // Participants may hold on to nodes for a while (Valois).
@@ -148,9 +152,10 @@ pub const fn all_locks(needs: Needs) -> usize {
 }
 
 /// Makes queues under the team's locks.
-pub fn locked_queues<P: Processor>(
+pub fn locked_queues<'a, P: Processor>(
     arena: &dyn Arena<P>,
     needs: Needs,
-) -> Box<dyn TaskQueues<P> + Send + Sync> {
-    Box::new(LockedTasks::new(arena, needs))
+    wait: impl Waiting<P> + Send + Sync + 'a,
+) -> Box<dyn TaskQueues<P> + Send + Sync + 'a> {
+    Box::new(LockedTasks::new(arena, needs, wait))
 }

@@ -3,9 +3,11 @@
 use towpath_machine::Processor;
 
 use crate::barnes::Barnes;
+use crate::cholesky::Cholesky;
 use crate::lu::Lu;
 use crate::memory::Memory;
 use crate::mp3d::Mp3d;
+use crate::radiosity::Radiosity;
 use crate::raytrace::Raytrace;
 use crate::spark98::{Spark98, Summation};
 use crate::team::{Needs, Team};
@@ -25,17 +27,23 @@ pub enum Application {
     Mp3d,
     /// Bodies that attract each other, by a tree.
     Barnes,
+    /// Factor of a sparse matrix, by tasks.
+    Cholesky,
+    /// Light of a room, by tasks.
+    Radiosity,
 }
 
 impl Application {
     /// All of them.
-    pub const ALL: [Application; 6] = [
+    pub const ALL: [Application; 8] = [
         Application::Spark98,
         Application::Spark98Reduced,
         Application::Lu,
         Application::Raytrace,
         Application::Mp3d,
         Application::Barnes,
+        Application::Cholesky,
+        Application::Radiosity,
     ];
 
     /// Its name, as users call it.
@@ -47,6 +55,8 @@ impl Application {
             Application::Raytrace => "raytrace",
             Application::Mp3d => "mp3d",
             Application::Barnes => "barnes",
+            Application::Cholesky => "cholesky",
+            Application::Radiosity => "radiosity",
         }
     }
 
@@ -59,6 +69,8 @@ impl Application {
             Application::Raytrace => "picture in tiles from queues, one lock for all rays (K)",
             Application::Mp3d => "molecules that collide, a lock for each cell of space (K)",
             Application::Barnes => "bodies that attract each other, a tree with locks for its cells (K)",
+            Application::Cholesky => "factor of a sparse matrix, tasks in queues and locks (N)",
+            Application::Radiosity => "light of a room, tasks in queues and many locks (N, K)",
         }
     }
 
@@ -176,5 +188,7 @@ pub fn make<P: Processor>(choice: ProblemChoice, memory: &Memory<'_, P>) -> Box<
         Application::Raytrace => Box::new(Raytrace::new(choice, memory)),
         Application::Mp3d => Box::new(Mp3d::new(choice, memory)),
         Application::Barnes => Box::new(Barnes::new(choice, memory)),
+        Application::Cholesky => Box::new(Cholesky::new(choice, memory)),
+        Application::Radiosity => Box::new(Radiosity::new(choice, memory)),
     }
 }

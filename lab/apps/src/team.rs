@@ -6,6 +6,7 @@
 //! comparison are called in the same way.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_sync::Waiting;
 
 /// Locks of an application, by number.
 pub trait LockSet<P: Processor> {
@@ -36,11 +37,28 @@ pub trait TaskQueues<P: Processor> {
     /// If the queue is full: it has room for as many tasks as the application said.
     fn put(&self, cpu: &P, locks: &dyn LockSet<P>, queue: usize, task: u64);
 
+    /// Waits a little where there is no task: the `round`-th time in a row (from 0).
+    fn rest(&self, cpu: &P, round: u32);
+
     /// Takes the task out that has waited longest, if there is one.
     fn take(&self, cpu: &P, locks: &dyn LockSet<P>, queue: usize) -> Option<u64>;
 }
 
-/// PackNumbers of the things that an application wants of its team.
+/// Locks and barrier of a processor that is alone: nothing to wait for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Solitary;
+
+impl<P: Processor> LockSet<P> for Solitary {
+    fn hold(&self, _cpu: &P, _k: usize, section: &mut dyn FnMut()) {
+        section();
+    }
+}
+
+impl<P: Processor> MeetingPoint<P> for Solitary {
+    fn meet(&self, _cpu: &P, _me: usize) {}
+}
+
+/// Numbers of the things that an application wants of its team.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Number of locks.
@@ -97,6 +115,35 @@ impl<P: Processor> Team<'_, P> {
         })
     }
 
+    /// Takes tasks from the own queue, or else from others', until all `tasks` of the
+    /// team are `done`. `work` executes one.
+    pub fn work_off(
+        &self,
+        cpu: &P,
+        (mine, queues): (usize, usize),
+        (done, tasks): (&P::Word, u64),
+        mut work: impl FnMut(u64),
+    ) {
+        let mut round = 0;
+        loop {
+            match self.take_anywhere(cpu, mine, queues) {
+                Some((_, task)) => {
+                    work(task);
+                    round = 0;
+                    // (K1) AcqRel: the tasks' results are there for all that see the count; pairs
+                    // with the Acquire (K2), and with itself.
+                    cpu.fetch_add(done, 1, Ordering::AcqRel);
+                }
+                // (K2) Acquire: pairs with (K1) of each task.
+                None if cpu.load(done, Ordering::Acquire) == tasks => return,
+                None => {
+                    self.queues.rest(cpu, round);
+                    round += 1;
+                }
+            }
+        }
+    }
+
     /// Part of `count` things that is processor `me`'s, if all get the same, as nearly as
     /// can be.
     pub fn share(&self, count: usize, me: usize) -> core::ops::Range<usize> {
@@ -107,9 +154,10 @@ impl<P: Processor> Team<'_, P> {
 /// Queues of tasks, each under a lock of the team: a ring, and the number of tasks in it.
 ///
 /// A processor that looks for a task reads the number first, without the lock.
-pub struct LockedTasks<P: Processor> {
+pub struct LockedTasks<P: Processor, W> {
     /// Number of the first queue's lock.
     first: usize,
+    wait: W,
     queues: Vec<TaskRing<P>>,
 }
 
@@ -120,25 +168,30 @@ struct TaskRing<P: Processor> {
     tasks: Vec<P::Cell>,
 }
 
-impl<P: Processor> core::fmt::Debug for LockedTasks<P> {
+impl<P: Processor, W> core::fmt::Debug for LockedTasks<P, W> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("LockedTasks").field("queues", &self.queues.len()).finish_non_exhaustive()
     }
 }
 
-impl<P: Processor> LockedTasks<P> {
+impl<P: Processor, W: Waiting<P>> LockedTasks<P, W> {
     /// Makes the queues that an application needs, under the locks behind its own.
-    pub fn new(arena: &dyn Arena<P>, needs: Needs) -> Self {
+    pub fn new(arena: &dyn Arena<P>, needs: Needs, wait: W) -> Self {
         let ring = |_| TaskRing {
             count: arena.word(Place::NewLine, 0),
             head: arena.cell(Place::SameLine, 0),
             tasks: (0..needs.tasks.max(1)).map(|n| arena.cell(Place::in_row(n), 0)).collect(),
         };
-        LockedTasks { first: needs.locks, queues: (0..needs.queues).map(ring).collect() }
+        LockedTasks { first: needs.locks, wait, queues: (0..needs.queues).map(ring).collect() }
     }
 }
 
-impl<P: Processor> TaskQueues<P> for LockedTasks<P> {
+impl<P: Processor, W: Waiting<P>> TaskQueues<P> for LockedTasks<P, W> {
+    fn rest(&self, cpu: &P, round: u32) {
+        // No processor of a team dies.
+        let _ = self.wait.back_off(cpu, round);
+    }
+
     fn put(&self, cpu: &P, locks: &dyn LockSet<P>, queue: usize, task: u64) {
         let ring = &self.queues[queue];
         locks.hold(cpu, self.first + queue, &mut || {
