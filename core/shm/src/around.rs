@@ -116,6 +116,14 @@ impl Inner {
         (generation & mask == low).then_some(ParticipantId { index, generation })
     }
 
+    /// Returns whether there are more ranks here than cores for them.
+    pub(crate) fn shares_cores(&self) -> bool {
+        // Relaxed, both: hints, which order nothing.
+        let cores = self.control().counts.cores.load(Ordering::Relaxed).max(1);
+        let entered = |group: &Presence| u64::from(group.entered.load(Ordering::Relaxed).count_ones());
+        self.segment.presence().iter().map(entered).sum::<u64>() > cores
+    }
+
     pub(crate) fn switch_cost(&self) -> u64 {
         // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a
         // sensible time.

@@ -465,6 +465,20 @@ impl World {
         &*self.0
     }
 
+    /// Returns whether there are more ranks here than cores for them, those that sleep
+    /// included.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// println!("a core for each rank: {}", !world.shares_cores());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shares_cores(&self) -> bool {
+        self.0.shares_cores()
+    }
+
     /// Time for which a member should spin before it sleeps, in nanoseconds: the cost of
     /// a context switch, as the world's creator measured it.
     ///
