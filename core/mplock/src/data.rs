@@ -3,7 +3,9 @@
 //! A holder publishes new data when it releases the lock; each grant carries the last data that
 //! were published. Their *version* is the token of the holder that published them.
 //!
-//! A node keeps its copy when it passes the lock on, until its home has the data. So a holder that
+//! A node keeps its copy when it passes the lock on. Before it forgets the lock, it deposits the
+//! data with the home, and waits until the home says that it has them; a home that leaves does so
+//! with the lock's next home. So a holder that
 //! dies takes nothing with it: the home asks the nodes of the queue, and the largest version is
 //! that of the last release. Only if the node that released the lock last is gone, too, before the
 //! next one has the grant, or if a home is gone that had the only copy, an older version is the

@@ -155,11 +155,19 @@ impl HomeLock {
                 }
                 self.advance(out);
             }
-            MessageBody::Report(report) if message.epoch == self.epoch => {
+            MessageBody::Report(report) => {
                 message.data.iter().for_each(|data| self.note_data(data));
-                self.on_report(from, &report, out);
+                if message.epoch == self.epoch {
+                    self.on_report(from, &report, out);
+                }
             }
-            MessageBody::Deposit => message.data.iter().for_each(|data| self.note_data(data)),
+            MessageBody::Deposit => {
+                if let Some(data) = &message.data {
+                    self.note_data(data);
+                    let stored = MessageBody::Stored { version: data.version() };
+                    out.to_node(from, Message::new(self.epoch, stored));
+                }
+            }
             _ => {}
         }
     }
@@ -246,7 +254,7 @@ impl HomeLock {
             self.comes_back(token, inconsistent);
         } else if let Some(inquiry) = &self.inquiry
             // A holder of the time of the former home, which returns the lock before it is asked.
-            && (inquiry.is_owner(from, ticket) || inquiry.home_died && inquiry.owner.is_none())
+            && (inquiry.is_owner(from, ticket) || inquiry.is_open_to(from))
         {
             self.comes_back(token, inconsistent);
         } else {
@@ -261,8 +269,7 @@ impl HomeLock {
         self.inconsistent = inconsistent;
         (self.granted, self.releaser) = (None, None);
         if let Some(inquiry) = &mut self.inquiry {
-            inquiry.owner = None;
-            inquiry.note_return(token);
+            inquiry.note_owners_return(token);
         }
     }
 

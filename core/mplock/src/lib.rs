@@ -49,7 +49,7 @@ pub use message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
     Successor, Ticket,
 };
-pub use native::{Error, Guard, Lock, Manager};
+pub use native::{Error, Guard, HoldBudget, Lock, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::FencingToken;

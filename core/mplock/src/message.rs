@@ -198,6 +198,11 @@ pub enum MessageBody {
     ///
     /// From a home that leaves: to the lock's next home.
     Deposit,
+    /// Home to node: it has the data that the node has deposited.
+    Stored {
+        /// Their version.
+        version: FencingToken,
+    },
     /// Home to node: asks for the state of the lock there, after a death.
     ///
     /// Orders and grants of older epochs count no more.

@@ -12,16 +12,22 @@
 //!     └─────────────────────────────────────────────────┘ Forward, Probe, Inquire
 //! ```
 //!
+//! `Kept` is as `Cached`, but the next node waits: a holder that is to go on keeps the lock for a
+//! number of acquisitions ([`NodeLock::release`]), and passes it on then or when it is told to.
+//!
 //! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). The place
 //! of a waiter passes to the one behind it; a holder's lock is granted anew.
 
 use crate::Outbox;
 use crate::data::LockData;
 use crate::message::{
-    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, Successor,
-    Ticket,
+    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
+    Successor, Ticket,
 };
 use crate::token::FencingToken;
+
+/// Node of a passing to the lock's home.
+const HOME: Node = Node::MAX;
 
 /// State of a lock at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,6 +48,8 @@ pub enum NodeState {
     Held(Mode),
     /// Lock here, and not used.
     Cached,
+    /// Lock here, and not used, though another node waits for it.
+    Kept,
 }
 
 /// A node's state of one lock.
@@ -63,12 +71,16 @@ pub struct NodeLock {
     reads: bool,
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
+    /// Number of acquisitions since the lock came here.
+    uses: u32,
     /// Its last passing of the lock to another node.
     passed: Option<Passage>,
     /// Data of the lock, as far as it knows.
     data: Option<LockData>,
     /// True if they have been sent home.
     deposited: bool,
+    /// True if the node forgets them when the home has them.
+    forgets: bool,
 }
 
 impl NodeLock {
@@ -84,6 +96,20 @@ impl NodeLock {
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
+    }
+
+    /// Returns whether the next node waits for the lock, as far as known here.
+    #[inline]
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Returns the number of acquisitions since the lock came here.
+    #[inline]
+    #[must_use]
+    pub fn uses(&self) -> u32 {
+        self.uses
     }
 
     /// Returns the lock's data: while the lock is held, those that came with the grant.
@@ -113,10 +139,12 @@ impl NodeLock {
     ///
     /// If the node holds the lock or waits for it: it has one request at a time.
     pub fn acquire(&mut self, request: LockRequest, out: &mut impl Outbox) -> Option<Decision> {
+        self.forgets = false;
         match self.state {
-            NodeState::Cached => {
+            NodeState::Cached | NodeState::Kept => {
                 if let Some(token) = self.token.next() {
                     self.token = token;
+                    self.uses = self.uses.saturating_add(1);
                     // To the home and the other nodes it is the owner, also while it only reads.
                     self.state = NodeState::Held(Mode::Exclusive);
                     self.reads = request.mode == Mode::Shared;
@@ -169,15 +197,22 @@ impl NodeLock {
     /// Releases the lock. `consistent`: false if the holder was told that the previous
     /// owner died, and has not repaired what it left (a reader never has).
     ///
+    /// `hold`: the number of acquisitions, since the lock came here, for which the node keeps it
+    /// while another one waits; 0 where the lock is to go on at once. It may be another number each
+    /// time: the caller knows the time, and whether the waiter has a core. A lock that is kept is
+    /// passed on by [`NodeLock::hand_over`], by a release with a smaller number, or by
+    /// [`NodeLock::give_up`].
+    ///
     /// # Panics
     ///
     /// If the node does not hold the lock.
-    pub fn release(&mut self, consistent: bool, out: &mut impl Outbox) {
+    pub fn release(&mut self, consistent: bool, hold: u32, out: &mut impl Outbox) {
         let NodeState::Held(_) = self.state else { panic!("a lock that is not held was released") };
         if !self.reads {
             self.inconsistent = !consistent;
         }
-        match self.next.take() {
+        match self.next {
+            Some(Successor::Node { .. }) if self.uses < hold => self.state = NodeState::Kept,
             Some(next) => self.pass_on(next, out),
             None if self.cachable => self.state = NodeState::Cached,
             None => self.give_back(out),
@@ -186,22 +221,29 @@ impl NodeLock {
 
     /// Gives the lock back to its home, if this node has it and does not use it.
     ///
-    /// So it does with the lock's data, if the home may not have them.
+    /// So it does with the lock's data, and forgets them when the home says that it has them.
     pub fn give_up(&mut self, out: &mut impl Outbox) {
+        self.hand_over(out);
         if self.state == NodeState::Cached {
             self.give_back(out);
         }
-        if self.state == NodeState::Absent && self.data.is_some() {
-            if !self.deposited {
-                out.to_home(self.message_with_data(MessageBody::Deposit));
-            }
-            self.data = None;
+        let is_used = matches!(self.state, NodeState::Held(_) | NodeState::Waits(_));
+        if self.data.is_some() && !is_used && !self.forgets {
+            out.to_home(self.message_with_data(MessageBody::Deposit));
+            (self.deposited, self.forgets) = (true, true);
+        }
+    }
+
+    /// Passes a lock that is kept on to the node that waits for it.
+    pub fn hand_over(&mut self, out: &mut impl Outbox) {
+        if let (NodeState::Kept, Some(next)) = (self.state, self.next) {
+            self.pass_on(next, out);
         }
     }
 
     /// Notes that the lock has another home, which may not have its data.
     pub fn note_new_home(&mut self) {
-        self.deposited = false;
+        (self.deposited, self.forgets) = (false, false);
     }
 
     /// Handles a message from the home or another node. Returns the decision that the
@@ -229,6 +271,9 @@ impl NodeLock {
                 _ => out.to_home(self.message(MessageBody::InUse { node, ticket })),
             },
             MessageBody::Inquire => self.on_inquiry(message.epoch, out),
+            MessageBody::Stored { version } if self.forgets => {
+                self.data.take_if(|data| data.version() == version);
+            }
             _ => {}
         }
         None
@@ -254,14 +299,18 @@ impl NodeLock {
         let (NodeState::Waits(_) | NodeState::Abandoned { .. }) = self.state else { return None };
         let before = self.state;
         self.epoch = message.epoch;
-        (self.data, self.deposited) = (message.data.clone(), false);
+        self.data.clone_from(&message.data);
+        (self.deposited, self.forgets) = (false, false);
+        // The lock has come back since.
+        self.passed = None;
         self.token = self.token.max(grant.token);
         self.state = NodeState::Held(grant.mode);
         self.reads = grant.mode == Mode::Shared;
+        self.uses = 1;
         self.cachable = grant.cachable && grant.mode == Mode::Exclusive;
         self.inconsistent = grant.previous_owner_died;
         let NodeState::Abandoned { then, .. } = before else { return Some(Decision::Granted(*grant)) };
-        self.release(!self.inconsistent, out);
+        self.release(!self.inconsistent, 0, out);
         self.acquire(then?, out)
     }
 
@@ -280,9 +329,11 @@ impl NodeLock {
             NodeState::Held(mode) => {
                 Holding::Held { token: self.token, mode, inconsistent: self.inconsistent }
             }
-            NodeState::Cached => Holding::GivenUp { token: self.token, inconsistent: self.inconsistent },
+            NodeState::Cached | NodeState::Kept => {
+                Holding::GivenUp { token: self.token, inconsistent: self.inconsistent }
+            }
         };
-        if matches!(self.state, NodeState::Abandoned { .. } | NodeState::Cached) {
+        if matches!(self.state, NodeState::Abandoned { .. } | NodeState::Cached | NodeState::Kept) {
             self.state = NodeState::Absent;
         }
         let report = NodeReport { ticket: self.ticket, holding, passed: self.passed };
@@ -313,7 +364,7 @@ impl NodeLock {
             return self.give_back(out);
         };
         self.token = token;
-        self.state = NodeState::Absent;
+        (self.state, self.next) = (NodeState::Absent, None);
         self.passed = Some(Passage { node, ticket, token, inconsistent: self.inconsistent });
         let grant =
             Grant { ticket, token, mode: Mode::Exclusive, cachable, previous_owner_died: self.inconsistent };
@@ -321,8 +372,12 @@ impl NodeLock {
     }
 
     fn give_back(&mut self, out: &mut impl Outbox) {
-        self.state = NodeState::Absent;
+        (self.state, self.next) = (NodeState::Absent, None);
         let (ticket, token, inconsistent) = (self.ticket, self.token, self.inconsistent);
+        if inconsistent {
+            // Told again, should the home leave before it has the message.
+            self.passed = Some(Passage { node: HOME, ticket, token, inconsistent });
+        }
         out.to_home(self.message_with_data(MessageBody::Return { ticket, token, inconsistent }));
         self.deposited = true;
     }

@@ -19,22 +19,26 @@ use crate::protocol::Protocol;
 use crate::token::FencingToken;
 
 /// Inquiry that is under way.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Inquiry {
     /// Nodes that have not answered yet.
     awaited: Vec<Node>,
     /// Nodes that died.
     dead: Vec<Node>,
+    /// Nodes that left in good order.
+    left: Vec<Node>,
     /// Owner that was found.
-    pub(super) owner: Option<QueuedRequest>,
+    owner: Option<QueuedRequest>,
     /// Last passing of the lock, as far as known, by its token.
     receiver: Option<Passage>,
     /// Node that has made that passing, if known, and not said so in a report.
     releaser: Option<Node>,
     /// Largest token that a node has given back with the lock.
     returned: FencingToken,
+    /// True if no grant before the inquiry is known.
+    is_first: bool,
     /// True if no grant before the inquiry is known, and the holder may have died.
-    pub(super) home_died: bool,
+    holder_died: bool,
     /// Nodes that have answered, each with its last request.
     answered: Vec<(Node, Ticket)>,
 }
@@ -44,24 +48,36 @@ impl Inquiry {
         self.owner.is_some_and(|owner| (owner.node, owner.ticket) == (node, ticket))
     }
 
+    /// Returns whether a node may have the lock, as far as it has answered.
+    pub(super) fn is_open_to(&self, node: Node) -> bool {
+        self.owner.is_none() && self.awaited.contains(&node)
+    }
+
     /// Returns whether an owner may have died with the lock, which no survivor has.
     fn may_have_died(&self) -> bool {
         let receiver = self.receiver.filter(|passage| passage.token > self.returned);
         // A home that died may have granted it later.
-        self.home_died
+        self.holder_died
             || receiver.is_some_and(|Passage { node, ticket, inconsistent, .. }| {
                 inconsistent
                     || self.dead.contains(&node)
                     // The data that it has published may be lost with it.
                     || self.releaser.is_some_and(|releaser| self.dead.contains(&releaser))
+                    // A receiver that has left, or forgotten the lock, may have passed it on.
                     || !self.dead.is_empty() && !self.answered.contains(&(node, ticket))
             })
     }
 
     /// Notes that the lock came back, with its last token.
-    pub(super) fn note_return(&mut self, token: FencingToken) {
+    fn note_return(&mut self, token: FencingToken) {
         self.returned = self.returned.max(token);
-        self.home_died = false;
+        (self.is_first, self.holder_died) = (false, false);
+    }
+
+    /// Notes that the lock came back from its owner.
+    pub(super) fn note_owners_return(&mut self, token: FencingToken) {
+        self.owner = None;
+        self.note_return(token);
     }
 }
 
@@ -80,7 +96,8 @@ impl HomeLock {
         out: &mut impl Outbox,
     ) -> HomeLock {
         let mut lock = HomeLock::new(protocol, epoch, FencingToken::NONE);
-        lock.inquire(survivors.to_vec(), dead.to_vec(), home_died || !dead.is_empty(), out);
+        let inquiry = lock.inquire(survivors.to_vec(), dead.to_vec(), out);
+        (inquiry.is_first, inquiry.holder_died) = (true, home_died || !dead.is_empty());
         lock.end_inquiry(out);
         lock
     }
@@ -88,6 +105,17 @@ impl HomeLock {
     /// Handles a node's death. `epoch`: one that is larger than any before. No message of
     /// that node may follow.
     pub fn on_death(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
+        self.on_end(node, epoch, true, out);
+    }
+
+    /// Handles the end of a node that has left in good order.
+    ///
+    /// It did not have the lock, and has deposited its data. Otherwise as [`HomeLock::on_death`].
+    pub fn on_leave(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
+        self.on_end(node, epoch, false, out);
+    }
+
+    fn on_end(&mut self, node: Node, epoch: Epoch, died: bool, out: &mut impl Outbox) {
         self.readers.retain(|&(reader, _)| reader != node);
         self.tries.retain(|entry| entry.node != node);
         let waits = self.place_of(node).is_some();
@@ -101,45 +129,43 @@ impl HomeLock {
         }
         self.epoch = epoch;
         let mut asked: Vec<Node> = self.queue.iter().map(|entry| entry.node).collect();
-        let (mut dead, mut home_died, mut known) = (Vec::new(), false, self.granted);
+        let (mut dead, mut left, mut known) = (Vec::new(), Vec::new(), self.granted);
+        let (mut is_first, mut holder_died) = (false, false);
         let (mut returned, mut releaser) = (FencingToken::NONE, self.releaser);
         if let Some(before) = self.inquiry.take() {
+            is_first = before.is_first;
+            holder_died = before.holder_died || is_first && died && before.awaited.contains(&node);
             asked.extend(before.awaited);
             asked.extend(before.owner.map(|entry| entry.node));
-            (dead, home_died, returned) = (before.dead, before.home_died, before.returned);
-            releaser = before.releaser;
+            (dead, returned) = (before.dead, before.returned);
+            (left, releaser) = (before.left, before.releaser);
             known = later(known, before.receiver);
         }
-        dead.push(node);
+        if died {
+            dead.push(node);
+        } else {
+            left.push(node);
+        }
         asked.sort_unstable();
         asked.dedup();
-        asked.retain(|other| !dead.contains(other));
-        self.queue.retain(|entry| !dead.contains(&entry.node));
-        self.inquire(asked, dead, home_died, out);
-        if let Some(inquiry) = &mut self.inquiry {
-            (inquiry.receiver, inquiry.releaser, inquiry.returned) = (known, releaser, returned);
-        }
+        let is_gone = |other: &Node| dead.contains(other) || left.contains(other);
+        asked.retain(|other| !is_gone(other));
+        self.queue.retain(|entry| !is_gone(&entry.node));
+        let inquiry = self.inquire(asked, dead, out);
+        (inquiry.receiver, inquiry.releaser, inquiry.returned) = (known, releaser, returned);
+        (inquiry.left, inquiry.is_first, inquiry.holder_died) = (left, is_first, holder_died);
         self.end_inquiry(out);
     }
 
     /// Asks nodes for the state of the lock.
-    fn inquire(&mut self, awaited: Vec<Node>, dead: Vec<Node>, home_died: bool, out: &mut impl Outbox) {
+    fn inquire(&mut self, awaited: Vec<Node>, dead: Vec<Node>, out: &mut impl Outbox) -> &mut Inquiry {
         for entry in &mut self.queue {
             entry.linked = false;
         }
         for &node in &awaited {
             out.to_node(node, Message::new(self.epoch, MessageBody::Inquire));
         }
-        self.inquiry = Some(Inquiry {
-            awaited,
-            dead,
-            owner: None,
-            receiver: None,
-            releaser: None,
-            returned: FencingToken::NONE,
-            home_died,
-            answered: Vec::new(),
-        });
+        self.inquiry.insert(Inquiry { awaited, dead, ..Inquiry::default() })
     }
 
     pub(super) fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {

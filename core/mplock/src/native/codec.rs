@@ -7,7 +7,8 @@
 //! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
 //! 1–4   identity of the lock
 //! 5     epoch
-//! 6     ticket                                       all but Inquire, Deposit
+//! 6–7   token                                        Stored
+//! 6     ticket                                       all others but Inquire, Deposit
 //! 7–8   token                                        Request, Grant, Return, Report
 //! 7–8   next node, its ticket                        Forward, Probe
 //! 7     node                                         InUse
@@ -69,6 +70,7 @@ mod kind {
     pub(super) const PROBE: u32 = 11;
     pub(super) const IN_USE: u32 = 12;
     pub(super) const DEPOSIT: u32 = 13;
+    pub(super) const STORED: u32 = 14;
 }
 
 /// Access is shared.
@@ -158,6 +160,7 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::InUse { ticket, .. } => (kind::IN_USE, Some(ticket)),
         MessageBody::Inquire => (kind::INQUIRE, None),
         MessageBody::Deposit => (kind::DEPOSIT, None),
+        MessageBody::Stored { .. } => (kind::STORED, None),
         MessageBody::Report(report) => {
             let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
             (kind::REPORT | flags, Some(report.ticket))
@@ -172,6 +175,7 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
             words.push_token(token)
         }
         MessageBody::Grant(grant) => words.push_token(grant.token),
+        MessageBody::Stored { version } => words.push_token(version),
         MessageBody::Forward { next: Successor::Node { node, ticket, .. }, .. }
         | MessageBody::Probe { node, ticket, .. } => {
             words.push(node.into());
@@ -269,6 +273,7 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
         }
         (kind::INQUIRE, &[]) => MessageBody::Inquire,
         (kind::DEPOSIT, &[]) => MessageBody::Deposit,
+        (kind::STORED, &[low, high]) => MessageBody::Stored { version: token(low, high) },
         (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
             let holding = match bits >> HOLDING & 3 {
                 0 => Holding::Absent,
@@ -405,6 +410,7 @@ mod tests {
             }),
             Just(MessageBody::Inquire),
             Just(MessageBody::Deposit),
+            tokens().prop_map(|version| MessageBody::Stored { version }),
             (any::<Ticket>(), holding, proptest::option::of(passage)).prop_map(
                 |(ticket, holding, passed)| MessageBody::Report(NodeReport { ticket, holding, passed })
             ),

@@ -89,14 +89,14 @@ impl Homes {
         }
     }
 
-    /// Takes the data of all locks, for their next homes.
-    pub(crate) fn take_data(&mut self) -> Vec<(Identity, Protocol, LockData)> {
-        let known = self.locks.drain().filter_map(|(lock, entry)| {
+    /// Returns the data of all locks.
+    pub(crate) fn data(&self) -> Vec<(Identity, Protocol, LockData)> {
+        let known = self.locks.iter().filter_map(|(&lock, entry)| {
             let data = entry.lock.data().filter(|data| !data.bytes().is_empty())?;
             Some((lock, entry.protocol, data.clone()))
         });
-        let inherited = self.inherited.drain().map(|(lock, data)| (lock, Protocol::default(), data));
-        known.chain(inherited).collect()
+        let inherited = self.inherited.iter();
+        known.chain(inherited.map(|(&lock, data)| (lock, Protocol::default(), data.clone()))).collect()
     }
 
     /// Adds a lock, with the data that were left for it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::guard::Guard;
+use super::hold::{HoldBudget, HoldClock};
 use super::identity::Identity;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
@@ -24,6 +25,9 @@ pub(crate) struct LockCell {
     /// Decision that has come on the request that waits.
     pub(crate) decision: Cell<Option<Decision>>,
     pub(crate) home: Cell<Node>,
+    pub(crate) hold: HoldClock,
+    /// Number of handles.
+    pub(crate) handles: Cell<usize>,
     pub(crate) identity: Identity,
     pub(crate) protocol: Protocol,
     name: Box<str>,
@@ -32,7 +36,8 @@ pub(crate) struct LockCell {
 impl LockCell {
     pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> LockCell {
         let (node, decision, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
-        LockCell { node, decision, home, identity, protocol, name: name.into() }
+        let (hold, handles) = (HoldClock::default(), Cell::new(0));
+        LockCell { hold, handles, node, decision, home, identity, protocol, name: name.into() }
     }
 
     #[inline]
@@ -53,6 +58,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(cell: Rc<LockCell>, manager: Rc<ManagerState>) -> Lock {
+        cell.handles.set(cell.handles.get() + 1);
         Lock { cell, manager }
     }
 
@@ -217,7 +223,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn is_cached(&self) -> bool {
-        self.cell.node.borrow().state() == NodeState::Cached
+        matches!(self.cell.node.borrow().state(), NodeState::Cached | NodeState::Kept)
     }
 
     #[inline]
@@ -258,6 +264,9 @@ impl Lock {
         let mut node = self.cell.node.borrow_mut();
         if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {
             return Err(self.already_held());
+        }
+        if node.state() == NodeState::Absent {
+            self.cell.hold.note_request(manager.endpoint.world());
         }
         let ticket = manager.next_ticket.get();
         let request = LockRequest { ticket, mode, tries };
@@ -316,13 +325,31 @@ impl Lock {
     #[inline]
     pub(crate) fn release(&self, consistent: bool) {
         let manager = &*self.manager;
-        self.cell.node.borrow_mut().release(consistent, &mut self.cell.sends(manager));
+        let mut node = self.cell.node.borrow_mut();
+        let hold = if node.is_wanted() { self.hold(node.uses()) } else { 0 };
+        node.release(consistent, hold, &mut self.cell.sends(manager));
+        if hold > 0 && node.state() == NodeState::Kept && !self.cell.hold.listed.replace(true) {
+            manager.kept.borrow_mut().push(self.cell.identity);
+        }
+        drop(node);
         manager.work_if_local();
+    }
+
+    /// Returns for how many acquisitions this process keeps the lock that another one
+    /// waits for.
+    fn hold(&self, uses: u32) -> u32 {
+        let manager = &*self.manager;
+        let budget = manager.hold.get();
+        if budget == HoldBudget::NONE {
+            return 0;
+        }
+        self.cell.hold.budget(budget, uses, manager.endpoint.world())
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        self.cell.handles.set(self.cell.handles.get() - 1);
         self.manager.forget_unused(&self.cell);
         self.manager.work_if_local();
     }

@@ -1,5 +1,6 @@
 //! Manager of the locks of a rank: one in each process of a world.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use towpath_shm::World;
 
 use super::codec::LetterContent;
 use super::error::Error;
+use super::hold::HoldBudget;
 use super::identity::Identity;
 use super::lock::{Lock, LockCell};
 use super::members::{Members, Names};
@@ -16,6 +18,7 @@ use super::serve::{Inbox, ManagerState};
 use crate::message::{Message, MessageBody, Node};
 use crate::node::NodeState;
 use crate::protocol::Protocol;
+use crate::token::FencingToken;
 
 /// Longest wait at a barrier between two looks at it.
 const BARRIER_LOOK: Duration = Duration::from_millis(1);
@@ -205,6 +208,26 @@ impl Manager {
         Ok(episode.outcome()?)
     }
 
+    /// Sets how long this process keeps a lock that others wait for, where ranks share
+    /// cores: 2 ms at first.
+    ///
+    /// A holder that comes back to the lock soon is spared a switch of processes for each
+    /// acquisition. A waiter waits at most that long for each one before it, and then until that
+    /// one next releases, acquires, polls or waits. [`HoldBudget::NONE`] has locks go on at once.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::mplock::{HoldBudget, Manager};
+    ///
+    /// let manager = Manager::new(&world)?;
+    /// manager.set_hold_budget(HoldBudget::NONE);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn set_hold_budget(&self, budget: HoldBudget) {
+        self.state.hold.set(budget);
+    }
+
     /// Returns the number of locks that are in use here, as a node and as a home.
     ///
     /// A lock with data is in use at its home. The state of at most 1,024 idle locks is kept at
@@ -226,6 +249,38 @@ impl Manager {
     }
 }
 
+impl ManagerState {
+    /// Gives data away that only this rank has.
+    ///
+    /// Returns whether other ranks have taken them.
+    fn hand_data_over(&self) -> bool {
+        let mut sent: HashMap<Identity, FencingToken> = HashMap::new();
+        let start = Instant::now();
+        loop {
+            let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
+            for (lock, protocol, data) in self.homes.borrow().data() {
+                let Some(next) = lock.home(others.iter().copied()) else { return true };
+                let version = data.version();
+                if sent.insert(lock, version) == Some(version) {
+                    continue;
+                }
+                self.deposits.borrow_mut().push((lock, version));
+                let epoch = self.members.borrow().epoch();
+                let message = Message { epoch, body: MessageBody::Deposit, data: Some(data) };
+                self.send(next, LetterContent::Lock { lock, protocol, message });
+            }
+            let has_data = |cell: &Rc<LockCell>| cell.node.borrow().data().is_some();
+            let is_done = self.deposits.borrow().is_empty() && !self.locks.borrow().values().any(has_data);
+            if is_done || start.elapsed() > FAREWELL {
+                return is_done;
+            }
+            if self.serve() == 0 {
+                self.endpoint.wait(Some(BARRIER_LOOK));
+            }
+        }
+    }
+}
+
 impl Drop for ManagerState {
     /// Takes leave: no lock is lost with a manager that is closed in good order.
     fn drop(&mut self) {
@@ -234,18 +289,14 @@ impl Drop for ManagerState {
             return;
         }
         self.work();
+        let has_given = self.hand_data_over();
         let has_lock = |cell: &Rc<LockCell>| {
-            matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached)
+            matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached | NodeState::Kept)
         };
-        let clean = !self.locks.borrow().values().any(has_lock)
+        let clean = has_given
+            && !self.locks.borrow().values().any(has_lock)
             && !self.homes.borrow().locks.values().any(|entry| entry.lock.is_inconsistent());
         let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
-        for (lock, protocol, data) in self.homes.borrow_mut().take_data() {
-            let Some(next) = lock.home(others.iter().copied()) else { break };
-            let epoch = self.members.borrow().epoch();
-            let message = Message { epoch, body: MessageBody::Deposit, data: Some(data) };
-            self.send(next, LetterContent::Lock { lock, protocol, message });
-        }
         for rank in others {
             self.send(rank, LetterContent::Farewell { clean: clean && !std::thread::panicking() });
         }

@@ -77,6 +77,11 @@ impl Members {
         (0..self.list.len() as Node).filter(move |&rank| gone(&self.list[usize::from(rank)]))
     }
 
+    /// Returns whether a rank that is gone has left in good order.
+    pub(crate) fn has_left(&self, rank: Node) -> bool {
+        self.list.get(usize::from(rank)).is_some_and(|member| member.farewell == Some(true))
+    }
+
     /// Returns a lock's home.
     pub(crate) fn home(&self, lock: Identity) -> Node {
         lock.home(self.here()).unwrap_or(self.me)

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `manager.rs` | the API of a rank's manager |
 //! | `lock.rs`, `guard.rs` | locks and their holders |
+//! | `hold.rs` | the time for which a lock is kept while others wait |
 //! | `serve.rs` | messages and deaths to state machines: the rules of recovery |
 //! | `homes.rs` | the locks whose home a rank is |
 //! | `members.rs` | the ranks that are there, and the epoch |
@@ -14,6 +15,7 @@
 mod codec;
 mod error;
 mod guard;
+mod hold;
 mod homes;
 mod identity;
 mod lock;
@@ -24,5 +26,6 @@ mod serve;
 
 pub use error::Error;
 pub use guard::Guard;
+pub use hold::HoldBudget;
 pub use lock::Lock;
 pub use manager::Manager;

@@ -41,6 +41,7 @@ use towpath_am::{Endpoint, Name, Status, Token};
 
 use super::codec::{LetterContent, decode, encode};
 use super::error::Error;
+use super::hold::{HoldBudget, HolderHost};
 use super::homes::{HomeEntry, Homes, Table};
 use super::identity::Identity;
 use super::lock::LockCell;
@@ -49,8 +50,9 @@ use super::post::{HANDLER, Post};
 use crate::Outbox;
 use crate::home::HomeLock;
 use crate::message::{Message, MessageBody, Node, Ticket};
-use crate::node::NodeLock;
+use crate::node::{NodeLock, NodeState};
 use crate::protocol::Protocol;
+use crate::token::FencingToken;
 
 /// Longest wait between two looks at the other ranks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -141,6 +143,11 @@ pub(crate) struct ManagerState {
     /// Number of deaths in the world at the last look.
     deaths_seen: Cell<u64>,
     looking: Cell<bool>,
+    pub(crate) hold: Cell<HoldBudget>,
+    /// Locks that are kept while others wait for them, and some that were.
+    pub(crate) kept: RefCell<Vec<Identity>>,
+    /// Data of locks at home here that their next homes do not have yet.
+    pub(crate) deposits: RefCell<Vec<(Identity, FencingToken)>>,
 }
 
 /// Outbox of a lock's state machines: sends at once.
@@ -179,6 +186,9 @@ impl ManagerState {
             next_ticket: Cell::new(1),
             acquired: Cell::new(0),
             looking: Cell::new(false),
+            hold: Cell::default(),
+            kept: RefCell::default(),
+            deposits: RefCell::default(),
         }
     }
 
@@ -194,6 +204,9 @@ impl ManagerState {
     /// Handles the messages that have come. Returns the number of messages that were
     /// polled.
     pub(crate) fn serve(&self) -> usize {
+        if !self.kept.borrow().is_empty() {
+            self.hand_over(false);
+        }
         let polled = self.endpoint.poll();
         let world = self.endpoint.world();
         let returned = self.inbox.returned.swap(false, Ordering::Relaxed);
@@ -230,11 +243,34 @@ impl ManagerState {
     /// Waits for a message, for at most `limit`, and looks at the other ranks if none
     /// comes.
     pub(crate) fn rest(&self, limit: Option<Duration>) {
+        if !self.kept.borrow().is_empty() {
+            self.hand_over(true);
+            self.work();
+        }
         let longest = if self.post.borrow().is_empty() { LOOK } else { RETRY };
         if !self.endpoint.wait(Some(limit.map_or(longest, |limit| limit.min(longest)))) {
             self.look(false);
             self.work();
         }
+    }
+
+    /// Passes on the locks that are kept: all of them, or those whose time is over.
+    #[cold]
+    fn hand_over(&self, all: bool) {
+        let (budget, now) = (self.hold.get(), self.endpoint.world().now());
+        self.kept.borrow_mut().retain(|lock| {
+            let cell = self.locks.borrow().get(lock).cloned();
+            let Some(cell) = cell else { return false };
+            let state = cell.node.borrow().state();
+            let is_over = all || cell.hold.is_over(budget, now);
+            if state == NodeState::Kept && is_over {
+                cell.hold.note_vain();
+                cell.node.borrow_mut().hand_over(&mut cell.sends(self));
+            }
+            let stays = !is_over && matches!(state, NodeState::Kept | NodeState::Held(_));
+            cell.hold.listed.set(stays);
+            stays
+        });
     }
 
     /// Returns an error if no lock can be had by this process.
@@ -275,6 +311,7 @@ impl ManagerState {
                 | MessageBody::Forward { .. }
                 | MessageBody::Refuse { .. }
                 | MessageBody::Probe { .. }
+                | MessageBody::Stored { .. }
                 | MessageBody::Inquire => self.at_node(from, lock, protocol, &message),
                 _ => self.at_home(from, lock, protocol, Some(&message)),
             },
@@ -296,10 +333,14 @@ impl ManagerState {
                 let mut out = Sends { manager: self, lock, protocol, home: from };
                 NodeLock::default().on_message(message, &mut out);
             }
+            if let MessageBody::Stored { version } = message.body {
+                self.deposits.borrow_mut().retain(|&deposit| deposit != (lock, version));
+            }
             return;
         };
         let decision = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
         if decision.is_some() {
+            cell.hold.note_grant();
             cell.decision.set(decision);
         }
         self.forget_unused(&cell);
@@ -307,8 +348,7 @@ impl ManagerState {
 
     /// Gives a lock up that this rank has no handle of, and forgets it if it can be.
     pub(crate) fn forget_unused(&self, cell: &Rc<LockCell>) {
-        // The table's and this one.
-        if Rc::strong_count(cell) > 2 {
+        if cell.handles.get() > 0 {
             return;
         }
         cell.node.borrow_mut().give_up(&mut cell.sends(self));
@@ -329,10 +369,16 @@ impl ManagerState {
     fn at_home(&self, from: Node, lock: Identity, protocol: Protocol, message: Option<&Message>) {
         let is_known = || self.homes.borrow().locks.contains_key(&lock);
         if !is_known() {
-            let asks = message.is_none_or(|message| matches!(message.body, MessageBody::Request { .. }));
-            if let Some(data) = message.filter(|_| !asks).and_then(|message| message.data.as_ref()) {
+            let asks = message.is_none_or(|message| {
+                matches!(message.body, MessageBody::Request { .. } | MessageBody::Return { .. })
+            });
+            if let Some(data) = message.and_then(|message| message.data.as_ref()) {
                 // From a home that leaves, or from a node that has heard of its death earlier.
                 self.homes.borrow_mut().inherit(lock, data);
+                if let Some(&Message { epoch, body: MessageBody::Deposit, .. }) = message {
+                    let message = Message::new(epoch, MessageBody::Stored { version: data.version() });
+                    self.send(from, LetterContent::Lock { lock, protocol, message });
+                }
             }
             if !asks || !self.is_home(self.me, lock) {
                 return;
@@ -406,12 +452,19 @@ impl ManagerState {
     fn lose(&self, rank: Node) {
         self.post.borrow_mut().forget(rank);
         self.members.borrow_mut().mark_gone(rank);
-        let epoch = self.members.borrow().epoch();
+        let (epoch, left) = {
+            let members = self.members.borrow();
+            (members.epoch(), members.has_left(rank))
+        };
         let mut homes = self.homes.borrow_mut();
         let mut unused = Vec::new();
         for (&lock, entry) in &mut homes.locks {
             let mut out = Sends { manager: self, lock, protocol: entry.protocol, home: self.me };
-            entry.lock.on_death(rank, epoch, &mut out);
+            if left {
+                entry.lock.on_leave(rank, epoch, &mut out);
+            } else {
+                entry.lock.on_death(rank, epoch, &mut out);
+            }
             if entry.lock.is_unused() {
                 unused.push(lock);
             }
@@ -423,8 +476,9 @@ impl ManagerState {
 
     /// Tells the new homes of locks that this node has state of.
     fn tell_new_homes(&self) {
-        let members = self.members.borrow();
-        for (&lock, cell) in self.locks.borrow().iter() {
+        let cells: Vec<Rc<LockCell>> = self.locks.borrow().values().cloned().collect();
+        for cell in cells {
+            let (lock, members) = (cell.identity, self.members.borrow());
             let home = members.home(lock);
             if cell.home.replace(home) == home {
                 continue;
@@ -432,6 +486,7 @@ impl ManagerState {
             cell.node.borrow_mut().note_new_home();
             if !cell.node.borrow().is_absent() {
                 self.send(home, LetterContent::Tell { lock, protocol: cell.protocol });
+                self.forget_unused(&cell);
             }
         }
     }

@@ -54,6 +54,12 @@ pub struct Network {
     pub last: FencingToken,
     /// Token of the last exclusive grant.
     exclusive: FencingToken,
+    /// True for each node that is to forget the lock.
+    forgets: Vec<bool>,
+    /// Nodes that have died.
+    dead: Vec<Node>,
+    /// True if a home has died.
+    home_died: bool,
     /// True if a holder died and no holder has repaired the state since.
     broken: bool,
     /// Holders that were told of an owner's death.
@@ -83,6 +89,9 @@ impl Network {
             tickets: vec![0; nodes],
             last: FencingToken::NONE,
             exclusive: FencingToken::NONE,
+            forgets: vec![false; nodes],
+            dead: Vec::new(),
+            home_died: false,
             broken: false,
             warned: 0,
             refused: 0,
@@ -166,6 +175,7 @@ impl Network {
     }
 
     pub fn request(&mut self, node: usize, mode: Mode, tries: bool) {
+        self.forgets[node] = false;
         self.tickets[node] += 1;
         let request = LockRequest { ticket: self.tickets[node], mode, tries };
         self.trying[node] = tries;
@@ -174,10 +184,15 @@ impl Network {
     }
 
     pub fn release(&mut self, node: usize, repaired: bool) {
+        self.release_or_keep(node, repaired, 0);
+    }
+
+    /// Releases the lock, or keeps it for `hold` acquisitions.
+    pub fn release_or_keep(&mut self, node: usize, repaired: bool, hold: u32) {
         let grant = self.grants[node].take();
         let warned = grant.is_some_and(|grant| grant.previous_owner_died);
         self.broken &= !(repaired && grant.is_some_and(|grant| grant.mode == Mode::Exclusive));
-        self.with_node(node, |lock, out| lock.release(!warned || repaired, out));
+        self.with_node(node, |lock, out| lock.release(!warned || repaired, hold, out));
     }
 
     /// Releases the lock with new data.
@@ -190,13 +205,19 @@ impl Network {
         self.release(node, true);
     }
 
+    /// Passes a lock that the node keeps on to the next one.
+    pub fn hand_over(&mut self, node: usize) {
+        self.with_node(node, |lock, out| lock.hand_over(out));
+    }
+
     pub fn cancel(&mut self, node: usize) {
         self.nodes[node].cancel();
         self.trying[node] = false;
     }
 
-    /// Drops the node's state of the lock, as a node may that neither uses it nor waits.
+    /// Drops the node's state of the lock as soon as it neither uses it nor waits.
     pub fn forget(&mut self, node: usize) {
+        self.forgets[node] = true;
         self.with_node(node, |lock, out| lock.give_up(out));
         if self.nodes[node].is_absent() {
             self.nodes[node] = NodeLock::default();
@@ -230,6 +251,9 @@ impl Network {
                 let to = usize::from(to);
                 let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
                 self.decided(to, decision);
+                if self.forgets[to] {
+                    self.forget(to);
+                }
             }
         }
         side
@@ -245,6 +269,7 @@ impl Network {
     /// Kills a node other than the home.
     pub fn kill(&mut self, node: usize) {
         assert_ne!(node, usize::from(self.home_node));
+        self.dead.push(node as Node);
         self.note_death(node);
         self.epoch += 1;
         // Messages to it are lost; those that it has sent arrive.
@@ -253,18 +278,78 @@ impl Network {
         self.home.on_death(node as Node, self.epoch, &mut out);
     }
 
+    /// Closes a node, other than the home, in good order.
+    ///
+    /// Returns false if it has the lock or data that are not at home.
+    pub fn leave(&mut self, node: usize) -> bool {
+        if !self.prepare_to_leave(node) || self.nodes[node].data().is_some() {
+            return false;
+        }
+        self.note_death(node);
+        self.epoch += 1;
+        self.wires.0.retain(|&(_, to), _| usize::from(to) != node);
+        let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };
+        self.home.on_leave(node as Node, self.epoch, &mut out);
+        true
+    }
+
+    /// Prepares a node that leaves. Returns false if it holds the lock.
+    fn prepare_to_leave(&mut self, node: usize) -> bool {
+        if self.holds(node) {
+            return false;
+        }
+        self.cancel(node);
+        self.forget(node);
+        self.take_last_messages(node);
+        true
+    }
+
+    /// Delivers the messages of a node to the home.
+    fn take_last_messages(&mut self, node: usize) {
+        let channel = (node as Node, self.home_node);
+        while self.busy().contains(&channel) {
+            self.deliver(channel);
+        }
+    }
+
+    /// Closes the home in good order; `successor` takes its place.
+    ///
+    /// Returns false if it holds the lock or its state is not consistent.
+    pub fn leave_home(&mut self, successor: usize) -> bool {
+        let old = usize::from(self.home_node);
+        if !self.prepare_to_leave(old) || self.home.is_inconsistent() {
+            return false;
+        }
+        let data = self.home.data().cloned();
+        self.replace_home(successor, false);
+        data.iter().for_each(|data| self.home.note_data(data));
+        true
+    }
+
     /// Kills the home; `successor` takes its place.
     pub fn kill_home(&mut self, successor: usize) {
+        self.home_died = true;
+        self.dead.push(self.home_node);
+        self.replace_home(successor, true);
+    }
+
+    fn replace_home(&mut self, successor: usize, died: bool) {
         let old = usize::from(self.home_node);
         self.note_death(old);
         self.epoch += 1;
         self.wires.0.retain(|&(_, to), _| usize::from(to) != old);
         self.home_node = successor as Node;
         self.nodes.iter_mut().for_each(NodeLock::note_new_home);
-        let (survivors, dead): (Vec<Node>, Vec<Node>) =
-            (0..self.nodes.len() as Node).partition(|&n| self.alive[usize::from(n)]);
+        for node in 0..self.nodes.len() {
+            if self.alive[node] && self.forgets[node] {
+                self.forget(node);
+            }
+        }
+        let survivors: Vec<Node> =
+            (0..self.nodes.len() as Node).filter(|&n| self.alive[usize::from(n)]).collect();
+        let (dead, home_died) = (self.dead.clone(), died || self.home_died);
         let mut out = Out { from: self.home_node, home: self.home_node, wires: &mut self.wires };
-        self.home = HomeLock::take_over(self.protocol, self.epoch, &survivors, &dead, true, &mut out);
+        self.home = HomeLock::take_over(self.protocol, self.epoch, &survivors, &dead, home_died, &mut out);
     }
 
     /// Delivers everything that is under way.
@@ -277,8 +362,11 @@ impl Network {
     /// Delivers everything, and has holders release, until nothing is under way.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
+            let keeps = |&node: &usize| self.alive[node] && self.state(node) == NodeState::Kept;
             if let Some(&channel) = self.busy().first() {
                 self.deliver(channel);
+            } else if let Some(keeper) = (0..self.nodes.len()).find(keeps) {
+                self.hand_over(keeper);
             } else if let Some(holder) = (0..self.nodes.len()).find(|&n| self.alive[n] && self.holds(n)) {
                 self.release(holder, true);
             } else {

@@ -146,7 +146,7 @@ impl Managers {
             {
                 let it = &mut self.locks.borrow_mut()[lock];
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                it.at_nodes[node].release(true, &mut out);
+                it.at_nodes[node].release(true, 0, &mut out);
             }
             self.settle(kernel, node, letters);
         });

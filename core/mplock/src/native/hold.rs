@@ -1,0 +1,230 @@
+//! Time for which a holder keeps a lock that others wait for.
+//!
+//! With a core for each rank, a lock goes on when it is released: its next holder spins, and has it
+//! after one message. Where ranks share cores, the next holder sleeps, and each passing costs a
+//! switch of processes, while the lock lies still. There a holder that comes back to the lock soon
+//! keeps it for a while, as the holder of a mutex does as long as it has its core. The order of the
+//! waiters stays, and each of them has its own while: so shares stay equal.
+//!
+//! **Bound.** A waiter waits for each node before it at most for the budget's time, and then until
+//! that node next releases the lock, acquires another one, polls or waits. The state machine counts
+//! the acquisitions ([`crate::NodeLock::release`]); this file brings it the time.
+//!
+//! **Prediction.** A lock is kept only by a process that came back within a few switches of
+//! processes when it last passed the lock on, and as long as it goes on so. One that computes for
+//! long between its critical sections passes the lock on at once.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use towpath_machine::{Native, Processor};
+use towpath_shm::World;
+
+/// Number of acquisitions between two looks at the clock.
+const LOOK_EVERY: u32 = 16;
+/// Number of switches of processes within which a process comes back that keeps a lock.
+const SWITCHES: u64 = 8;
+
+/// Bounds for a holder that keeps a lock while others wait for it.
+///
+/// They count where ranks share cores; with a core for each rank, a lock goes on when it is
+/// released.
+///
+/// ```
+/// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+/// # world.enter(None)?;
+/// use std::time::Duration;
+///
+/// use towpath::mplock::{HoldBudget, Manager};
+///
+/// let manager = Manager::new(&world)?;
+/// let time = Duration::from_micros(200);
+/// manager.set_hold_budget(HoldBudget { time, ..HoldBudget::default() });
+/// # Ok::<(), towpath::mplock::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldBudget {
+    /// Time since the lock came here.
+    pub time: Duration,
+    /// Number of acquisitions since then.
+    pub acquisitions: u32,
+}
+
+impl HoldBudget {
+    /// A lock goes on as soon as it is released.
+    pub const NONE: HoldBudget = HoldBudget { time: Duration::ZERO, acquisitions: 0 };
+}
+
+impl Default for HoldBudget {
+    /// 2 ms, and no bound of acquisitions.
+    fn default() -> HoldBudget {
+        HoldBudget { time: Duration::from_millis(2), acquisitions: u32::MAX }
+    }
+}
+
+/// Host of a holder, as far as keeping a lock is concerned.
+pub(crate) trait HolderHost {
+    /// Returns the time, in nanoseconds.
+    fn now(&self) -> u64;
+    /// Returns whether there are more ranks than cores.
+    fn shares_cores(&self) -> bool;
+    /// Returns about the cost of a context switch, in nanoseconds.
+    fn switch_cost(&self) -> u64;
+}
+
+impl HolderHost for World {
+    fn now(&self) -> u64 {
+        Native::with_id(0).now()
+    }
+    fn shares_cores(&self) -> bool {
+        World::shares_cores(self)
+    }
+    fn switch_cost(&self) -> u64 {
+        World::switch_cost(self)
+    }
+}
+
+/// Times of a lock at a node, in nanoseconds; 0: none.
+#[derive(Debug, Default)]
+pub(crate) struct HoldClock {
+    /// Time at which the lock was passed on.
+    passed: Cell<u64>,
+    /// Time of the first release since the lock came here.
+    since: Cell<u64>,
+    /// Time of the last look.
+    looked: Cell<u64>,
+    /// True if this process comes back to the lock soon.
+    eager: Cell<bool>,
+    /// True if the lock is in the manager's list of those that are kept.
+    pub(crate) listed: Cell<bool>,
+}
+
+impl HoldClock {
+    /// Notes that the process asks for the lock again.
+    pub(crate) fn note_request(&self, host: &impl HolderHost) {
+        let passed = self.passed.take();
+        if passed != 0 {
+            self.eager.set(host.now().saturating_sub(passed) < SWITCHES * host.switch_cost());
+        }
+    }
+
+    /// Notes that the lock has come here.
+    pub(crate) fn note_grant(&self) {
+        self.since.set(0);
+    }
+
+    /// Returns for how many acquisitions a holder keeps the lock that another node waits
+    /// for. `uses`: number of acquisitions since it came here.
+    pub(crate) fn budget(&self, budget: HoldBudget, uses: u32, host: &impl HolderHost) -> u32 {
+        let is_first = self.since.get() == 0;
+        if is_first && !host.shares_cores() {
+            return 0;
+        }
+        if !is_first && !uses.is_multiple_of(LOOK_EVERY) && self.eager.get() {
+            return budget.acquisitions;
+        }
+        let (now, longest) = (host.now(), u64::from(LOOK_EVERY) * SWITCHES * host.switch_cost());
+        if is_first {
+            self.since.set(now);
+        } else if now.saturating_sub(self.looked.get()) > longest {
+            self.eager.set(false);
+        }
+        self.looked.set(now);
+        if self.eager.get() && !self.is_over(budget, now) {
+            return budget.acquisitions;
+        }
+        self.passed.set(now);
+        0
+    }
+
+    /// Returns whether the time is over for which the lock is kept.
+    pub(crate) fn is_over(&self, budget: HoldBudget, now: u64) -> bool {
+        now.saturating_sub(self.since.get()) as u128 >= budget.time.as_nanos()
+    }
+
+    /// Notes that the lock was kept in vain.
+    pub(crate) fn note_vain(&self) {
+        self.eager.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Host whose time stands still between two steps of a test.
+    #[derive(Default)]
+    struct Clock {
+        now: Cell<u64>,
+        has_cores: bool,
+    }
+
+    impl Clock {
+        fn pass(&self, ns: u64) {
+            self.now.set(self.now.get() + ns);
+        }
+    }
+
+    impl HolderHost for Clock {
+        fn now(&self) -> u64 {
+            1_000_000 + self.now.get()
+        }
+        fn shares_cores(&self) -> bool {
+            !self.has_cores
+        }
+        fn switch_cost(&self) -> u64 {
+            1000
+        }
+    }
+
+    /// Releases a lock once, and asks for it again after `ns`.
+    fn pass_and_ask(clock: &HoldClock, host: &Clock, ns: u64) {
+        clock.note_grant();
+        clock.budget(HoldBudget::default(), 1, host);
+        host.pass(ns);
+        clock.note_request(host);
+        clock.note_grant();
+    }
+
+    /// Number of acquisitions of a process that uses the lock once in `ns`.
+    fn uses(clock: &HoldClock, host: &Clock, budget: HoldBudget, ns: u64) -> u32 {
+        (1..=100_000)
+            .find(|&uses| {
+                host.pass(ns);
+                clock.budget(budget, uses, host) <= uses
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn lock_is_kept_for_its_time_by_a_process_that_comes_back() {
+        let (clock, host) = (HoldClock::default(), Clock::default());
+        let budget = HoldBudget::default();
+        assert_eq!(uses(&clock, &host, budget, 500), 1, "the first time nothing is known of it");
+        pass_and_ask(&clock, &host, 500);
+        let kept = uses(&clock, &host, budget, 500);
+        assert!((4000..4032).contains(&kept), "2 ms: {kept}");
+        pass_and_ask(&clock, &host, 500);
+        let few = HoldBudget { acquisitions: 7, ..budget };
+        assert_eq!(uses(&clock, &host, few, 500), 7);
+    }
+
+    #[test]
+    fn lock_goes_on_where_it_is_not_used_again_soon() {
+        let (clock, host) = (HoldClock::default(), Clock::default());
+        pass_and_ask(&clock, &host, 100_000);
+        assert_eq!(uses(&clock, &host, HoldBudget::default(), 500), 1);
+        // One that slows down while it keeps the lock.
+        pass_and_ask(&clock, &host, 500);
+        assert!(uses(&clock, &host, HoldBudget::default(), 10_000) <= 2 * LOOK_EVERY);
+    }
+
+    #[test]
+    fn lock_goes_on_at_once_where_each_rank_has_a_core() {
+        let (clock, host) = (HoldClock::default(), Clock { has_cores: true, ..Clock::default() });
+        for _ in 0..3 {
+            pass_and_ask(&clock, &host, 100);
+            assert_eq!(uses(&clock, &host, HoldBudget::default(), 100), 1);
+        }
+    }
+}
