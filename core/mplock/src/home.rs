@@ -72,7 +72,7 @@ pub struct HomeLock {
     /// True if an owner died and its work was not repaired since.
     inconsistent: bool,
     pattern: RequestPattern,
-    inquiry: Option<Inquiry>,
+    inquiry: Option<Box<Inquiry>>,
     /// Data of the last release that the home knows of.
     data: Option<LockData>,
     /// Token before which all data are out of date.

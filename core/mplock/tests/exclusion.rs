@@ -1,10 +1,10 @@
 //! Locks between real processes, three times as many as cores, under each protocol.
 //!
-//! One holder (or readers alone), exact counters, tokens that increase, and ranks that leave in
-//! good order.
+//! One holder (or readers alone), exact counters, tokens that increase, ranks that leave in good
+//! order, and the memory of many names (`every memory`: a million, of which 1,000 are in use).
 //!
 //! `cargo test -p towpath-mplock --test exclusion -- central` runs only the cases of that name;
-//! `every` before it makes them twenty times as long.
+//! `every` before it makes them fifty times as long.
 
 #![allow(missing_docs, reason = "a test")]
 
@@ -128,6 +128,40 @@ fn leaving(world: &World, rank: usize, page: &'static [AtomicU64], protocol: Pro
     world.leave().unwrap();
 }
 
+/// Each rank uses many names, and holds the locks of a few; prints and bounds its memory.
+fn memory(world: &World, rank: usize, page: &'static [AtomicU64], protocol: Protocol, times: u64) {
+    world.enter(Some(rank as u32)).unwrap();
+    let manager = Manager::new(world).unwrap();
+    let before = resident_bytes();
+    let lock = |n: u64| manager.lock_with(&format!("file {n} of rank {rank}"), protocol);
+    let held: Vec<Lock> = (0..IN_USE / RANKS as u64).map(lock).collect();
+    let guards: Vec<Guard<'_>> = held.iter().map(|lock| lock.acquire().unwrap()).collect();
+    for n in IN_USE..IN_USE + times {
+        drop(lock(n).acquire().unwrap());
+    }
+    manager.barrier().unwrap();
+    let words = &page[LOCKS * Resource::WORDS..];
+    words[rank].store(resident_bytes().saturating_sub(before), SeqCst);
+    manager.barrier().unwrap();
+    let sum: u64 = words.iter().map(|word| word.swap(0, SeqCst)).sum();
+    if sum > 0 {
+        println!("{IN_USE} locks in use, {} names: {} KiB in all ranks", times * RANKS as u64, sum / 1024);
+    }
+    assert!(sum <= 10 << 20, "{sum} bytes");
+    drop(guards);
+    manager.barrier().unwrap();
+}
+
+/// Number of locks that the ranks of the case `memory` hold together.
+const IN_USE: u64 = 1000;
+
+/// Private memory of this process, in bytes.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    (pages[1] - pages[2]) * 4096
+}
+
 type Member = fn(&World, usize, &'static [AtomicU64], Protocol, u64);
 
 fn run(name: &str, member: Member, protocol: Protocol, times: u64, limit: Duration) -> u64 {
@@ -152,9 +186,10 @@ fn run(name: &str, member: Member, protocol: Protocol, times: u64, limit: Durati
 fn main() {
     pin_to(&two_cores());
     let choice = Choice::from_arguments();
-    let (times, mut cases) = (if choice.every() { 20 } else { 1 }, 0);
+    let (times, mut cases) = (if choice.every() { 50 } else { 1 }, 0);
     println!("{:<12}{:<14}{:>14}{:>10}", "case", "protocol", "acquisitions", "seconds");
-    let all: [(&str, Member, u64); 2] = [("exclusion", exclusion, 6000), ("leaving", leaving, 3000)];
+    let all: [(&str, Member, u64); 3] =
+        [("exclusion", exclusion, 6000), ("leaving", leaving, 3000), ("memory", memory, 3400)];
     for (case, member, count) in all {
         for protocol in Protocol::ALL {
             if !choice.includes(&[case, protocol.name()]) {

@@ -132,7 +132,7 @@ impl HomeLock {
         let (mut dead, mut left, mut known) = (Vec::new(), Vec::new(), self.granted);
         let (mut is_first, mut holder_died) = (false, false);
         let (mut returned, mut releaser) = (FencingToken::NONE, self.releaser);
-        if let Some(before) = self.inquiry.take() {
+        if let Some(before) = self.inquiry.take().map(|inquiry| *inquiry) {
             is_first = before.is_first;
             holder_died = before.holder_died || is_first && died && before.awaited.contains(&node);
             asked.extend(before.awaited);
@@ -165,7 +165,7 @@ impl HomeLock {
         for &node in &awaited {
             out.to_node(node, Message::new(self.epoch, MessageBody::Inquire));
         }
-        self.inquiry.insert(Inquiry { awaited, dead, ..Inquiry::default() })
+        self.inquiry.insert(Box::new(Inquiry { awaited, dead, ..Inquiry::default() }))
     }
 
     pub(super) fn on_report(&mut self, from: Node, report: &NodeReport, out: &mut impl Outbox) {
