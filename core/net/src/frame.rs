@@ -109,27 +109,59 @@ impl FrameReader {
                 return Err(if frame.is_empty() { ReadFailure::Closed } else { ReadFailure::Damaged });
             }
             let length = usize::from(u16::from_le_bytes(length));
-            if length <= TAG {
-                return Err(ReadFailure::Damaged);
-            }
             self.record.resize(length, 0);
-            self.plain.resize(length, 0);
             from.read_exact(&mut self.record)?;
-            let count = cipher
-                .read_message(self.number, &self.record, &mut self.plain)
-                .map_err(|_| ReadFailure::Damaged)?;
-            self.number += 1;
-            let (Some(&last), part) = (self.plain.first(), &self.plain[1..count.max(1)]) else {
-                return Err(ReadFailure::Damaged);
-            };
-            if last > 1 || frame.len() + part.len() > MAX_FRAME {
-                return Err(ReadFailure::Damaged);
-            }
-            frame.extend_from_slice(part);
-            if last == 1 {
+            let record = std::mem::take(&mut self.record);
+            let ended = self.open(cipher, &record, frame);
+            self.record = record;
+            if ended? {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads the part of a frame at the beginning of `bytes`, and appends it to `frame`.
+    ///
+    /// Returns the number of bytes that were read, and whether the frame has ended with them.
+    pub fn read_part(
+        &mut self,
+        cipher: &StatelessTransportState,
+        bytes: &[u8],
+        frame: &mut Vec<u8>,
+    ) -> Result<(usize, bool), ReadFailure> {
+        let mut begin = 0;
+        while let Some((length, rest)) = bytes[begin..].split_first_chunk() {
+            let Some(record) = rest.get(..usize::from(u16::from_le_bytes(*length))) else { break };
+            begin += length.len() + record.len();
+            if self.open(cipher, record, frame)? {
+                return Ok((begin, true));
+            }
+        }
+        Ok((begin, false))
+    }
+
+    /// Appends a record's bytes to a frame. Returns whether it is the frame's last one.
+    fn open(
+        &mut self,
+        cipher: &StatelessTransportState,
+        record: &[u8],
+        frame: &mut Vec<u8>,
+    ) -> Result<bool, ReadFailure> {
+        if record.len() <= TAG {
+            return Err(ReadFailure::Damaged);
+        }
+        self.plain.resize(record.len(), 0);
+        let count =
+            cipher.read_message(self.number, record, &mut self.plain).map_err(|_| ReadFailure::Damaged)?;
+        self.number += 1;
+        let (Some(&last), part) = (self.plain.first(), &self.plain[1..count.max(1)]) else {
+            return Err(ReadFailure::Damaged);
+        };
+        if last > 1 || frame.len() + part.len() > MAX_FRAME {
+            return Err(ReadFailure::Damaged);
+        }
+        frame.extend_from_slice(part);
+        Ok(last == 1)
     }
 }
 

@@ -5,7 +5,8 @@
 //! those of the Noise protocol framework (`NNpsk0`, by the crate `snow`).
 //!
 //! **Threads.** Everything blocks; the two halves of a link belong to a thread each
-//! ([`Link::split`]). **Failures.** A frame arrives whole or not at all. A peer that is gone, or
+//! ([`Link::split`]). A link of a thread that has many never blocks ([`Link::polled`]).
+//! **Failures.** A frame arrives whole or not at all. A peer that is gone, or
 //! whose host is gone, is an error of the next call. A host that vanishes without a word is
 //! noticed within about [`SILENCE`], by the system while nothing is on its way to it, and by
 //! [`LinkMonitor::is_silent`] otherwise. A peer that is stopped keeps its link.
@@ -16,6 +17,7 @@ mod frame;
 mod key;
 mod link;
 mod listener;
+mod polled;
 mod tcp_info;
 
 pub use error::Error;
@@ -23,6 +25,7 @@ pub use frame::MAX_FRAME;
 pub use key::Key;
 pub use link::{FrameReceiver, FrameSender, Link, LinkMonitor};
 pub use listener::{Incoming, Listener};
+pub use polled::PolledLink;
 
 use std::time::Duration;
 

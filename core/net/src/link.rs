@@ -11,7 +11,7 @@ use snow::{HandshakeState, StatelessTransportState};
 
 use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
 use crate::tcp_info::unanswered;
-use crate::{Error, Key, SILENCE};
+use crate::{Error, Key, PolledLink, SILENCE};
 
 /// Protocol of the handshake and the cipher.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -52,10 +52,10 @@ pub struct FrameReceiver {
 pub struct LinkMonitor(Arc<Common>);
 
 #[derive(Debug)]
-struct Common {
-    stream: TcpStream,
-    peer: SocketAddr,
-    cipher: StatelessTransportState,
+pub(crate) struct Common {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) cipher: StatelessTransportState,
 }
 
 /// Reads from the stream that both halves share.
@@ -141,6 +141,17 @@ impl Link {
     #[must_use]
     pub fn monitor(&self) -> LinkMonitor {
         LinkMonitor(self.sender.common.clone())
+    }
+
+    /// Makes a link of it that never blocks, for a thread that polls many.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] if the system refuses.
+    pub fn polled(self) -> Result<PolledLink, Error> {
+        let Common { stream, peer, .. } = &*self.sender.common;
+        stream.set_nonblocking(true).map_err(|error| Error::Unreachable(*peer, error))?;
+        Ok(PolledLink::new(self.sender.common, self.sender.writer, self.receiver.reader))
     }
 
     /// Splits the link into halves for two threads.

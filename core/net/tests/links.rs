@@ -199,3 +199,39 @@ proptest! {
         prop_assert!(listener.accept().unwrap().handshake().is_err());
     }
 }
+
+#[test]
+fn polled_link_takes_and_sends_frames_without_blocking() {
+    let (a, mut b) = pair();
+    let mut a = a.polled().unwrap();
+    let mut frame = Vec::new();
+    assert!(!a.receive(&mut frame).unwrap(), "no frame has come");
+    let lengths = [0, 1, 65_517, 65_518, 65_519, 200_000, MAX_FRAME];
+    let echo = thread::spawn(move || {
+        for length in lengths {
+            let frame = received(&mut b);
+            assert_eq!((frame.len(), frame.iter().all(|&b| b == length as u8)), (length, true));
+        }
+        for length in lengths {
+            b.send(&vec![length as u8; length]).unwrap();
+        }
+    });
+    for length in lengths {
+        a.send(&vec![length as u8; length]).unwrap();
+    }
+    assert!(a.is_waiting(), "more than the system's buffers hold");
+    assert!(matches!(a.send(&vec![0; MAX_FRAME + 1]), Err(Error::TooLong(_))));
+    let mut next = lengths.into_iter().peekable();
+    while let Some(&length) = next.peek() {
+        a.flush().unwrap();
+        if a.receive(&mut frame).unwrap() {
+            assert_eq!((frame.len(), frame.iter().all(|&b| b == length as u8)), (length, true));
+            next.next();
+        } else {
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+    echo.join().unwrap();
+    let closed = a.receive(&mut frame).unwrap_err();
+    assert!(matches!(closed, Error::Closed(_)), "{closed}");
+}

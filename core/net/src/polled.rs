@@ -1,0 +1,138 @@
+//! A link that never blocks: for a thread that polls many.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
+use crate::link::Common;
+
+/// Maximum number of bytes that wait to be sent, besides one frame.
+const MAX_WAITING: usize = 4 * MAX_FRAME;
+
+/// Link that never blocks. Made by [`Link::polled`](crate::Link::polled).
+///
+/// Its descriptor becomes readable when frames may have come, and writable when more of what waits
+/// can be sent.
+#[derive(Debug)]
+pub struct PolledLink {
+    common: Arc<Common>,
+    writer: FrameWriter,
+    reader: FrameReader,
+    /// Bytes that wait to be sent, and the number of those that were.
+    output: Vec<u8>,
+    sent: usize,
+    /// Bytes that have come, and the number of those that were read.
+    input: Vec<u8>,
+    read: usize,
+    /// Frame of which a part has come.
+    frame: Vec<u8>,
+}
+
+impl PolledLink {
+    pub(crate) fn new(common: Arc<Common>, writer: FrameWriter, reader: FrameReader) -> PolledLink {
+        let (output, input, frame) = (Vec::new(), Vec::new(), Vec::new());
+        PolledLink { common, writer, reader, output, sent: 0, input, read: 0, frame }
+    }
+
+    /// Sends a frame: now as far as there is space, the rest in [`PolledLink::flush`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLong`]; [`Error::Unreachable`] if the peer is gone, or has not read for so long
+    /// that too much waits.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), Error> {
+        if frame.len() > MAX_FRAME {
+            return Err(Error::TooLong(frame.len()));
+        }
+        if self.output.len() - self.sent > MAX_WAITING {
+            return Err(self.unreachable(io::ErrorKind::WouldBlock.into()));
+        }
+        self.writer
+            .write(&self.common.cipher, &mut self.output, frame)
+            .map_err(|error| Error::Unreachable(self.common.peer, error))?;
+        self.flush()
+    }
+
+    /// Sends the bytes that wait, as far as there is space.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`].
+    pub fn flush(&mut self) -> Result<(), Error> {
+        while self.sent < self.output.len() {
+            match (&self.common.stream).write(&self.output[self.sent..]) {
+                Ok(0) => return Err(self.unreachable(io::ErrorKind::WriteZero.into())),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.unreachable(error)),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Returns whether something waits for space.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
+    /// Takes the next frame, if it has come whole. Its bytes replace those in `frame`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], [`Error::Unreachable`], [`Error::Damaged`].
+    pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<bool, Error> {
+        let peer = self.common.peer;
+        loop {
+            let part = self.reader.read_part(&self.common.cipher, &self.input[self.read..], &mut self.frame);
+            let (count, ended) = part.map_err(|failure| match failure {
+                ReadFailure::Io(error) => Error::Unreachable(peer, error),
+                ReadFailure::Damaged | ReadFailure::Closed => Error::Damaged(peer),
+            })?;
+            self.read += count;
+            if ended {
+                frame.clear();
+                std::mem::swap(frame, &mut self.frame);
+                return Ok(true);
+            }
+            self.input.drain(..std::mem::take(&mut self.read));
+            if !self.fill()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Reads bytes that have come. `false`: there are none now.
+    fn fill(&mut self) -> Result<bool, Error> {
+        let begin = self.input.len();
+        self.input.resize(begin + (1 << 16), 0);
+        let read = loop {
+            match (&self.common.stream).read(&mut self.input[begin..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.input.truncate(begin + read.as_ref().map_or(0, |count| *count));
+        match read {
+            Ok(0) => Err(Error::Closed(self.common.peer)),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(self.unreachable(error)),
+        }
+    }
+
+    fn unreachable(&self, error: io::Error) -> Error {
+        Error::Unreachable(self.common.peer, error)
+    }
+}
+
+impl AsFd for PolledLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.common.stream.as_fd()
+    }
+}
