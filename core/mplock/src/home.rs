@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use crate::Outbox;
 use crate::data::LockData;
 use crate::message::{
-    Epoch, Grant, LockRequest, Message, MessageBody, Mode, Node, Passage, Successor, Ticket,
+    Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, Passage, Successor, Ticket,
 };
 use crate::protocol::{Protocol, RequestPattern};
 use crate::token::FencingToken;
@@ -141,6 +141,22 @@ impl HomeLock {
         self.inconsistent
     }
 
+    /// Returns whether the next holder is to be told of a death, as far as known.
+    ///
+    /// Also if the last grant, which may not have arrived, has told of it.
+    #[must_use]
+    pub fn may_be_inconsistent(&self) -> bool {
+        self.inconsistent
+            || self.granted.is_some_and(|passage| passage.inconsistent)
+            || self.inquiry.as_ref().is_some_and(Inquiry::may_have_died)
+    }
+
+    /// Returns whether a node waits for the lock.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.queue.len() > usize::from(self.away) || self.inquiry.is_some()
+    }
+
     /// Handles a node's message.
     pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
         match message.body {
@@ -159,6 +175,10 @@ impl HomeLock {
                 message.data.iter().for_each(|data| self.note_data(data));
                 if message.epoch == self.epoch {
                     self.on_report(from, &report, out);
+                } else if let Holding::GivenUp { token, inconsistent } = report.holding {
+                    // It answers an inquiry that a death has interrupted: the next answer says no
+                    // more of it.
+                    self.on_given_up(token, inconsistent);
                 }
             }
             MessageBody::Deposit => {

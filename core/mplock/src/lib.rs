@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod data;
+mod fence;
 mod home;
 mod message;
 mod native;
@@ -44,11 +45,14 @@ mod protocol;
 mod token;
 
 pub use data::LockData;
+pub use fence::{Fence, StaleToken};
 pub use home::HomeLock;
 pub use message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
     Successor, Ticket,
 };
+#[doc(hidden)]
+pub use native::wire;
 pub use native::{Error, Guard, HoldBudget, Lock, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;

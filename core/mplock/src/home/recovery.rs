@@ -54,7 +54,7 @@ impl Inquiry {
     }
 
     /// Returns whether an owner may have died with the lock, which no survivor has.
-    fn may_have_died(&self) -> bool {
+    pub(super) fn may_have_died(&self) -> bool {
         let receiver = self.receiver.filter(|passage| passage.token > self.returned);
         // A home that died may have granted it later.
         self.holder_died
@@ -115,10 +115,21 @@ impl HomeLock {
         self.on_end(node, epoch, false, out);
     }
 
+    /// Notes that an owner may have died with the former home.
+    ///
+    /// Without effect if the survivors are not being asked.
+    pub fn doubt(&mut self) {
+        if let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| inquiry.is_first) {
+            inquiry.holder_died = true;
+        }
+    }
+
     fn on_end(&mut self, node: Node, epoch: Epoch, died: bool, out: &mut impl Outbox) {
         self.readers.retain(|&(reader, _)| reader != node);
         self.tries.retain(|entry| entry.node != node);
-        let waits = self.place_of(node).is_some();
+        // The lock that it has passed on may be lost with it.
+        let passed = self.away && self.releaser == Some(node);
+        let waits = passed || self.place_of(node).is_some();
         if self.inquiry.is_none() && !waits {
             return self.advance(out);
         }
@@ -148,9 +159,9 @@ impl HomeLock {
         }
         asked.sort_unstable();
         asked.dedup();
-        let is_gone = |other: &Node| dead.contains(other) || left.contains(other);
-        asked.retain(|other| !is_gone(other));
-        self.queue.retain(|entry| !is_gone(&entry.node));
+        // Requests of those that have ended before are those of successors that have their numbers.
+        asked.retain(|&other| other != node);
+        self.queue.retain(|entry| entry.node != node);
         let inquiry = self.inquire(asked, dead, out);
         (inquiry.receiver, inquiry.releaser, inquiry.returned) = (known, releaser, returned);
         (inquiry.left, inquiry.is_first, inquiry.holder_died) = (left, is_first, holder_died);
@@ -211,17 +222,21 @@ impl HomeLock {
                         self.token = self.token.max(token);
                         inquiry.note_return(token);
                     }
-                    Holding::GivenUp { token, inconsistent } => {
-                        self.token = self.token.max(token);
-                        self.inconsistent = inconsistent;
-                        self.granted = None;
-                        inquiry.note_return(token);
-                    }
+                    Holding::GivenUp { token, inconsistent } => self.on_given_up(token, inconsistent),
                     _ => {}
                 }
             }
         }
         self.end_inquiry(out);
+    }
+
+    /// Notes that a node which had the lock, and did not use it, has given it up.
+    pub(super) fn on_given_up(&mut self, token: FencingToken, inconsistent: bool) {
+        let Some(inquiry) = &mut self.inquiry else { return };
+        self.token = self.token.max(token);
+        self.inconsistent = inconsistent;
+        self.granted = None;
+        inquiry.note_return(token);
     }
 
     /// Ends the inquiry when all have answered.

@@ -30,14 +30,17 @@ use crate::token::FencingToken;
 
 /// LetterContent of a message between two managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LetterContent {
+pub enum LetterContent {
     /// Message of the state machines about a lock.
+    #[allow(missing_docs)]
     Lock { lock: Identity, protocol: Protocol, message: Message },
     /// Node to a lock's new home: the node has state of the lock.
+    #[allow(missing_docs)]
     Tell { lock: Identity, protocol: Protocol },
     /// Last message of a rank that closes its manager.
     ///
     /// `clean`: it takes no lock with it, and the locks at home there are consistent.
+    #[allow(missing_docs)]
     Farewell { clean: bool },
     /// Answer to a rank that the sender does not know: a successor of a dead one.
     Stranger,
@@ -45,7 +48,7 @@ pub(crate) enum LetterContent {
 
 /// Message as arguments and payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LetterWords {
+pub struct LetterWords {
     words: [u32; LENGTH],
     count: usize,
     data: Option<LockData>,
@@ -96,12 +99,12 @@ const DATA: u32 = 1 << 15;
 
 impl LetterWords {
     /// Returns the arguments.
-    pub(crate) fn as_slice(&self) -> &[u32] {
+    pub fn as_slice(&self) -> &[u32] {
         &self.words[..self.count]
     }
 
     /// Returns the payload; empty for none.
-    pub(crate) fn payload(&self) -> &[u8] {
+    pub fn payload(&self) -> &[u8] {
         self.data.as_ref().map_or(&[], LockData::bytes)
     }
 
@@ -130,7 +133,7 @@ impl LetterWords {
 }
 
 /// Returns a message of `from` as arguments.
-pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
+pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
     let (lock, protocol, message) = match *content {
         LetterContent::Lock { lock, protocol, ref message } => (lock, protocol, message),
         LetterContent::Tell { lock, protocol } => {
@@ -206,7 +209,7 @@ pub(crate) fn encode(from: Node, content: &LetterContent) -> LetterWords {
 }
 
 /// Returns sender and content of a message, if arguments and payload are one.
-pub(crate) fn decode(args: &[u32], payload: &[u8]) -> Option<(Node, LetterContent)> {
+pub fn decode(args: &[u32], payload: &[u8]) -> Option<(Node, LetterContent)> {
     let bits = *args.first()?;
     let from = (bits >> 16) as Node;
     let content = match (bits & 0xf, args.len()) {

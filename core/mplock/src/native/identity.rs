@@ -12,11 +12,11 @@ use crate::message::Node;
 
 /// Identity of a lock in messages and tables: FNV-1a of its name, 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity(pub u128);
+pub struct Identity(pub u128);
 
 impl Identity {
     /// Returns the identity of the lock of that name.
-    pub(crate) fn of(name: &str) -> Identity {
+    pub fn of(name: &str) -> Identity {
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
         Identity(name.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)))
@@ -29,12 +29,12 @@ impl Identity {
     }
 
     /// Returns the lock's home among these ranks.
-    pub(crate) fn home(self, ranks: impl Iterator<Item = Node>) -> Option<Node> {
+    pub fn home(self, ranks: impl Iterator<Item = Node>) -> Option<Node> {
         ranks.max_by_key(|&rank| self.weight(rank))
     }
 
     /// Returns whether `rank` comes before `other` in the order of the lock's homes.
-    pub(crate) fn prefers(self, rank: Node, other: Node) -> bool {
+    pub fn prefers(self, rank: Node, other: Node) -> bool {
         self.weight(rank) > self.weight(other)
     }
 }

@@ -24,6 +24,15 @@ mod members;
 mod post;
 mod serve;
 
+/// Messages about locks as words, and homes by hashing.
+///
+/// For carriers of the state machines other than [`Manager`]: Towpath's own. No stable interface.
+#[doc(hidden)]
+pub mod wire {
+    pub use super::codec::{LetterContent, LetterWords, decode, encode};
+    pub use super::identity::Identity;
+}
+
 pub use error::Error;
 pub use guard::Guard;
 pub use hold::HoldBudget;
