@@ -1,0 +1,47 @@
+//! Errors: each names the cause and the remedy.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Reason why an agent can't work, or can't be reached. `Debug` prints the sentence.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The hosts file is wrong, or does not fit this host.
+    #[error("{0}")]
+    Hosts(String),
+    /// The agent's state on disk can't be used.
+    #[error("{path}: the agent's state can't be used: {why}", path = .0.display(), why = .1)]
+    State(PathBuf, String),
+    /// Links and keys.
+    #[error(transparent)]
+    Net(#[from] towpath_net::Error),
+    /// The operating system refused something.
+    #[error("{0}: {1}")]
+    System(String, #[source] std::io::Error),
+    /// Another agent serves this host.
+    #[error("an agent of host `{0}` runs already, for this user and these hosts")]
+    Running(String),
+    /// No agent is there to serve.
+    #[error(
+        "no agent of host `{0}` serves these hosts on this machine: start one with `towpath lock --serve --hosts FILE`"
+    )]
+    NoAgent(String),
+    /// The agent has closed the connection.
+    #[error("the agent of this host has ended")]
+    AgentEnded,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// Returns a function that makes an error of the system's answer.
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let what = what.into();
+        move |error| Error::System(what, error)
+    }
+}

@@ -1,0 +1,38 @@
+//! Locks that span hosts: one agent per host.
+//!
+//! An [`Agent`] holds the host's side of all locks and serves the host's processes over a Unix
+//! socket ([`AgentPlace`]); a process that dies closes its connection. Agents talk over links of
+//! [`towpath_net`]. The state machines of the locks are those of [`towpath_mplock`], with hosts as
+//! nodes; a quorum of the agents decides, by OmniPaxos, which hosts take part.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `hosts.rs` | the hosts file |
+//! | `agent.rs`, `dial.rs`, `socket.rs` | input and output: links, connections of processes, time |
+//! | `service.rs` | the locks of a host |
+//! | `membership.rs`, `consensus.rs`, `journal.rs` | which hosts take part; the quorum's log, on disk |
+//! | `lease.rs` | until when a host may count on its locks |
+//! | `session.rs`, `frame.rs` | letters in order and once; frames as bytes |
+//! | `place.rs`, `report.rs` | what processes of the host use |
+#![deny(unsafe_code)]
+
+mod agent;
+mod consensus;
+mod dial;
+mod error;
+mod frame;
+mod hosts;
+mod journal;
+mod lease;
+mod membership;
+mod place;
+mod report;
+mod service;
+mod session;
+mod socket;
+
+pub use agent::Agent;
+pub use error::Error;
+pub use hosts::{ClusterHost, HostsFile};
+pub use place::{AgentPlace, PlaceNews, cluster_status};
+pub use report::{ClientRow, HostLockRow, HostReport};

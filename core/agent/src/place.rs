@@ -1,0 +1,208 @@
+//! Place of a process in the queue of a lock that spans hosts, through its host's agent.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use towpath_lockfile::{Leaving, LockAccess, LockGrant};
+
+use crate::Error;
+use crate::hosts::HostsFile;
+use crate::report::HostReport;
+use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, socket_path};
+
+/// Time for which an answer to the status is waited for.
+const STATUS: Duration = Duration::from_secs(5);
+
+/// News of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceNews {
+    /// The lock is held.
+    Granted(LockGrant),
+    /// The lock is not to be had without waiting.
+    Refused,
+    /// The host has lost its lease: the lock may be given to others.
+    Lost,
+    /// The lease is there again, and the lock was given to no other.
+    Regained,
+    /// The agent has ended: the lock goes to others when the host's lease is over.
+    AgentEnded,
+}
+
+/// Place in the queue of a lock that spans hosts: of a waiter, then of a holder.
+///
+/// The agent sees the death of a process at its connection. A child that inherits it
+/// ([`AgentPlace::lifeline`]) keeps the place.
+#[derive(Debug)]
+pub struct AgentPlace {
+    connection: LineConnection,
+    pending: Vec<AgentLine>,
+}
+
+impl AgentPlace {
+    /// Takes the next place of the queue of the lock of that name, at this host's agent.
+    ///
+    /// `host`: the name of this host in the hosts file, where it is not clear. `tries`: the lock is
+    /// refused where it would have to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAgent`]; [`Error::Hosts`].
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use std::time::Duration;
+    /// use towpath_agent::{AgentPlace, HostsFile, PlaceNews};
+    /// use towpath_lockfile::{Leaving, LockAccess};
+    ///
+    /// let hosts = HostsFile::read(Path::new("hosts"))?;
+    /// let access = LockAccess::Exclusive;
+    /// let mut place = AgentPlace::enter(&hosts, None, "table 7", access, false, "an example")?;
+    /// loop {
+    ///     // Sleep in `poll` on `place.lifeline()` between two looks.
+    ///     match place.take_news() {
+    ///         Some(PlaceNews::Granted(grant)) => break println!("token {}", grant.token),
+    ///         Some(other) => panic!("{other:?}"),
+    ///         None => std::thread::sleep(Duration::from_millis(1)),
+    ///     }
+    /// }
+    /// place.leave(Leaving::Consistent, Duration::from_secs(1));
+    /// # Ok::<(), towpath_agent::Error>(())
+    /// ```
+    pub fn enter(
+        hosts: &HostsFile,
+        host: Option<&str>,
+        lock: &str,
+        access: LockAccess,
+        tries: bool,
+        description: &str,
+    ) -> Result<AgentPlace, Error> {
+        let mut place = AgentPlace::connect(hosts, host)?;
+        place.connection.write_line(&ClientLine::Acquire {
+            lock: lock.to_owned(),
+            shared: access == LockAccess::Shared,
+            tries,
+            process: std::process::id(),
+            command: description.to_owned(),
+        });
+        Ok(place)
+    }
+
+    fn connect(hosts: &HostsFile, host: Option<&str>) -> Result<AgentPlace, Error> {
+        let host = hosts.find(host)?;
+        let no_agent = || Error::NoAgent(hosts.hosts[usize::from(host)].name.clone());
+        let stream = UnixStream::connect(socket_path(hosts, host)).map_err(|_| no_agent())?;
+        if !is_trusted(&stream) {
+            return Err(no_agent());
+        }
+        let connection = LineConnection::new(stream).map_err(Error::system("connecting to the agent"))?;
+        Ok(AgentPlace { connection, pending: Vec::new() })
+    }
+
+    /// Takes the next news, if there are any.
+    ///
+    /// The place's descriptor becomes readable when there may be some.
+    pub fn take_news(&mut self) -> Option<PlaceNews> {
+        if self.pending.is_empty() {
+            self.pending = self.connection.read_lines();
+            self.pending.reverse();
+        }
+        match self.pending.pop() {
+            Some(AgentLine::Granted { token, previous_owner_died }) => {
+                Some(PlaceNews::Granted(LockGrant { token, previous_owner_died }))
+            }
+            Some(AgentLine::Refused) => Some(PlaceNews::Refused),
+            Some(AgentLine::Lost) => Some(PlaceNews::Lost),
+            Some(AgentLine::Regained) => Some(PlaceNews::Regained),
+            Some(AgentLine::Left | AgentLine::Status(_)) => None,
+            None => self.connection.has_ended().then_some(PlaceNews::AgentEnded),
+        }
+    }
+
+    /// Names another process, for the status.
+    pub fn name_process(&mut self, process: u32) {
+        self.connection.write_line(&ClientLine::Process(process));
+    }
+
+    /// Leaves the place: gives the lock on, or waits no more.
+    ///
+    /// Waits until the agent has done so, for at most this time.
+    pub fn leave(&mut self, leaving: Leaving, within: Duration) {
+        let state = match leaving {
+            Leaving::Consistent => 0,
+            Leaving::Unchanged => 1,
+            Leaving::Died => 2,
+        };
+        self.connection.write_line(&ClientLine::Leave { state });
+        let has_left = |line: &AgentLine| matches!(line, AgentLine::Left);
+        while !self.connection.has_ended() && !self.pending.iter().any(has_left) {
+            if !self.sleep(within) {
+                return;
+            }
+            self.pending = self.connection.read_lines();
+        }
+        self.pending.clear();
+    }
+
+    /// Sleeps until there may be news. `false`: the time is over.
+    fn sleep(&self, within: Duration) -> bool {
+        let limit = Timespec {
+            tv_sec: within.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: within.subsec_nanos().into(),
+        };
+        let mut events = PollFlags::IN;
+        if self.connection.is_waiting() {
+            events |= PollFlags::OUT;
+        }
+        match poll(&mut [PollFd::new(&self.connection, events)], Some(&limit)) {
+            Ok(0) => false,
+            Ok(_) | Err(Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Descriptor by which a child process keeps the place after this process's death.
+    ///
+    /// The child inherits it if its close-on-exec flag is cleared.
+    #[must_use]
+    pub fn lifeline(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+/// Asks this host's agent for the status of all hosts.
+///
+/// # Errors
+///
+/// [`Error::NoAgent`], [`Error::Hosts`]; [`Error::AgentEnded`] if it does not answer.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use towpath_agent::{HostsFile, cluster_status};
+///
+/// for report in cluster_status(&HostsFile::read(Path::new("hosts"))?, None, None)? {
+///     println!("{}: lease {}, {} locks", report.host, report.lease, report.locks.len());
+/// }
+/// # Ok::<(), towpath_agent::Error>(())
+/// ```
+pub fn cluster_status(
+    hosts: &HostsFile,
+    host: Option<&str>,
+    lock: Option<&str>,
+) -> Result<Vec<HostReport>, Error> {
+    let mut place = AgentPlace::connect(hosts, host)?;
+    place.connection.write_line(&ClientLine::Status { lock: lock.map(str::to_owned) });
+    loop {
+        for line in place.connection.read_lines() {
+            if let AgentLine::Status(reports) = line {
+                return Ok(reports);
+            }
+        }
+        place.connection.flush();
+        if place.connection.has_ended() || !place.sleep(STATUS) {
+            return Err(Error::AgentEnded);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Connections between an agent and the processes of its host: lines of JSON.
+//!
+//! The Unix socket lies beside the named worlds (/dev/shm), with mode 600; the agent and its
+//! clients look at each other's user. A process that dies closes its connection; a child that has
+//! inherited it keeps it open.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
+use towpath_mplock::Node;
+
+use crate::hosts::HostsFile;
+use crate::report::HostReport;
+
+/// Maximum number of bytes of a line.
+const MOST: usize = 1 << 20;
+/// Maximum number of bytes that wait for a client which does not read.
+const MOST_WAITING: usize = 4 << 20;
+
+/// Line of a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ClientLine {
+    /// Asks for a lock: the first line of a connection.
+    Acquire { lock: String, shared: bool, tries: bool, process: u32, command: String },
+    /// Names another process, for the status.
+    Process(u32),
+    /// Gives the lock on, or waits no more.
+    ///
+    /// `state`: 0 consistent, 1 unchanged, 2 an owner died.
+    Leave { state: u8 },
+    /// Asks for the status.
+    Status { lock: Option<String> },
+}
+
+/// Line of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum AgentLine {
+    Granted {
+        token: u64,
+        previous_owner_died: bool,
+    },
+    Refused,
+    Lost,
+    Regained,
+    /// The place is left.
+    Left,
+    Status(Vec<HostReport>),
+}
+
+/// Returns the path of the socket of a host's agent.
+pub(crate) fn socket_path(file: &HostsFile, host: Node) -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let name = &file.hosts[usize::from(host)].name;
+    let short: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).take(20).collect();
+    let directory = towpath_shm::named_worlds_directory();
+    directory.join(format!("towpath-agent.{user}.{}.{host}{short}", file.fingerprint()))
+}
+
+/// Returns whether the peer of a connection is of this user, or root.
+pub(crate) fn is_trusted(stream: &UnixStream) -> bool {
+    let me = rustix::process::geteuid();
+    socket_peercred(stream).is_ok_and(|peer| peer.uid == me || peer.uid.is_root())
+}
+
+/// Connection, whose lines are read and written without blocking.
+#[derive(Debug)]
+pub(crate) struct LineConnection {
+    stream: UnixStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    ended: bool,
+}
+
+impl LineConnection {
+    pub fn new(stream: UnixStream) -> io::Result<LineConnection> {
+        stream.set_nonblocking(true)?;
+        Ok(LineConnection { stream, input: Vec::new(), output: Vec::new(), ended: false })
+    }
+
+    /// Reads the lines that have come. The connection may have ended after them.
+    pub fn read_lines<T: for<'a> Deserialize<'a>>(&mut self) -> Vec<T> {
+        let mut part = [0; 4096];
+        loop {
+            match self.stream.read(&mut part) {
+                Ok(0) => self.ended = true,
+                Ok(count) => {
+                    self.input.extend_from_slice(&part[..count]);
+                    if self.input.len() <= MOST {
+                        continue;
+                    }
+                    self.ended = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.ended = true,
+            }
+            break;
+        }
+        let mut lines = Vec::new();
+        while let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
+            match serde_json::from_slice(&self.input[..end]) {
+                Ok(line) => lines.push(line),
+                Err(_) => self.ended = true,
+            }
+            self.input.drain(..=end);
+        }
+        lines
+    }
+
+    /// Writes a line, now or when there is space.
+    pub fn write_line(&mut self, line: &impl Serialize) {
+        if serde_json::to_writer(&mut self.output, line).is_err() || self.output.len() > MOST_WAITING {
+            self.ended = true;
+            return;
+        }
+        self.output.push(b'\n');
+        self.flush();
+    }
+
+    /// Writes the bytes that wait, as far as there is space.
+    pub fn flush(&mut self) {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns whether lines wait for space.
+    pub fn is_waiting(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Returns whether the peer is gone.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+impl AsFd for LineConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
