@@ -12,7 +12,7 @@ use crate::{CommandFailure, Outcome};
 #[derive(Debug, Args)]
 #[command(
     about = "Remove leftovers of dead worlds and locks",
-    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched. Locks of `towpath lock` that no living process uses go, too: the next holder is then not told that the last one died.",
+    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched. Locks of `towpath lock` that no living process uses go, too: the next holder is then not told that the last one died. So do sockets of dead agents (`towpath lock --serve`).",
     after_help = "Examples:
   towpath clean --dry-run    which files would go
   towpath clean              remove them
@@ -79,6 +79,19 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 remark!("towpath: {path} could not be removed: {e}");
                 failed = true;
             }
+        }
+    }
+    for path in towpath_agent::dead_agents().map_err(CommandFailure::new)? {
+        let shown = shown(&path);
+        if arguments.dry_run {
+            said = said.and_then(|()| say!("would remove {shown} (0 B)"));
+            removed += 1;
+        } else if let Err(e) = std::fs::remove_file(&path) {
+            remark!("towpath: {shown} could not be removed: {e}");
+            failed = true;
+        } else {
+            said = said.and_then(|()| say!("removed {shown} (0 B)"));
+            removed += 1;
         }
     }
     let mpichs = mpichs();

@@ -1,13 +1,16 @@
 //! `towpath lock`: a command under a lock, as with flock(1).
 
 mod holder;
+mod serve;
 mod status;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use towpath_agent::HostsFile;
 use towpath_lockfile::LockAccess;
 
 use crate::run::supervisor::supervised;
@@ -23,24 +26,28 @@ const NOT_MADE: u8 = 73;
 #[derive(Debug, Args)]
 #[command(
     about = "Run a command under a lock, as flock(1) does",
-    long_about = "Runs a command under the lock of a name, and releases the lock when the command ends or dies. The name may be any text; nothing has to be started or made first. The lock is this user's on this host: other users' locks of that name are others. Waiters are served in the order in which they have come.",
+    long_about = "Runs a command under the lock of a name, and releases the lock when the command ends or dies. The name may be any text; nothing has to be started or made first. The lock is this user's on this host: other users' locks of that name are others. With --hosts it spans the hosts of a file, on each of which an agent runs (--serve). Waiters are served in the order in which they have come.",
     after_help = "Examples:
   towpath lock backup -- rsync -a /home /mnt      one at a time; others wait
   towpath lock backup -n -- rsync -a /home /mnt   exit code 1 if it is held
   towpath lock backup -w 10 -c 'cd /home && ./save.sh'
   towpath lock table --shared -- ./report         together with other readers
   towpath lock --status                           holders and waiters of all locks
+  towpath lock --serve --hosts FILE               this host's agent, for locks that span hosts
+  towpath lock --hosts FILE backup -- ./save.sh   one at a time on all hosts of the file
 
 The command finds in its environment TOWPATH_LOCK, the name; TOWPATH_TOKEN, its fencing token: a number that is larger than those of all holders before it (tokens increase also where nobody has used the lock for a while, as long as the host's clock is not set back meanwhile); and TOWPATH_PREVIOUS_OWNER_DIED=1 if a holder before it died by a signal, or was killed with this command, and no command under the exclusive lock has ended with code 0 since.
 
 The lock lasts until the command ends; processes that it leaves running do not keep it. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM and SIGWINCH are passed on to the command. If `towpath lock` is killed (SIGKILL), the command and its descendants are killed, and the lock goes on when they have ended: it is never given to another while a process of a killed holder runs that has not closed the descriptor which it has inherited. A command that is stopped keeps the lock.
 
-Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made.",
+With --hosts: a host that is cut off from the majority, or whose agent is killed, loses its locks to the others when its lease (2 s, or that of the file) is over; its holders are told just before (--on-loss). What the lock protects refuses a late holder by its token, which increases with each grant on any host.
+
+Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent serves it.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
     /// Name of the lock
-    #[arg(value_name = "NAME", required_unless_present = "status")]
+    #[arg(value_name = "NAME", required_unless_present_any = ["status", "serve"])]
     name: Option<String>,
     /// Hold the lock together with others that do so
     #[arg(short = 's', long)]
@@ -67,9 +74,30 @@ pub struct Arguments {
     /// Print the status as JSON
     #[arg(long, requires = "status")]
     json: bool,
+    /// Hosts file: the lock spans these hosts (docs/mplocks.md)
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Name of this host in the hosts file, where name and addresses do not say it
+    #[arg(long = "as", value_name = "HOST", requires = "hosts")]
+    host: Option<String>,
+    /// Treatment of the command when the lock may have been given to others: this host is
+    /// cut off, or its agent has ended
+    #[arg(long, value_name = "WHAT", default_value = "report")]
+    on_loss: OnLoss,
+    /// Serve this host as its agent, in the foreground, until SIGINT or SIGTERM
+    #[arg(long, requires = "hosts", conflicts_with_all = ["name", "shared", "exclusive", "nonblock", "timeout", "line", "status"])]
+    serve: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND")]
     program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnLoss {
+    /// Say so on standard error; the command goes on
+    Report,
+    /// Say so, and send the command SIGTERM
+    Term,
 }
 
 impl Arguments {
@@ -111,9 +139,21 @@ fn shown_command(words: &[OsString]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
+/// Reads the hosts file, if one is named.
+fn read_hosts(arguments: &Arguments) -> Result<Option<HostsFile>, CommandFailure> {
+    let read = |path: &PathBuf| HostsFile::read(path);
+    arguments.hosts.as_ref().map(read).transpose().map_err(|e| CommandFailure::new(e).with_code(NOT_MADE))
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.serve {
+        return serve::serve(arguments);
+    }
     if arguments.status {
-        return status::show(arguments.name.as_deref(), arguments.json);
+        return match read_hosts(arguments)? {
+            None => status::show(arguments.name.as_deref(), arguments.json),
+            Some(hosts) => status::show_cluster(arguments, &hosts),
+        };
     }
     let (Some(name), Some(command)) = (&arguments.name, arguments.command()) else {
         return Err(CommandFailure::new(

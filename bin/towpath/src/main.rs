@@ -3,6 +3,7 @@
 
 mod clean;
 mod doctor;
+mod key;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(not(feature = "lab"))]
@@ -52,6 +53,7 @@ enum Command {
     Lab(lab::LabCommand),
     Run(run::Arguments),
     Lock(lock::Arguments),
+    Key(key::Arguments),
     Mpirun(mpirun::Arguments),
     Doctor(doctor::Arguments),
     Clean(clean::Arguments),
@@ -77,6 +79,7 @@ fn run(command: Option<Command>) -> Outcome {
         Some(Command::Lab(command)) => lab::run(Some(command)),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Lock(arguments)) => lock::run(&arguments),
+        Some(Command::Key(arguments)) => key::run(&arguments),
         Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),

@@ -6,6 +6,8 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -13,6 +15,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 use towpath_mplock::Node;
 
+use crate::Error;
 use crate::hosts::HostsFile;
 use crate::report::HostReport;
 
@@ -58,6 +61,31 @@ pub(crate) fn socket_path(file: &HostsFile, host: Node) -> PathBuf {
     let short: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).take(20).collect();
     let directory = towpath_shm::named_worlds_directory();
     directory.join(format!("towpath-agent.{user}.{}.{host}{short}", file.fingerprint()))
+}
+
+/// Returns the sockets of this user's agents that are dead: no process listens at them.
+///
+/// # Errors
+///
+/// [`Error::System`] if the directory of named worlds can't be read.
+pub fn dead_agents() -> Result<Vec<PathBuf>, Error> {
+    let prefix = format!("towpath-agent.{}.", rustix::process::geteuid().as_raw());
+    let directory = towpath_shm::named_worlds_directory();
+    let failed = |error| Error::system(format!("reading {}", directory.display()))(error);
+    let mut dead = Vec::new();
+    for entry in std::fs::read_dir(&directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let refuses = |path: &PathBuf| {
+            UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        let path = entry.path();
+        if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) && is_socket && refuses(&path) {
+            dead.push(path);
+        }
+    }
+    dead.sort();
+    Ok(dead)
 }
 
 /// Returns whether the peer of a connection is of this user, or root.

@@ -20,9 +20,6 @@ pub struct PolledLink {
     common: Arc<Common>,
     writer: FrameWriter,
     reader: FrameReader,
-    /// Bytes that wait to be sent, and the number of those that were.
-    output: Vec<u8>,
-    sent: usize,
     /// Bytes that have come, and the number of those that were read.
     input: Vec<u8>,
     read: usize,
@@ -32,8 +29,7 @@ pub struct PolledLink {
 
 impl PolledLink {
     pub(crate) fn new(common: Arc<Common>, writer: FrameWriter, reader: FrameReader) -> PolledLink {
-        let (output, input, frame) = (Vec::new(), Vec::new(), Vec::new());
-        PolledLink { common, writer, reader, output, sent: 0, input, read: 0, frame }
+        PolledLink { common, writer, reader, input: Vec::new(), read: 0, frame: Vec::new() }
     }
 
     /// Sends a frame: now as far as there is space, the rest in [`PolledLink::flush`].
@@ -46,11 +42,11 @@ impl PolledLink {
         if frame.len() > MAX_FRAME {
             return Err(Error::TooLong(frame.len()));
         }
-        if self.output.len() - self.sent > MAX_WAITING {
+        if self.writer.unsent().len() > MAX_WAITING {
             return Err(self.unreachable(io::ErrorKind::WouldBlock.into()));
         }
         self.writer
-            .write(&self.common.cipher, &mut self.output, frame)
+            .add(&self.common.cipher, frame)
             .map_err(|error| Error::Unreachable(self.common.peer, error))?;
         self.flush()
     }
@@ -61,24 +57,22 @@ impl PolledLink {
     ///
     /// [`Error::Unreachable`].
     pub fn flush(&mut self) -> Result<(), Error> {
-        while self.sent < self.output.len() {
-            match (&self.common.stream).write(&self.output[self.sent..]) {
+        while self.is_waiting() {
+            match (&self.common.stream).write(self.writer.unsent()) {
                 Ok(0) => return Err(self.unreachable(io::ErrorKind::WriteZero.into())),
-                Ok(count) => self.sent += count,
+                Ok(count) => self.writer.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.unreachable(error)),
             }
         }
-        self.output.clear();
-        self.sent = 0;
         Ok(())
     }
 
     /// Returns whether something waits for space.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.sent < self.output.len()
+        !self.writer.unsent().is_empty()
     }
 
     /// Takes the next frame, if it has come whole. Its bytes replace those in `frame`.

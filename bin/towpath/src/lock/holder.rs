@@ -2,7 +2,8 @@
 //!
 //! The supervisor has the place in the lock's queue; the command inherits the place's lifeline.
 //! So the lock lasts as long as one of the two lives. A supervisor whose command has ended releases
-//! it, also from processes that the command has left running.
+//! it, also from processes that the command has left running. On several hosts the place is a
+//! connection to this host's agent, which sees its end.
 //!
 //! | is killed | then |
 //! | --- | --- |
@@ -14,7 +15,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -25,9 +26,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use towpath_agent::{AgentPlace, PlaceNews};
 use towpath_lockfile::{Leaving, LockGrant, LockPlace};
 
-use super::{Arguments, NOT_EXECUTED, NOT_MADE, SYSTEM_FAILED, shown_command};
+use super::{Arguments, NOT_EXECUTED, NOT_MADE, OnLoss, SYSTEM_FAILED, read_hosts, shown_command};
+use crate::output::remark;
 use crate::run::children::{self, ChildEnd};
 use crate::run::signals::{self, Signals, is_ending};
 use crate::run::supervisor::{Heard, Parent};
@@ -35,6 +38,49 @@ use crate::{CommandFailure, Outcome};
 
 /// Lowest number of the descriptor that the command inherits: scripts use the first ones.
 const LIFELINE: libc::c_int = 100;
+
+/// Time for which a release waits for the agent.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// Place in the queue of a lock.
+enum HolderPlace {
+    /// Place of a lock of this host.
+    Here(Arc<LockPlace>),
+    /// Place of a lock of several hosts.
+    Agent(Box<AgentPlace>),
+}
+
+impl HolderPlace {
+    fn lifeline(&self) -> BorrowedFd<'_> {
+        match self {
+            HolderPlace::Here(place) => place.lifeline(),
+            HolderPlace::Agent(place) => place.lifeline(),
+        }
+    }
+
+    /// Names a process in the status. Without success nothing else is lost.
+    fn name_process(&mut self, process: u32) {
+        match self {
+            HolderPlace::Here(place) => _ = place.name_process(process),
+            HolderPlace::Agent(place) => place.name_process(process),
+        }
+    }
+
+    fn leave(&mut self, leaving: Leaving) -> Result<(), CommandFailure> {
+        match self {
+            HolderPlace::Here(place) => place.leave(leaving).map_err(refused),
+            HolderPlace::Agent(place) => {
+                place.leave(leaving, LEAVE);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Failure where the lock can't be had, for a reason that waiting does not end.
+fn refused(error: impl ToString) -> CommandFailure {
+    CommandFailure::new(error).with_code(NOT_MADE)
+}
 
 /// End of the wait for the lock.
 enum WaitEnd {
@@ -55,16 +101,27 @@ pub fn hold(
     parent: &Parent,
     signals: &Signals,
 ) -> Outcome {
-    let refused = |e: towpath_lockfile::Error| CommandFailure::new(e).with_code(NOT_MADE);
-    let place = LockPlace::enter(name, arguments.access(), &shown_command(command)).map_err(refused)?;
+    let (access, description) = (arguments.access(), shown_command(command));
+    let mut place = match read_hosts(arguments)? {
+        None => HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?)),
+        Some(hosts) => {
+            let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
+            let host = arguments.host.as_deref();
+            let place = AgentPlace::enter(&hosts, host, name, access, tries, &description);
+            HolderPlace::Agent(Box::new(place.map_err(refused)?))
+        }
+    };
     // The number that the caller knows.
     if let Some(front) = getppid() {
-        place.name_process(front.as_raw_nonzero().get().cast_unsigned()).map_err(refused)?;
+        place.name_process(front.as_raw_nonzero().get().cast_unsigned());
     }
-    let place = Arc::new(place);
     let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
-    match wait(&place, timeout, parent, signals)? {
-        WaitEnd::Granted(grant) => run(name, command, &place, grant, parent, signals),
+    let waited = match &mut place {
+        HolderPlace::Here(place) => wait(place, timeout, parent, signals)?,
+        HolderPlace::Agent(place) => wait_for_agent(place, timeout, parent, signals)?,
+    };
+    match waited {
+        WaitEnd::Granted(grant) => run(arguments, name, command, &mut place, grant, parent, signals),
         WaitEnd::TooLong => Ok(ExitCode::from(arguments.conflict_exit_code)),
         WaitEnd::Signal(signal) => Ok(ExitCode::from(128 + signal.as_raw() as u8)),
         WaitEnd::Alone => Ok(ExitCode::from(128 + libc::SIGKILL as u8)),
@@ -78,7 +135,6 @@ fn wait(
     parent: &Parent,
     signals: &Signals,
 ) -> Result<WaitEnd, CommandFailure> {
-    let refused = |e: towpath_lockfile::Error| CommandFailure::new(e).with_code(NOT_MADE);
     if let Some(grant) = place.try_take().map_err(refused)? {
         return Ok(WaitEnd::Granted(grant));
     }
@@ -93,7 +149,7 @@ fn wait(
         // makes it is left behind. An error comes again below.
         let wait = move || drop((waiter.wait(), tell));
         thread::Builder::new().spawn(wait).map_err(system)?;
-        watch(&granted, until, parent, signals).map_err(system)?
+        watch(granted.as_fd(), until, parent, signals).map_err(system)?
     };
     match (place.give_up().map_err(refused)?, outcome) {
         (Some(grant), WaitEnd::TooLong | WaitEnd::Granted(_)) => Ok(WaitEnd::Granted(grant)),
@@ -107,9 +163,39 @@ fn wait(
     }
 }
 
-/// Waits until the pipe is closed, or something else ends the wait.
+/// Waits for the lock at this host's agent. Unless it is granted, the place is given up.
+fn wait_for_agent(
+    place: &mut AgentPlace,
+    timeout: Option<Duration>,
+    parent: &Parent,
+    signals: &Signals,
+) -> Result<WaitEnd, CommandFailure> {
+    // The agent answers at once where the lock is not to be waited for.
+    let timeout = timeout.filter(|timeout| !timeout.is_zero());
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
+    loop {
+        while let Some(news) = place.take_news() {
+            match news {
+                PlaceNews::Granted(grant) => return Ok(WaitEnd::Granted(grant)),
+                PlaceNews::Refused => return Ok(WaitEnd::TooLong),
+                PlaceNews::AgentEnded => return Err(refused(towpath_agent::Error::AgentEnded)),
+                PlaceNews::Lost | PlaceNews::Regained => {}
+            }
+        }
+        match watch(place.lifeline(), until, parent, signals).map_err(system)? {
+            WaitEnd::Granted(_) => {}
+            other => {
+                place.leave(Leaving::Unchanged, LEAVE);
+                return Ok(other);
+            }
+        }
+    }
+}
+
+/// Waits until a descriptor becomes readable, or something else ends the wait.
 fn watch(
-    granted: &OwnedFd,
+    granted: BorrowedFd<'_>,
     until: Option<Instant>,
     parent: &Parent,
     signals: &Signals,
@@ -121,7 +207,7 @@ fn watch(
         if left == Some(Duration::ZERO) {
             return Ok(WaitEnd::TooLong);
         }
-        if sleep([granted.as_fd(), signals.as_fd(), parent.as_fd()], left)?[0] {
+        if sleep([granted, signals.as_fd(), parent.as_fd()], left)?[0] {
             return Ok(WaitEnd::Granted(LockGrant { token: 0, previous_owner_died: false }));
         }
         while let Some(received) = signals.next() {
@@ -155,9 +241,10 @@ fn sleep<const N: usize>(sources: [BorrowedFd<'_>; N], limit: Option<Duration>) 
 
 /// Runs the command under the lock.
 fn run(
+    arguments: &Arguments,
     name: &str,
     words: &[OsString],
-    place: &LockPlace,
+    place: &mut HolderPlace,
     grant: LockGrant,
     parent: &Parent,
     signals: &Signals,
@@ -187,18 +274,16 @@ fn run(
     };
     // SAFETY: the closure only makes system calls: it neither allocates nor takes a lock.
     unsafe { command.pre_exec(prepare) };
-    let left = |leaving| place.leave(leaving).map_err(|e| CommandFailure::new(e).with_code(NOT_MADE));
     let child = match command.spawn() {
         Ok(child) => child.id(),
         Err(error) => {
-            left(Leaving::Unchanged)?;
+            place.leave(Leaving::Unchanged)?;
             return Err(not_started(&words[0], &error));
         }
     };
-    // A remark for people: the command runs without it, too.
-    let _ = place.name_process(child);
-    let ended =
-        look_after(child, parent, signals).map_err(|e| CommandFailure::new(e).with_code(SYSTEM_FAILED));
+    place.name_process(child);
+    let ended = look_after(child, place, arguments.on_loss, parent, signals)
+        .map_err(|e| CommandFailure::new(e).with_code(SYSTEM_FAILED));
     if ended.is_err() {
         children::end_orphans(Duration::ZERO, |_| {});
     }
@@ -207,12 +292,22 @@ fn run(
         ChildEnd::Code(code) => (Leaving::Unchanged, code),
         ChildEnd::Signal(signal) => (Leaving::Died, 128 + signal as u8),
     };
-    left(leaving)?;
+    place.leave(leaving)?;
     Ok(ExitCode::from(code))
 }
 
 /// Passes signals on to the command until it has ended.
-fn look_after(child: u32, parent: &Parent, signals: &Signals) -> io::Result<ChildEnd> {
+fn look_after(
+    child: u32,
+    place: &mut HolderPlace,
+    on_loss: OnLoss,
+    parent: &Parent,
+    signals: &Signals,
+) -> io::Result<ChildEnd> {
+    let mut agent = match place {
+        HolderPlace::Here(_) => None,
+        HolderPlace::Agent(place) => Some(place),
+    };
     loop {
         while let Some(ended) = children::ended_child() {
             let end = children::reap(ended);
@@ -220,7 +315,30 @@ fn look_after(child: u32, parent: &Parent, signals: &Signals) -> io::Result<Chil
                 return Ok(end.unwrap_or(ChildEnd::Signal(libc::SIGKILL)));
             }
         }
-        sleep([signals.as_fd(), parent.as_fd()], None)?;
+        match &agent {
+            None => _ = sleep([signals.as_fd(), parent.as_fd()], None)?,
+            Some(place) => _ = sleep([signals.as_fd(), parent.as_fd(), place.lifeline()], None)?,
+        }
+        while let Some(news) = agent.as_mut().and_then(|place| place.take_news()) {
+            let why = match news {
+                PlaceNews::Lost => "this host has lost its lease",
+                PlaceNews::AgentEnded => {
+                    agent = None;
+                    "this host's agent has ended"
+                }
+                PlaceNews::Regained => {
+                    remark!("towpath: this host has its lease again: the lock was not given to others");
+                    continue;
+                }
+                PlaceNews::Granted(_) | PlaceNews::Refused => continue,
+            };
+            let then = if on_loss == OnLoss::Term { "; the command gets SIGTERM" } else { "" };
+            remark!("towpath: the lock may be given to others: {why}{then}");
+            if on_loss == OnLoss::Term {
+                children::signal(child, Signal::TERM);
+                children::signal(child, Signal::CONT);
+            }
+        }
         // The command is of the same process group, and has got what was typed or sent to all.
         while signals.next().is_some() {}
         while let Some(heard) = parent.next() {

@@ -4,9 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use towpath_agent::{HostLockRow, HostReport, HostsFile, cluster_status};
 use towpath_lockfile::{LockAccess, LockInfo, LockUser, survey};
 use towpath_shm::shown;
 
+use super::{Arguments, NOT_MADE};
 use crate::output::{printable, remark, say};
 use crate::{CommandFailure, Outcome};
 
@@ -29,6 +31,56 @@ struct LockRow {
     previous_owner_died: bool,
     holders: Vec<UserRow>,
     waiters: Vec<UserRow>,
+}
+
+/// Shows the locks of the hosts of a file, as their agents see them.
+pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
+    let (host, lock) = (arguments.host.as_deref(), arguments.name.as_deref());
+    let reports =
+        cluster_status(hosts, host, lock).map_err(|e| CommandFailure::new(e).with_code(NOT_MADE))?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&reports).map_err(CommandFailure::new)?;
+        say!("{text}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for report in &reports {
+        let HostReport { host, reachable, member, lease, epoch, .. } = report;
+        let state = match (reachable, member, lease) {
+            (false, ..) => "not reachable".to_owned(),
+            (_, false, _) => format!("takes no part, epoch {epoch}"),
+            (.., true) => format!("takes part, has a lease, epoch {epoch}"),
+            _ => format!("takes part, has no lease, epoch {epoch}"),
+        };
+        say!("{}: {state}", shown(host))?;
+        for row in &report.locks {
+            say!("{}", text_of_row(row, hosts))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text_of_row(row: &HostLockRow, hosts: &HostsFile) -> String {
+    let home = hosts.hosts.get(usize::from(row.home)).map_or("?", |host| host.name.as_str());
+    let died = if row.previous_owner_died { ", an owner died before" } else { "" };
+    let state = match (row.holders.is_empty(), row.cached) {
+        (false, _) => {
+            let waited = row.waited as f64 / 1e6;
+            format!("held, last grant after {waited:.3} ms by {} messages between hosts", row.hops)
+        }
+        (_, true) => "idle, kept here".to_owned(),
+        _ => "waited for".to_owned(),
+    };
+    let mut text =
+        format!("  {}: {state}, last token {}, home {}{died}", shown(&row.name), row.token, shown(home));
+    let users = row.holders.iter().map(|user| ("holder", user));
+    let users = users.chain(row.waiters.iter().map(|user| ("waiter", user)));
+    for (role, user) in users.chain(row.lost.iter().map(|user| ("former holder", user))) {
+        let access = if user.shared { "shared" } else { "exclusive" };
+        let token = user.token.map_or(String::new(), |token| format!(", token {token}"));
+        let (pid, since, command) = (user.pid, seconds_since(user.since), shown(&user.command));
+        text.push_str(&format!("\n    {role}  process {pid}, {access}{token}, for {since:.1} s: {command}"));
+    }
+    text
 }
 
 /// Shows the locks of this user, or the one of that name.

@@ -92,6 +92,7 @@ pub fn signal(pid: u32, signal: Signal) {
 pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     let deadline = Instant::now() + grace;
     let mut told: Vec<u32> = Vec::new();
+    let mut pause = Duration::from_micros(100);
     loop {
         while let Some(pid) = ended_child() {
             reap(pid);
@@ -114,7 +115,8 @@ pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
                 signal(pid, Signal::KILL);
             }
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(5));
     }
 }
 
