@@ -148,7 +148,7 @@ impl HomeLock {
     pub fn may_be_inconsistent(&self) -> bool {
         self.inconsistent
             || self.granted.is_some_and(|passage| passage.inconsistent)
-            || self.inquiry.as_ref().is_some_and(Inquiry::may_have_died)
+            || self.inquiry.as_ref().is_some_and(|inquiry| inquiry.may_have_died())
     }
 
     /// Returns whether a node waits for the lock.
