@@ -52,7 +52,7 @@ pub struct Arguments {
     /// Hold the lock together with others that do so
     #[arg(short = 's', long)]
     shared: bool,
-    /// Hold the lock alone [default]
+    /// Hold the lock alone (the default)
     #[arg(short = 'x', short_alias = 'e', long, conflicts_with = "shared")]
     exclusive: bool,
     /// Fail, instead of waiting, if the lock is held
