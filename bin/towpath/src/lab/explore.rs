@@ -380,7 +380,8 @@ mod tests {
         assert!(message.contains("queue/michael-scott,") && !message.contains("lock/mcs"), "{message}");
         let message = unknown("nonsense", Policy::Park).message;
         assert!(
-            message.contains("lock/mcs") && message.contains("Families: counter, lock, barrier, queue"),
+            message.contains("lock/mcs")
+                && message.contains("Families: counter, lock, readers-writer, barrier, queue"),
             "{message}"
         );
         assert!(parse("queue --waiting nonsense").unwrap_err().contains("spin-then-park"));
