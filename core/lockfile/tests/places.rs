@@ -82,6 +82,8 @@ fn readers_share_and_do_not_overtake_a_writer() {
     assert_eq!(writer.give_up().unwrap(), writer.try_take().unwrap(), "a holder does not give up");
     writer.leave(Leaving::Consistent).unwrap();
     assert!(late.try_take().unwrap().is_some());
+    late.leave(Leaving::Unchanged).unwrap();
+    assert!(!is_there(&name));
 }
 
 #[test]
@@ -100,6 +102,8 @@ fn waiter_that_gives_up_is_passed_over() {
         holder.leave(Leaving::Consistent).unwrap();
         waits.join().unwrap();
     });
+    last.leave(Leaving::Consistent).unwrap();
+    assert!(!is_there(&name));
 }
 
 #[test]
@@ -124,6 +128,7 @@ fn death_of_a_writer_is_told_until_it_is_repaired() {
     let again = enter(&name, ALONE);
     let grant = again.wait().unwrap();
     assert!(!grant.previous_owner_died && grant.token > token, "also in a new file");
+    again.leave(Leaving::Consistent).unwrap();
 }
 
 #[test]
