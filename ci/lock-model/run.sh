@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Checks the state machines of the locks by message with stateright: 3 nodes, 2 locks, a crash, a node that is cut off.
+# Usage: bash ci/lock-model/run.sh [short | full] [--plant same-epoch | forgotten-waiter | early-grant]
+# Prints the number of states of each case. `full` takes some minutes and gigabytes. With a planted fault exit code 0 says that it was found.
+set -euo pipefail
+cd "$(dirname "$0")"
+unset $(compgen -e | grep '^CARGO_PROFILE_' || true) RUSTFLAGS
+# The versions that the workspace uses.
+cp ../../Cargo.lock Cargo.lock
+cargo run --release --quiet -- "$@"
