@@ -3,8 +3,8 @@
 //! All orders of messages of three nodes and two locks, with a crash, and with a node that is cut
 //! off. Lock 0 has its home at node 0, lock 1 at node 1. A node that crashes or is cut off is gone
 //! for the others: messages from and to it are lost, its locks get the next node as home, and the
-//! epoch grows. A node that is cut off does not know it: it goes on with what it has, as a node and as a
-//! home. So it may take itself for a holder beside another one, and the token tells them apart.
+//! epoch grows. A node that is cut off does not know it: it goes on with what it has, as a node and
+//! as a home. So it may take itself for a holder beside another one; the token tells them apart.
 //!
 //! | property | holds if |
 //! | --- | --- |

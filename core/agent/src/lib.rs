@@ -8,8 +8,8 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `hosts.rs` | the hosts file |
-//! | `agent.rs`, `dial.rs`, `socket.rs` | input and output: links, connections of processes, time |
-//! | `service.rs` | the locks of a host |
+//! | `agent.rs`, `agent/`, `dial.rs`, `socket.rs` | input and output: links, connections of processes, time |
+//! | `service.rs`, `service/` | the locks of a host |
 //! | `membership.rs`, `consensus.rs`, `journal.rs` | which hosts take part; the quorum's log, on disk |
 //! | `lease.rs` | until when a host may count on its locks |
 //! | `session.rs`, `frame.rs` | letters in order and once; frames as bytes |

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::membership::MembershipChange;
+use crate::membership::{Applied, HostMembership, MembershipChange};
 
 const HOSTS: usize = 3;
 const NAMES: [&str; 3] = ["a", "b", "c"];

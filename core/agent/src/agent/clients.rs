@@ -1,0 +1,174 @@
+//! Processes of an agent's host: their requests, news for them, the status.
+//!
+//! A process has a connection for each place in a lock's queue. The end of a connection is the end
+//! of a waiter, or the death of a holder. Answers are written without waiting; a process that does
+//! not read them is cut off.
+//!
+//! The status asks all linked agents, and answers when they have, or after [`STATUS`].
+
+use std::time::Duration;
+
+use towpath_mplock::{Mode, Node};
+
+use super::links::lock_frame;
+use super::{Agent, wall_time};
+use crate::ClusterHost;
+use crate::frame::Frame;
+use crate::lease::{BootTime, boot_time};
+use crate::report::HostReport;
+use crate::service::{ClientNumber, Leaving, LockEffect, Notice, Wish};
+use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted};
+
+/// Time for which a host's answer to the status is waited for.
+const STATUS: Duration = Duration::from_millis(500);
+
+/// Question for the status that is under way.
+#[derive(Debug)]
+pub(super) struct StatusQuestion {
+    pub(super) client: ClientNumber,
+    pub(super) reports: Vec<HostReport>,
+    pub(super) awaited: Vec<Node>,
+    until: BootTime,
+    lock: Option<String>,
+}
+
+impl Agent {
+    pub(super) fn accept_clients(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if is_trusted(&stream)
+                && let Ok(connection) = LineConnection::new(stream)
+            {
+                self.last_client += 1;
+                self.clients.insert(self.last_client, connection);
+            }
+        }
+    }
+
+    pub(super) fn read_client(&mut self, number: ClientNumber) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        client.flush();
+        let lines: Vec<ClientLine> = client.read_lines();
+        let ended = client.has_ended();
+        for line in lines {
+            self.on_line(number, line);
+        }
+        if ended {
+            self.clients.remove(&number);
+            self.questions.retain(|_, question| question.client != number);
+            self.service.on_leave(number, Leaving::Died, wall_time());
+        }
+    }
+
+    fn on_line(&mut self, number: ClientNumber, line: ClientLine) {
+        let now = wall_time();
+        match line {
+            ClientLine::Acquire { lock, shared, tries, process, command } => {
+                let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+                let wish = Wish { client: number, mode, tries, process, description: command, since: now };
+                self.service.on_wish(&lock, wish, now);
+            }
+            ClientLine::Process(process) => self.service.name_process(number, process),
+            ClientLine::Leave { state } => {
+                let leaving = match state {
+                    0 => Leaving::Consistent,
+                    1 => Leaving::Unchanged,
+                    _ => Leaving::Died,
+                };
+                self.service.on_leave(number, leaving, now);
+                if let Some(mut client) = self.clients.remove(&number) {
+                    client.write_line(&AgentLine::Left);
+                }
+            }
+            ClientLine::Status { lock } => self.ask(number, lock),
+        }
+    }
+
+    /// Sends the letters and news that the locks have ordered.
+    pub(super) fn carry(&mut self) {
+        for effect in self.service.take_effects() {
+            match effect {
+                LockEffect::Send(to, letter) => {
+                    let Some(member) = self.membership.member(to) else { continue };
+                    let epoch = self.membership.epoch;
+                    let kept = [&epoch.to_le_bytes()[..], &letter.encode(self.me)].concat();
+                    let session = self.sessions.entry((to, member.incarnation)).or_default();
+                    let (sequence, kept) = session.send(kept);
+                    let frame = lock_frame(sequence, kept);
+                    let link = self.links[usize::from(to)].as_ref();
+                    if link.is_some_and(|link| link.incarnation == member.incarnation) {
+                        self.send(to, &frame);
+                    }
+                }
+                LockEffect::Notify(number, notice) => {
+                    let line = match notice {
+                        Notice::Granted { token, previous_owner_died } => {
+                            AgentLine::Granted { token: token.get(), previous_owner_died }
+                        }
+                        Notice::Refused => AgentLine::Refused,
+                        Notice::Lost => AgentLine::Lost,
+                        Notice::Regained => AgentLine::Regained,
+                    };
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        client.write_line(&line);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn report(&self, lock: Option<&str>) -> HostReport {
+        HostReport {
+            host: self.host().to_owned(),
+            reachable: true,
+            member: self.membership.has(self.me, self.incarnation),
+            lease: self.had_lease,
+            epoch: self.membership.epoch,
+            locks: self.service.rows(lock),
+        }
+    }
+
+    fn ask(&mut self, client: ClientNumber, lock: Option<String>) {
+        self.last_question += 1;
+        let number = self.last_question;
+        let absent = |host: &ClusterHost| HostReport {
+            host: host.name.clone(),
+            reachable: false,
+            member: false,
+            lease: false,
+            epoch: 0,
+            locks: Vec::new(),
+        };
+        let mut reports: Vec<HostReport> = self.hosts.hosts.iter().map(absent).collect();
+        reports[usize::from(self.me)] = self.report(None);
+        let linked = |&host: &Node| self.links[usize::from(host)].is_some();
+        let awaited: Vec<Node> = (0..self.links.len() as Node).filter(linked).collect();
+        let until = boot_time() + STATUS;
+        self.questions
+            .insert(number, StatusQuestion { client, reports, awaited: awaited.clone(), until, lock });
+        for host in awaited {
+            self.send(host, &Frame::Question(number).encode());
+        }
+    }
+
+    /// Answers the questions whose answers are there, or late.
+    pub(super) fn end_questions(&mut self, now: BootTime) {
+        let is_over = |question: &StatusQuestion| question.awaited.is_empty() || now >= question.until;
+        let over: Vec<u64> = self
+            .questions
+            .iter()
+            .filter(|(_, question)| is_over(question))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in over {
+            let Some(mut question) = self.questions.remove(&number) else { continue };
+            if let Some(name) = &question.lock {
+                for report in &mut question.reports {
+                    report.locks.retain(|row| row.name == *name);
+                }
+            }
+            if let Some(client) = self.clients.get_mut(&question.client) {
+                client.write_line(&AgentLine::Status(question.reports));
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Links of an agent to the others: greetings, and frames that come.
+//!
+//! A link counts when both ends have greeted. Each end then sends again the letters that the other
+//! one may lack, so letters arrive in order and once over links that come and go ([`Session`]). A
+//! link that fails is dialled anew by the host with the larger number.
+
+use std::time::Duration;
+
+use towpath_mplock::Node;
+use towpath_net::PolledLink;
+
+use super::{Agent, wall_time};
+use crate::Error;
+use crate::dial::NewLink;
+use crate::frame::{AgentLetter, Beat, Doubt, Frame, Greeting};
+use crate::lease::BootTime;
+use crate::membership::Incarnation;
+use crate::report::HostReport;
+use crate::session::Session;
+
+/// Time for which a link may exist without a greeting.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Link to another agent.
+#[derive(Debug)]
+pub(super) struct HostLink {
+    pub(super) link: PolledLink,
+    pub(super) incarnation: Incarnation,
+}
+
+/// Link whose other end has not said which host it is.
+#[derive(Debug)]
+pub(super) struct NamelessLink {
+    pub(super) new: NewLink,
+    since: BootTime,
+}
+
+/// News of another agent, from its last beat.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PeerView {
+    pub(super) at: BootTime,
+    pub(super) silences: Vec<u64>,
+    pub(super) doubts: Vec<Doubt>,
+}
+
+impl Agent {
+    pub(super) fn on_new_link(&mut self, mut new: NewLink, now: BootTime) {
+        if let Some(host) = new.dialled {
+            let greeting = self.greeting(host).encode();
+            if new.link.send(&greeting).is_err() {
+                return self.new_links.want(host);
+            }
+        }
+        self.nameless.push(NamelessLink { new, since: now });
+    }
+
+    fn greeting(&self, host: Node) -> Frame {
+        let known = self.greeted[usize::from(host)];
+        let received = self.sessions.get(&(host, known)).map_or(0, Session::received);
+        let known = if self.sessions.contains_key(&(host, known)) { known } else { 0 };
+        Frame::Greeting(Greeting { host: self.me, incarnation: self.incarnation, known, received })
+    }
+
+    pub(super) fn read_nameless(&mut self, now: BootTime) {
+        for mut nameless in std::mem::take(&mut self.nameless) {
+            let mut frame = Vec::new();
+            let dialled = nameless.new.dialled;
+            match nameless.new.link.receive(&mut frame) {
+                Ok(false) if now < nameless.since + GREETING => self.nameless.push(nameless),
+                Ok(true) => match Frame::decode(&frame) {
+                    Some(Frame::Greeting(greeting)) => self.on_greeting(nameless.new, &greeting, now),
+                    _ => dialled.into_iter().for_each(|host| self.new_links.want(host)),
+                },
+                _ => dialled.into_iter().for_each(|host| self.new_links.want(host)),
+            }
+        }
+    }
+
+    fn on_greeting(&mut self, new: NewLink, greeting: &Greeting, now: BootTime) {
+        let Greeting { host, incarnation, known, received } = *greeting;
+        let NewLink { mut link, dialled } = new;
+        let fits = dialled.map_or(host > self.me && usize::from(host) < self.links.len(), |to| to == host);
+        if !fits {
+            return dialled.into_iter().for_each(|host| self.new_links.want(host));
+        }
+        // The answer tells of the session with this incarnation.
+        self.greeted[usize::from(host)] = incarnation;
+        if dialled.is_none() && link.send(&self.greeting(host).encode()).is_err() {
+            return;
+        }
+        let session = self.sessions.entry((host, incarnation)).or_default();
+        if known == self.incarnation {
+            session.on_received(received);
+        }
+        let failed = session.unknown().any(|(number, kept)| link.send(&lock_frame(number, kept)).is_err());
+        self.links[usize::from(host)] = Some(HostLink { link, incarnation });
+        self.lease.on_beat(host, now);
+        self.consensus.reconnected(host);
+        if failed {
+            self.lose_link(host);
+        }
+    }
+
+    pub(super) fn lose_link(&mut self, host: Node) {
+        self.links[usize::from(host)] = None;
+        self.new_links.want(host);
+        for question in self.questions.values_mut() {
+            question.awaited.retain(|&awaited| awaited != host);
+        }
+    }
+
+    pub(super) fn send(&mut self, host: Node, frame: &[u8]) {
+        if let Some(link) = &mut self.links[usize::from(host)]
+            && link.link.send(frame).is_err()
+        {
+            self.lose_link(host);
+        }
+    }
+
+    pub(super) fn read_link(&mut self, host: Node, now: BootTime) -> Result<(), Error> {
+        let mut frame = Vec::new();
+        while let Some(HostLink { link, incarnation }) = &mut self.links[usize::from(host)] {
+            let incarnation = *incarnation;
+            match link.flush().and_then(|()| link.receive(&mut frame)) {
+                Ok(true) => {
+                    if let Some(frame) = Frame::decode(&frame) {
+                        self.on_frame(host, incarnation, frame, now)?;
+                        // Answers go out before the next frame is read.
+                        self.carry();
+                    }
+                }
+                Ok(false) => return Ok(()),
+                Err(_) => self.lose_link(host),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_frame(
+        &mut self,
+        host: Node,
+        incarnation: Incarnation,
+        frame: Frame,
+        now: BootTime,
+    ) -> Result<(), Error> {
+        match frame {
+            Frame::Greeting(_) => {}
+            Frame::Beat(beat) => self.on_beat(host, incarnation, beat, now),
+            Frame::Confirmation(sent) => {
+                self.lease.on_confirmation(host, Duration::from_nanos(sent));
+                self.look_at_lease(now);
+            }
+            Frame::Consensus(bytes) => {
+                self.consensus.on_message(host, &bytes);
+                self.advance_consensus()?;
+            }
+            Frame::Lock { number, epoch, letter } => {
+                let session = self.sessions.entry((host, incarnation)).or_default();
+                let is_over =
+                    self.membership.is_doomed(incarnation) && !self.membership.has(host, incarnation);
+                if session.accept(number)
+                    && !is_over
+                    && let Some(letter) = AgentLetter::decode(host, &letter)
+                {
+                    self.service.on_letter(host, epoch, letter, wall_time());
+                }
+            }
+            Frame::Question(number) => {
+                let report = self.report(None);
+                let bytes = serde_json::to_vec(&report).unwrap_or_default();
+                self.send(host, &Frame::Answer(number, bytes).encode());
+            }
+            Frame::Answer(number, bytes) => {
+                if let Some(question) = self.questions.get_mut(&number)
+                    && let Ok(report) = serde_json::from_slice::<HostReport>(&bytes)
+                {
+                    question.awaited.retain(|&awaited| awaited != host);
+                    let at = usize::from(host);
+                    if let Some(place) = question.reports.get_mut(at) {
+                        *place = report;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_beat(&mut self, host: Node, incarnation: Incarnation, beat: Beat, now: BootTime) {
+        self.lease.on_beat(host, now);
+        if let Some(session) = self.sessions.get_mut(&(host, incarnation)) {
+            session.on_received(beat.received);
+        }
+        let sent = beat.sent;
+        self.views[usize::from(host)] = PeerView { at: now, silences: beat.silences, doubts: beat.doubts };
+        if !self.membership.is_doomed(incarnation) {
+            self.lease.confirm(host, incarnation, now);
+            self.send(host, &Frame::Confirmation(sent).encode());
+        }
+    }
+}
+
+/// Returns the frame of a letter that a session has kept with its epoch.
+pub(super) fn lock_frame(number: u64, kept: &[u8]) -> Vec<u8> {
+    let (epoch, letter) = kept.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    Frame::lock(number, u32::from_le_bytes(*epoch), letter)
+}
