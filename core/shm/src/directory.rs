@@ -40,8 +40,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Concurrent, Native, Object, Plain, TypeText};
-use towpath_sync::{Exclusive, Lock, LockError, Mutex, MutexGuard, Policy, Wait};
+use towpath_machine::{Concurrent, Native, Object, TypeText};
+use towpath_sync::{LockError, Policy, Wait};
 
 use crate::inner::Inner;
 use crate::layout::{ObjectRecord, PAGE, TYPE_WORDS, code_of, record_of};
@@ -51,8 +51,8 @@ use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.
 ///
-/// Dereferences to the object if that is [`Concurrent`]. A [`Mutex`] is locked by [`Shared::lock`];
-/// an element of an array is [`Shared::at`].
+/// Dereferences to the object if that is [`Concurrent`]. A [`Mutex`](towpath_sync::Mutex) is locked
+/// by [`Shared::lock`]; an element of an array is [`Shared::at`].
 pub struct Shared<T: Object> {
     world: World,
     object: NonNull<T>,
@@ -163,40 +163,6 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
     }
 }
 
-impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T, L>> {
-    /// Acquires the mutex as this process, a participant of the world. Waits as
-    /// [`Policy::Adaptive`] does.
-    ///
-    /// If the last owner died while it held the mutex, the guard says so
-    /// ([`MutexGuard::owner_died`]).
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::NotEntered`]; [`LockError::Poisoned`]; under a lock that does not know its
-    /// owner [`LockError::Abandoned`] if a process died that held it or may have been about to, and
-    /// [`LockError::Capacity`].
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
-    /// # world.enter(Some(0))?;
-    /// use towpath::Mutex;
-    /// use std::sync::atomic::AtomicU64;
-    ///
-    /// let total = world.shared::<Mutex<AtomicU64>>("total", Mutex::prepare)?;
-    /// *total.lock().expect("no holder has died").get_mut() += 1;
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn lock(&self) -> Result<MutexGuard<'_, T, L>, LockError> {
-        // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a
-        // mutex.
-        let mutex = unsafe { self.object.as_ref() };
-        // SAFETY: the mutex lies in this world; other programs reach it through the same function
-        // only, since its type is a part of its identity and not `Concurrent`; the handle is
-        // counted.
-        unsafe { self.world.lock(mutex) }
-    }
-}
-
 impl World {
     /// The caller as a participant that waits: its number, unique among all threads of
     /// the world, and its wait.
@@ -205,46 +171,6 @@ impl World {
         let me = self.entered().ok_or(LockError::NotEntered)?;
         let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
         Ok((Native::of_participant(me.index), wait))
-    }
-
-    /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the
-    /// rooms that have mutexes within objects of their own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Shared::lock`].
-    ///
-    /// # Safety
-    ///
-    /// * The mutex lies in this world's segment, and all processes lock it by this function only.
-    /// * This process does not leave the world while the guard lives: it has a [`Shared`] of a type
-    ///   with [`Object::NAMES_USERS`] open that long.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
-    /// # world.enter(Some(0))?;
-    /// use std::sync::atomic::AtomicU64;
-    /// use towpath::Mutex;
-    ///
-    /// let total = world.shared::<Mutex<AtomicU64>>("total", Mutex::prepare)?;
-    /// // SAFETY: it lies in this world, where `Shared::lock` is this function; `total` stays open.
-    /// let mut guard = unsafe { world.lock(total.as_ptr().as_ref()) }.expect("no holder has died");
-    /// *guard.get_mut() += 1;
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub unsafe fn lock<'a, T, L: Lock<Native> + Exclusive>(
-        &'a self,
-        mutex: &'a Mutex<T, L>,
-    ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let (cpu, wait) = self.participation()?;
-        if L::IN_PLACE {
-            self.inner().segment.stay_mapped();
-        }
-        // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead
-        // only when its process has ended or has left, which it does not do while it has handles;
-        // the thread's number is its own. A lock that is bound to its address stays mapped (above),
-        // and is prepared only while its object is made, when no process has a handle of it.
-        unsafe { mutex.lock_between(cpu, wait) }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod limits;
 mod liveness;
 mod local;
 mod memory;
+mod mutex;
 mod participant;
 mod parts;
 pub mod passing;

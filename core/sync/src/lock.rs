@@ -124,6 +124,9 @@ pub trait Lock<P: Processor>: Sized {
     /// True if it writes down its holder, and so can tell the next owner of a death
     /// ([`Lock::owner_died`]).
     const KNOWS_OWNER: bool = false;
+    /// True if an owner that was told of a death can leave the repair to the next
+    /// ([`Lock::hand_on`]). If not, that poisons the lock.
+    const HANDS_ON: bool = false;
     /// True if a prepared one ([`Lock::prepare`]) is bound to its address while it is
     /// held.
     const IN_PLACE: bool = false;
@@ -207,6 +210,12 @@ pub trait Lock<P: Processor>: Sized {
 
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
+
+    /// Releases data that the caller was told are half changed and did not repair: the
+    /// next owner is told again, if the lock can do that ([`Lock::HANDS_ON`]).
+    fn hand_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held) {
+        self.unlock(cpu, wait, held);
+    }
 
     /// Returns whether this acquisition came from an owner that died while holding the
     /// lock. The data may be half-changed; the new owner repairs it and says so

@@ -2,15 +2,19 @@
 //! processes.
 #![allow(unsafe_code)]
 
+use core::any::Any;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeText};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
-use crate::{Alone, Lock, LockError, Policy, Wait, Waiting};
+use crate::unrepaired::Repair;
+use crate::{Alone, Deadline, Lock, LockError, Policy, Wait, Waiting};
 
 /// Wait of threads of one process.
 pub(crate) fn adaptive() -> Wait<'static> {
@@ -93,6 +97,19 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         }
     }
 
+    /// Prepares a mutex that came to be as zeroed shared memory, with its first data.
+    ///
+    /// # Safety
+    ///
+    /// * No thread uses it yet.
+    /// * If the lock is bound to its address ([`Lock::IN_PLACE`]), all processes keep it mapped as
+    ///   long as they hold it.
+    pub unsafe fn prepare_with(&self, value: T) {
+        self.prepare();
+        // SAFETY: no thread uses it yet (the caller's promise).
+        unsafe { self.data.get().write(value) };
+    }
+
     /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does.
     /// The first call in a process measures what a context switch costs ([`Native::switch_cost`]).
     ///
@@ -105,14 +122,67 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
     /// *counter.lock().expect("no holder has died") += 1;
     /// ```
+    #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, T, L>, LockError> {
+        self.lock_before(Deadline::NEVER)
+    }
+
+    /// Acquires if the mutex is free; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`] if it is not; as [`Mutex::lock`].
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let guard = counter.lock()?;
+    /// assert!(counter.try_lock().is_err());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn try_lock(&self) -> Result<MutexGuard<'_, T, L>, LockError> {
+        self.lock_before(Deadline::PAST)
+    }
+
+    /// Acquires as [`Mutex::lock`]; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; as [`Mutex::lock`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// *counter.lock_timeout(Duration::from_millis(1))? += 1;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn lock_timeout(&self, time: Duration) -> Result<MutexGuard<'_, T, L>, LockError> {
+        self.lock_before(Deadline::within(time))
+    }
+
+    /// Acquires as [`Mutex::lock`]; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; as [`Mutex::lock`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// *counter.lock_until(Instant::now() + Duration::from_millis(1))? += 1;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn lock_until(&self, instant: Instant) -> Result<MutexGuard<'_, T, L>, LockError> {
+        self.lock_before(Deadline::at(instant))
+    }
+
+    fn lock_before(&self, deadline: Deadline) -> Result<MutexGuard<'_, T, L>, LockError> {
         if L::IN_PLACE && !self.intents.is_of_threads() {
             return Err(LockError::NotEntered);
         }
         // SAFETY: no process but this one reaches the mutex, and no code but this function locks
         // it: what other callers of `lock_between` promise. `Alone` takes no process for dead; each
         // thread has a number of its own.
-        unsafe { self.lock_between(Native::of_thread(), adaptive()) }
+        unsafe { self.lock_between(Native::of_thread(), adaptive(), deadline) }
     }
 
     /// Acquires between processes: `wait.around` has the caller's identity and knows
@@ -138,36 +208,40 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// ```
     /// use towpath_machine::Native;
-    /// use towpath_sync::{Alone, Mutex, Policy, Wait};
+    /// use towpath_sync::{Alone, Deadline, Mutex, Policy, Wait};
     ///
     /// let counter: Mutex<u64> = Mutex::new(0);
     /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
+    /// let (cpu, deadline) = (Native::of_thread(), Deadline::NEVER);
     /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
-    /// let mut guard = unsafe { counter.lock_between(Native::of_thread(), wait) }.unwrap();
+    /// let mut guard = unsafe { counter.lock_between(cpu, wait, deadline) }.unwrap();
     /// *guard += 1;
     /// ```
     pub unsafe fn lock_between<'a>(
         &'a self,
         cpu: Native,
         wait: Wait<'a>,
+        deadline: Deadline,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let mut guard = MutexGuard { mutex: self, wait, held: None, place: None, cpu, thread: PhantomData };
+        let mut guard =
+            MutexGuard { mutex: self, wait, held: None, place: None, cpu, keep: None, thread: PhantomData };
         let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
         if identity == 1 {
             if cpu.id() >= self.lock.capacity() {
                 return Err(LockError::Capacity);
             }
-            guard.held = Some(self.lock.lock(&cpu, &wait)?);
+            guard.held = Some(self.lock.lock_until(&cpu, &wait, deadline)?);
         } else {
             let before = self.intents.look(wait.around);
             // The guard gives the place back, also if the lock can't be had.
             let watching = Watching { around: wait.around, intents: &self.intents };
-            let place = self.take_place(identity, &cpu, &Wait { around: &watching, ..wait })?;
+            let watchful = Wait { around: &watching, ..wait };
+            let place = self.take_place(identity, &cpu, &watchful, deadline)?;
             guard.place = Some(place);
             // Numbers of threads are unique in one process only; places are so among all that
             // contend.
             guard.cpu = Native::with_id(place as u32);
-            guard.held = Some(self.lock.lock(&guard.cpu, &Wait { around: &watching, ..wait })?);
+            guard.held = Some(self.lock.lock_until(&guard.cpu, &watchful, deadline)?);
             if let Some(before) = before {
                 self.intents.clean(before);
             }
@@ -176,11 +250,20 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     }
 
     /// A place among the intents. More contenders than places wait outside for one.
-    fn take_place(&self, identity: u32, cpu: &Native, wait: &Wait<'_>) -> Result<usize, LockError> {
+    fn take_place(
+        &self,
+        identity: u32,
+        cpu: &Native,
+        wait: &Wait<'_>,
+        deadline: Deadline,
+    ) -> Result<usize, LockError> {
         let mut round = 0u32;
         loop {
             if let Some(place) = self.intents.enter(identity, self.lock.capacity()) {
                 return Ok(place);
+            }
+            if deadline.is_over(cpu) {
+                return Err(LockError::TimedOut);
             }
             // The dead keep their places until a holder of the lock knows that they are not in the
             // way: while there are some, this waiter gives up, as those within do.
@@ -218,6 +301,9 @@ pub struct MutexGuard<'a, T, L: Lock<Native>> {
     /// Among the mutex's intents.
     place: Option<usize>,
     cpu: Native,
+    /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
+    /// a guard leaves a repair to the next owner.
+    keep: Option<Arc<dyn Any + Send + Sync>>,
     /// To be dropped by the thread that locked.
     thread: PhantomData<*const ()>,
 }
@@ -259,6 +345,44 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     }
 }
 
+impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
+    /// Identity of the owner that died and may have changed half of the data, if the lock
+    /// knows it: for the rooms that lend mutexes to processes.
+    pub fn dead_owner(&self) -> Option<u32> {
+        self.held.as_ref().and_then(L::dead_owner)
+    }
+
+    /// The guard with its own hold on the memory that it needs, which leaves a repair to
+    /// the next owner: for the rooms that lend mutexes to processes.
+    ///
+    /// # Safety
+    ///
+    /// The mutex, and the surroundings of the wait with which it was acquired, stay where they are
+    /// and valid as long as `keep` lives.
+    pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> MutexGuard<'static, T, L>
+    where
+        T: 'static,
+        L: 'static,
+    {
+        // SAFETY: valid as long as `keep` lives (the caller's promise), and the guard drops that
+        // last.
+        let (mutex, wait) = unsafe {
+            (
+                core::mem::transmute::<&Mutex<T, L>, &'static Mutex<T, L>>(self.mutex),
+                core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
+            )
+        };
+        let (held, place) = (self.held.take(), self.place.take());
+        MutexGuard { mutex, wait, held, place, cpu: self.cpu, keep: Some(keep), thread: PhantomData }
+    }
+}
+
+impl<T, L: Lock<Native>> Repair for MutexGuard<'_, T, L> {
+    fn declare_consistent(&mut self) {
+        self.make_consistent();
+    }
+}
+
 impl<T, L: Lock<Native>> Deref for MutexGuard<'_, T, L> {
     type Target = T;
     fn deref(&self) -> &T {
@@ -277,11 +401,14 @@ impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
 }
 
 impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
+    #[inline]
     fn drop(&mut self) {
         let MutexGuard { mutex, wait, cpu, .. } = *self;
         let Some(place) = self.place else {
-            if let Some(held) = self.held.take() {
-                mutex.lock.unlock(&cpu, &wait, held);
+            match self.held.take() {
+                Some(held) if self.keep.is_none() => mutex.lock.unlock(&cpu, &wait, held),
+                Some(held) => mutex.lock.hand_on(&cpu, &wait, held),
+                None => {}
             }
             return;
         };

@@ -4,9 +4,7 @@
 //! towpath run -n 4 --on-death=report target/release/examples/accounts
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use towpath::{Mutex, World};
+use towpath::{LockError, World};
 
 /// Transfers that each rank makes.
 const TRANSFERS: u64 = 100_000;
@@ -15,23 +13,24 @@ const FATAL: u64 = 50_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let world = World::join()?;
-    let table = world.shared::<Mutex<[AtomicU64; 2]>>("accounts", Mutex::prepare)?;
+    let table = world.mutex("accounts", [0u64; 2])?;
     for n in 0..TRANSFERS {
-        let mut accounts = table.lock()?; // waits for its turn, and never for a dead process
-        if accounts.owner_died() {
-            println!("rank {}: a holder died between two stores; balancing the accounts", world.rank());
-            let credited = accounts[0].load(Relaxed);
-            *accounts[1].get_mut() = credited;
-            accounts.make_consistent();
-        }
-        *accounts[0].get_mut() += 1;
+        // Waits for its turn, and never for a dead process.
+        let mut accounts = match table.lock() {
+            Ok(accounts) => accounts,
+            Err(LockError::OwnerDied { rank: dead, guard }) => {
+                println!("rank {}: {dead:?} died between two stores; balancing the accounts", world.rank());
+                guard.repair(|[credited, debited]| *debited = *credited)
+            }
+            Err(other) => return Err(other.into()),
+        };
+        accounts[0] += 1;
         if world.rank() == 1 && n == FATAL {
             std::process::abort(); // as a crash would: the mutex stays locked
         }
-        *accounts[1].get_mut() += 1;
+        accounts[1] += 1;
     }
-    let accounts = table.lock()?;
-    let [credited, debited] = [0, 1].map(|n: usize| accounts[n].load(Relaxed));
+    let [credited, debited] = *table.lock()?;
     println!("rank {}: {credited} credited, {debited} debited", world.rank());
     Ok(())
 }

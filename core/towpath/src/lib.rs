@@ -27,30 +27,30 @@
 //! | handler 0 | Gets the endpoint's own messages that came back, each with its [`Status`]. |
 //! | [`Bundle`], [`ParallelBundle`] | Endpoints that one thread, or several, poll and wait for together. |
 //! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
-//! | [`Mutex`] | Data under a lock, found by name in a world ([`World::shared`]). |
+//! | [`Mutex`] | Data under a lock, found by name in a world ([`World::mutex`]). |
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
 //!
-//! # Data under a mutex
+//! # Data under a lock
 //!
 //! The handle of a mutex locks it as this process, and learns of dead holders:
 //!
 //! ```
-//! use std::sync::atomic::AtomicU64;
-//! use towpath::{Mutex, WorldConfig};
+//! use towpath::{LockError, WorldConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let world = towpath::create(None, &WorldConfig::new(1))?; // or World::join()
 //! world.enter(None)?;
-//! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare)?;
-//! let mut guard = table.lock()?;
-//! if guard.owner_died() {
-//!     // The last owner may have changed half of it: repair it here, then say so.
-//!     guard.make_consistent();
-//! }
-//! *guard[7].get_mut() += 1;
+//! let table = world.mutex("table", [0u64; 1024])?; // found by name, or made
+//! let mut guard = match table.lock() {
+//!     Ok(guard) => guard,
+//!     // The last owner may have changed half of it.
+//!     Err(LockError::OwnerDied { guard, .. }) => guard.repair(|table| table.fill(0)),
+//!     Err(other) => return Err(other.into()),
+//! };
+//! guard[7] += 1;
 //! # Ok(())
 //! # }
 //! ```
@@ -59,12 +59,13 @@
 //! had:
 //!
 //! ```compile_fail
-//! # use std::sync::atomic::AtomicU64;
 //! # use towpath::{Mutex, World};
 //! # let world = World::join().unwrap();
-//! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare).unwrap();
-//! let threads: &Mutex<[AtomicU64; 1024]> = &table;
+//! let table = world.mutex("table", [0u64; 1024]).unwrap();
+//! let threads: &Mutex<[u64; 1024]> = &table;
 //! ```
+//!
+//! The page `docs/sync.md` of the repository says which lock to take.
 //!
 //! # Choosing an algorithm
 //!
@@ -98,7 +99,8 @@
 //! * Packets and blocks of the dead return to use: [`Endpoint::audit`].
 //! * [`Endpoint::barrier`] and [`World::barrier`] return the same error to all waiters, once; the
 //!   next barrier is among the survivors.
-//! * [`Mutex`]: the next owner learns that the last one died ([`MutexGuard::owner_died`]).
+//! * [`Mutex`], [`RwLock`]: the next that locks after the death of a process that could change the
+//!   data is told, with a guard that repairs them ([`LockError::OwnerDied`]).
 //! * Structures: an operation has happened or has not, and no other waits for it.
 //! * A stopped process is not a dead one: nothing is taken from it, and it may go on at any time.
 //! * A forked child is no member of its parent's world: it may enter as another rank, and must not

@@ -59,7 +59,8 @@ fn living_holder_keeps_the_mutex() {
     assert!(child.has_ended_well());
 }
 
-/// The next owner is told of a dead one, by the plain `lock`; then the mutex goes on.
+/// The next owner is told of a dead one, and gets the guard that repairs; then the mutex
+/// goes on.
 fn dead_holder_is_reported_by_lock() {
     let (world, theirs) = worlds(2);
     let mutex = world.shared::<Mutex<Table>>("m", Mutex::prepare).unwrap();
@@ -76,12 +77,17 @@ fn dead_holder_is_reported_by_lock() {
     });
     wait_for(stage, 1);
     child.kill();
-    let mut guard = mutex.lock().unwrap();
-    assert!(guard.owner_died());
-    assert_eq!(*guard[0].get_mut(), 7);
-    guard.make_consistent();
+    // Left to the next until it is repaired.
+    for _ in 0..2 {
+        let Err(LockError::OwnerDied { rank, guard }) = mutex.lock() else { panic!("not told") };
+        assert_eq!(rank, Some(1));
+        drop(guard);
+    }
+    let Err(LockError::OwnerDied { guard, .. }) = mutex.try_lock() else { panic!("not told") };
+    let mut guard = guard.repair(|table| assert_eq!(*table[0].get_mut(), 7));
+    *guard[0].get_mut() += 1;
     drop(guard);
-    assert!(!mutex.lock().unwrap().owner_died());
+    assert_eq!(mutex.lock().unwrap()[0].load(SeqCst), 8);
 }
 
 /// More threads than a process has numbers of its own, in two processes: no two are taken
@@ -180,7 +186,7 @@ fn unwinding_member_counts_as_dead() {
     assert_eq!(world.deaths(), deaths + 1, "noted by the one that unwinds");
     assert!(matches!(world.barrier(Default::default()), Err(WorldError::MemberDied { rank: 1 })));
     let mutex = world.shared::<Mutex<Table>>("m", Mutex::prepare).unwrap();
-    assert!(mutex.lock().unwrap().owner_died());
+    assert!(matches!(mutex.lock(), Err(LockError::OwnerDied { rank: Some(1), .. })));
     go.store(1, SeqCst);
     while !child.has_ended() {
         thread::yield_now();

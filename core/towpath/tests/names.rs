@@ -23,7 +23,7 @@ use towpath::{
     Algorithm, Area, Audit, Bundle, Direction, Domain, Ending, Endpoint, Episode, Error, Events, LockError,
     Mutex, MutexGuard, Name, Operation, ParallelBundle, ParallelEndpoint, ParticipantId, Payload, Policy,
     PrivateSegment, Returned, Segment, SegmentKind, Shared, SharedMemory, SharedSegment, SignalEndpoint,
-    Status, Tag, Token, World, WorldConfig, WorldError, WorldSpec,
+    Status, Tag, Token, Unrepaired, World, WorldConfig, WorldError, WorldSpec,
 };
 
 type Data = Mutex<AtomicU64, Robust<Native, 4>>;
@@ -48,7 +48,10 @@ fn world_signatures_are_spelt_with_names_of_the_facade() {
     let _: fn(&World, &str, fn(&Data)) -> Result<Shared<Data>, WorldError> = |w, n, p| w.shared(n, p);
     let _: for<'a> fn(
         &'a Shared<Mutex<AtomicU64>>,
-    ) -> Result<MutexGuard<'a, AtomicU64, Robust<Native>>, LockError> = Shared::lock;
+    ) -> Result<
+        MutexGuard<'a, AtomicU64, Robust<Native>>,
+        LockError<Unrepaired<MutexGuard<'static, AtomicU64, Robust<Native>>>>,
+    > = Shared::<Mutex<AtomicU64>>::lock;
     let _: fn(&WorldConfig) -> WorldSpec = |config| config.spec(None);
     let _: fn(&WorldConfig) -> (Algorithm, Policy) = |config| (config.algorithm, config.waiting);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use towpath_machine::{Native, Park};
 use towpath_shm::World;
-use towpath_sync::{LockError, Mutex, MutexGuard, Policy, Surroundings, Wait};
+use towpath_sync::{Deadline, LockError, Mutex, MutexGuard, Policy, Surroundings, Wait};
 use towpath_testkit::mark;
 
 use crate::subject::Found::{Abandoned, Consistent, OwnerDied, Poisoned};
@@ -98,7 +98,9 @@ impl<'a, L: Subject> Player<'a, L> {
         let rank = self.around.world.rank();
         // SAFETY: all lock it so, each as a participant of one world, which says which of them
         // live; each process has one thread.
-        unsafe { self.around.scene.mutex.lock_between(Native::of_participant(rank), self.wait) }
+        unsafe {
+            self.around.scene.mutex.lock_between(Native::of_participant(rank), self.wait, Deadline::NEVER)
+        }
     }
 
     /// Takes the lock, looks at the data, changes or repairs it, and lets go.

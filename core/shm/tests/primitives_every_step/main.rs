@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code)]
 
+mod mutex;
 mod rw_lock;
 
 use std::any::Any;
@@ -70,6 +71,7 @@ impl<G, H> Drop for Holding<G, H> {
 }
 
 /// A play: the parts of the processes in each round.
+#[derive(Clone, Copy)]
 struct Play {
     name: &'static str,
     /// Before the victim acts, by this process; let go when the victim waits.
@@ -166,8 +168,8 @@ fn main() {
     let choice = Choice::from_arguments();
     share_cases(|share| {
         let words = shared_words(2);
-        for play in rw_lock::PLAYS {
-            run(play, &choice, words, share);
+        for play in [mutex::PLAYS, rw_lock::PLAYS].concat() {
+            run(&play, &choice, words, share);
         }
     });
 }

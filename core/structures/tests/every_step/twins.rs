@@ -11,7 +11,7 @@ use towpath_machine::{Concurrent, Native};
 use towpath_structures::dcas::{Actor, Guerraoui};
 use towpath_structures::nonblocking::List;
 use towpath_sync::locks::{Robust, TestAndTestAndSet};
-use towpath_sync::{Alone, Exclusive, Lock, Mutex, Policy, Spinning, Wait};
+use towpath_sync::{Alone, Deadline, Exclusive, Lock, Mutex, Policy, Spinning, Wait};
 use towpath_testkit::{Choice, Victim, mark, shared_words, watchdog};
 
 use crate::acts::Room;
@@ -35,7 +35,8 @@ impl<L: Lock<Native> + Exclusive + Concurrent, const PARKS: bool> Twin for Ours<
         let wait = Wait { policy, around: &Alone, budget: 1_000 };
         // SAFETY: all that lock it do so by this call; no process is taken for dead, and each
         // contender, a thread or a forked process, has a number of its own.
-        act(&unsafe { self.0.lock_between(Native::current(), wait) }.expect("no process dies"));
+        act(&unsafe { self.0.lock_between(Native::current(), wait, Deadline::NEVER) }
+            .expect("no process dies"));
     }
 }
 

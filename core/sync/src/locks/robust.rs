@@ -28,8 +28,8 @@
 //!   says so), and the process that takes it over is told nothing.
 //! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told
 //!   ([`Lock::owner_died`], [`Lock::dead_owner`]). It declares the data consistent, or its release
-//!   poisons the lock: [`LockError::Poisoned`] for all that come later. If it dies too, the next
-//!   one is told again.
+//!   poisons the lock ([`LockError::Poisoned`] for all that come later), or leaves the repair to
+//!   the next owner ([`Lock::hand_on`]). If it dies too, the next one is told again.
 //! * A waiter that gives up at its deadline leaves the turns. If the lock was handed to it
 //!   meanwhile, it has the lock, and has not timed out.
 //! * Dead while releasing: the word still names it, or it does not; there is nothing between.
@@ -48,8 +48,11 @@ use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 const USUAL_LEASE: u64 = 200_000;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds.
 const TURN: u64 = 2_000_000;
-/// Value of `state` after a holder let go of inconsistent data.
+/// Value of `state` after a holder let go of inconsistent data. Others, but 0: the
+/// identity of a dead owner whose data no holder has repaired, above [`UNREPAIRED`].
 const POISONED: u64 = 1;
+/// In `state`: the data are inconsistent.
+const UNREPAIRED: u64 = 2;
 /// In `word`: the owner got the lock by hand-over and has not touched the data yet.
 const HANDED: u64 = 1 << 31;
 /// In `word`: the owner's processor + 1.
@@ -99,11 +102,26 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     /// The lock is ours: is it worth having?
     fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) -> Result<RobustHeld, LockError> {
         // Relaxed: under the lock.
-        if cpu.load(&self.head.state, Ordering::Relaxed) == POISONED {
+        match cpu.load(&self.head.state, Ordering::Relaxed) {
+            0 => Ok(held),
+            state => self.enter_inconsistent(cpu, wait, held, state),
+        }
+    }
+
+    #[cold]
+    fn enter_inconsistent<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        held: RobustHeld,
+        state: u64,
+    ) -> Result<RobustHeld, LockError> {
+        if state == POISONED {
             self.release(cpu, wait, held.me);
             return Err(LockError::Poisoned);
         }
-        Ok(held)
+        let dead = if held.dead == 0 { identity(state) } else { held.dead };
+        Ok(RobustHeld { inconsistent: true, dead, ..held })
     }
 
     #[cold]
@@ -273,6 +291,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     const NAME: &'static str = if LEASE == 0 { "robust/handing" } else { "robust" };
     const FIFO: bool = false;
     const KNOWS_OWNER: bool = true;
+    const HANDS_ON: bool = true;
     type Held = RobustHeld;
 
     fn new(arena: &impl Arena<P>) -> Self {
@@ -326,8 +345,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
         // (1c) Acquire: as (1); pairs with the Release (4).
         cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // Relaxed: under the lock.
-        if cpu.load(&self.head.state, Ordering::Relaxed) == POISONED {
+        // Relaxed: under the lock. Half-changed data are left to owners with an identity.
+        if cpu.load(&self.head.state, Ordering::Relaxed) != 0 {
             // (4b) Release: as (4), pairs with the Acquire (1), (3). A waiter looks again when its
             // turn is over.
             cpu.store(&self.head.word, PARKED, Ordering::Release);
@@ -353,7 +372,18 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         (held.dead != 0).then_some(held.dead)
     }
 
-    fn make_consistent(&self, _cpu: &P, held: &mut RobustHeld) {
+    fn hand_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) {
+        if held.inconsistent {
+            // Relaxed: under the lock, and before its release.
+            cpu.store(&self.head.state, u64::from(held.dead) << 32 | UNREPAIRED, Ordering::Relaxed);
+        }
+        self.release(cpu, wait, held.me);
+    }
+
+    fn make_consistent(&self, cpu: &P, held: &mut RobustHeld) {
+        // (9) Release: the repair comes first, also for a survivor of this process; pairs with the
+        // kernel's order of all stores of the dead before their death.
+        cpu.store(&self.head.state, 0, Ordering::Release);
         held.inconsistent = false;
     }
 }
