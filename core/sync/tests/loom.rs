@@ -6,8 +6,8 @@ use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::locks::{
-    Anderson, Clh, HybridQueue, Mcs, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndSet,
-    TestAndTestAndSet, Ticket, TicketTwoLines,
+    Anderson, Clh, HybridQueue, Mcs, ModeWord, Preemption, Published, Reactive, Robust, SchedulerConscious,
+    TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 use towpath_testkit::model;
@@ -242,6 +242,8 @@ fn reactive() {
 fn reactive_changing_over_all_the_time() {
     all::<Reactive<LoomProcessor, 2, 0, 0>>();
     attempt::<Reactive<LoomProcessor, 3, 0, 0>>();
+    // With a mode word, which may be out of date.
+    all::<Reactive<LoomProcessor, 2, 0, 0, ModeWord<LoomProcessor>>>();
 }
 
 /// One is about to queue while the other changes over to the flag and back to the queue:

@@ -19,7 +19,7 @@ pub use clh::{Clh, ClhHeld};
 pub use hybrid_queue::{HybridHeld, HybridQueue};
 pub use mcs::{Mcs, McsHeld};
 pub use posix::{Posix, PosixHeld};
-pub use reactive::{Reactive, ReactiveHeld};
+pub use reactive::{ModeHint, ModeWord, NoModeWord, Reactive, ReactiveHeld};
 pub use robust::{Robust, RobustHeld};
 pub use scheduler_conscious::{Kernel, Preemption, Published, SchedulerConscious, SchedulerConsciousHeld};
 pub use test_and_set::TestAndSet;

@@ -2,7 +2,10 @@
 //! over by the contention that it sees.
 //!
 //! **Source.** Lim & Agarwal 1994, figures 8 to 10. Their mode variable is part of our flag; nodes
-//! are named by index, as in `mcs`.
+//! are named by index, as in `mcs`. With [`ModeWord`] the mode is also told by a word on a line of
+//! its own, as in theirs: a processor that reads it there takes the flag or joins the queue by one
+//! miss, where it would otherwise read the flag and then change it. Without it (the default) an
+//! acquisition whose line is in the cache has one access less.
 //!
 //! **How.** There are two locks, of which at most one can be had: the flag, and the queue. The flag
 //! says "queue" while the queue is valid; the queue's tail says "invalid" while the flag is. Only a
@@ -36,13 +39,14 @@
 //! **Fields.** `flag`: every processor, by compare-and-swap from 0; else its holder or the queue's.
 //! `tail`: every processor, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
 //! owner, set by the successor. `nodes[i].status`: set to 1 (waiting) by its owner, to 2 (go) or 3
-//! (sent away) by a predecessor.
+//! (sent away) by a predecessor. `mode`: a holder that changes over; it may be out of date, which
+//! costs its reader time and nothing else.
 //!
 //! **Crashes.** As for `test_and_set` under the flag and `mcs` under the queue, and a death while
 //! changing over is that of a holder: the lock stays held; waiters get [`LockError::Abandoned`]
 //! once their surroundings know.
 //!
-//! **Memory.** `N` + 2 lines.
+//! **Memory.** `N` + 2 lines; one more with [`ModeWord`].
 //!
 //! **Don't use it** where contention is known beforehand: the lock that suits it is smaller. Nor
 //! with processors whose id is `N` or more ([`LockError::Capacity`]).
@@ -63,12 +67,85 @@ const WAITING: u64 = 1;
 const GO: u64 = 2;
 const AWAY: u64 = 3;
 
+/// Word that tells a reactive lock's mode beside its flag, or none.
+pub trait ModeHint<P: Processor> {
+    /// Name of a reactive lock that has it.
+    const NAME: &'static str;
+    /// Makes it, for a lock whose flag is valid.
+    fn new(arena: &impl Arena<P>) -> Self;
+    /// Returns whether the queue is the lock, as far as known; `None` if nothing tells.
+    fn queues(&self, cpu: &P) -> Option<bool>;
+    /// Notes which of the two is the lock from now on.
+    fn note(&self, cpu: &P, queues: bool);
+}
+
+/// No word: the flag alone tells the mode.
+#[derive(Debug)]
+#[repr(C)]
+pub struct NoModeWord;
+
+impl<P: Processor> ModeHint<P> for NoModeWord {
+    const NAME: &'static str = "reactive";
+    fn new(_: &impl Arena<P>) -> Self {
+        NoModeWord
+    }
+    #[inline(always)]
+    fn queues(&self, _: &P) -> Option<bool> {
+        None
+    }
+    #[inline(always)]
+    fn note(&self, _: &P, _: bool) {}
+}
+
+/// Word on a line of its own, which all processors keep in their caches (Lim & Agarwal).
+///
+/// ```
+/// use towpath_machine::{Heap, Native};
+/// use towpath_sync::{Lock, Spinning, locks::{ModeWord, Reactive}};
+///
+/// let lock: Reactive<Native, 8, 4, 16, ModeWord<Native>> = Reactive::new(&Heap);
+/// let cpu = Native::with_id(0);
+/// let held = lock.lock(&cpu, &Spinning)?;
+/// lock.unlock(&cpu, &Spinning, held);
+/// # Ok::<(), towpath_sync::LockError>(())
+/// ```
+#[repr(C)]
+pub struct ModeWord<P: Processor>(OwnLine<P::Word>);
+
+impl<P: Processor> core::fmt::Debug for ModeWord<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ModeWord").finish_non_exhaustive()
+    }
+}
+
+impl<P: Processor> ModeHint<P> for ModeWord<P> {
+    const NAME: &'static str = "reactive/mode-word";
+    fn new(arena: &impl Arena<P>) -> Self {
+        ModeWord(OwnLine(arena.word(Place::NewLine, 0)))
+    }
+    fn queues(&self, cpu: &P) -> Option<bool> {
+        // Relaxed: only a hint; the flag or the queue's tail decides.
+        Some(cpu.load(&self.0, Ordering::Relaxed) != 0)
+    }
+    fn note(&self, cpu: &P, queues: bool) {
+        // Relaxed: as in `queues`.
+        cpu.store(&self.0, u64::from(queues), Ordering::Relaxed);
+    }
+}
+
 /// Reactive lock for processors with ids below `N`.
 #[repr(C)]
-pub struct Reactive<P: Processor, const N: usize, const TO_QUEUE: u32 = 4, const TO_FLAG: u64 = 16> {
+pub struct Reactive<
+    P: Processor,
+    const N: usize,
+    const TO_QUEUE: u32 = 4,
+    const TO_FLAG: u64 = 16,
+    H = NoModeWord,
+> {
     flag: OwnLine<P::Word>,
     queue: ReactiveQueue<P>,
     nodes: [ReactiveNode<P>; N],
+    mode: H,
 }
 
 #[repr(C, align(64))]
@@ -91,18 +168,34 @@ pub struct ReactiveHeld {
     me: u64,
     queue: bool,
     change: bool,
+    /// Value of the flag, as the holder of the flag made it.
+    flag: u64,
+    /// Number of times in a row that the queue was found empty, this one included.
+    empty: u64,
 }
 
-impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> core::fmt::Debug
-    for Reactive<P, N, TO_QUEUE, TO_FLAG>
+impl ReactiveHeld {
+    /// Returns the state of a processor that has made the flag "held" from this value.
+    fn of_flag(me: u64, seen: u64, change: bool) -> Self {
+        ReactiveHeld { me, queue: false, change, flag: seen | HELD, empty: 0 }
+    }
+
+    /// Returns the state of a processor that has the queue.
+    fn of_queue(me: u64, empty: u64, change: bool) -> Self {
+        ReactiveHeld { me, queue: true, change, flag: 0, empty }
+    }
+}
+
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64, H> core::fmt::Debug
+    for Reactive<P, N, TO_QUEUE, TO_FLAG, H>
 {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Reactive").finish_non_exhaustive()
     }
 }
 
-impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
-    Reactive<P, N, TO_QUEUE, TO_FLAG>
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64, H: ModeHint<P>>
+    Reactive<P, N, TO_QUEUE, TO_FLAG, H>
 {
     /// Returns whether the queue is the lock at present, not the flag.
     ///
@@ -124,10 +217,10 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         self.nodes.get(code.wrapping_sub(2) as usize)
     }
 
-    /// Changes the flag as its holder (or the queue's).
-    fn turn<W: Waiting<P>>(&self, cpu: &P, wait: &W, state: u64) {
-        // Relaxed: only we change it now, but for the mark of a sleeper.
-        let flag = cpu.load(&self.flag, Ordering::Relaxed);
+    /// Changes the flag, as its holder or the queue's.
+    ///
+    /// `flag`: its value now, but for the mark of a sleeper.
+    fn turn<W: Waiting<P>>(&self, cpu: &P, wait: &W, flag: u64, state: u64) {
         let turned = ((flag & !PARKED) | STATE).wrapping_add(1) | state;
         // (1) Release (in `release`), pairs with the Acquire (2).
         wait.release(cpu, &self.flag, turned & !PARKED);
@@ -185,15 +278,13 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
                 self.invalidate(cpu, wait, me).map_err(|_| LockError::Abandoned)?;
                 return Ok(None);
             }
-            // Relaxed: only the holder counts.
+            // Relaxed: only the holder counts; (3) brought the line.
             EMPTY => cpu.load(&self.queue.empty, Ordering::Relaxed).wrapping_add(1),
             _ if self.turn_comes(cpu, wait, node)? => 0,
             _ => return Ok(None),
         };
         let change = empty > TO_FLAG || wait.attempts_before_queueing(cpu) > 0;
-        // Relaxed: only the holder counts. When the queue is valid again, it starts anew.
-        cpu.store(&self.queue.empty, if change { 0 } else { empty }, Ordering::Relaxed);
-        Ok(Some(ReactiveHeld { me, queue: true, change }))
+        Ok(Some(ReactiveHeld::of_queue(me, empty, change)))
     }
 
     /// Makes the queue, of which ours is the first node, invalid, and sends away all
@@ -240,11 +331,13 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     }
 
     /// Releases the queue.
-    fn pass_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+    fn pass_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, empty: u64) {
         let Some(node) = self.node(me) else { return };
         // (5b) Acquire: as (5); pairs with the Release (4).
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
+            // Relaxed: only the holder counts; published by (6) to the one that finds it empty.
+            cpu.store(&self.queue.empty, empty, Ordering::Relaxed);
             // (6) Release: pairs with the Acquire (3). Relaxed on failure: a waiter has come, and
             // (5) will show which.
             if cpu.compare_exchange(&self.queue.tail, me, EMPTY, Ordering::Release, Ordering::Relaxed).is_ok()
@@ -273,7 +366,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
             match seen & STATE {
                 FREE if self.take(cpu, seen) => {
                     let change = attempts >= TO_QUEUE && wait.attempts_before_queueing(cpu) == 0;
-                    return Ok(ReactiveHeld { me, queue: false, change });
+                    return Ok(ReactiveHeld::of_flag(me, seen, change));
                 }
                 // Lost the race after a release: the others that saw it will be trying too.
                 FREE => wait.back_off(cpu, attempts.min(7)).map_err(|_| LockError::Abandoned)?,
@@ -293,15 +386,16 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     }
 }
 
-impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock<P>
-    for Reactive<P, N, TO_QUEUE, TO_FLAG>
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64, H: ModeHint<P>> Lock<P>
+    for Reactive<P, N, TO_QUEUE, TO_FLAG, H>
 {
-    const NAME: &'static str = "reactive";
+    const NAME: &'static str = H::NAME;
     const FIFO: bool = false;
     type Held = ReactiveHeld;
 
     fn new(arena: &impl Arena<P>) -> Self {
         Reactive {
+            mode: H::new(arena),
             flag: OwnLine(arena.word(Place::NewLine, 0)),
             queue: ReactiveQueue {
                 tail: arena.word(Place::NewLine, INVALID),
@@ -324,10 +418,25 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
             return Err(LockError::Capacity);
         }
         let me = cpu.id() as u64 + 2;
-        // Relaxed: only a test; (2) confirms it.
-        let seen = cpu.load(&self.flag, Ordering::Relaxed);
+        let seen = match self.mode.queues(cpu) {
+            // Relaxed: only a test; (2) confirms it.
+            None => cpu.load(&self.flag, Ordering::Relaxed),
+            Some(true) => match self.queue(cpu, wait, me)? {
+                Some(held) => return Ok(held),
+                None => return self.lock_slowly(cpu, wait, me),
+            },
+            // It gets the line for writing, whatever the flag says.
+            Some(false) => {
+                // Relaxed: each change is counted in the flag, so it succeeds for the first holder
+                // only, before which there was no release. On failure only a test: (2) confirms it.
+                match cpu.compare_exchange(&self.flag, FREE, HELD, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => return Ok(ReactiveHeld::of_flag(me, FREE, false)),
+                    Err(seen) => seen,
+                }
+            }
+        };
         if TO_QUEUE > 0 && seen & (STATE | PARKED) == FREE && self.take(cpu, seen) {
-            return Ok(ReactiveHeld { me, queue: false, change: false });
+            return Ok(ReactiveHeld::of_flag(me, seen, false));
         }
         self.lock_slowly(cpu, wait, me)
     }
@@ -338,14 +447,16 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
         // Relaxed: as in `lock`.
         let seen = cpu.load(&self.flag, Ordering::Relaxed);
         match seen & STATE {
-            FREE if self.take(cpu, seen) => Some(ReactiveHeld { me, queue: false, change: false }),
+            FREE if self.take(cpu, seen) => Some(ReactiveHeld::of_flag(me, seen, false)),
             QUEUE => {
                 // Relaxed: published by the exchange.
                 cpu.store(&node.next, 0, Ordering::Relaxed);
                 // (3b) AcqRel: as (3); pairs with the Release (6).
                 cpu.compare_exchange(&self.queue.tail, EMPTY, me, Ordering::AcqRel, Ordering::Relaxed)
                     .ok()?;
-                Some(ReactiveHeld { me, queue: true, change: false })
+                // Relaxed: only the holder counts.
+                let empty = cpu.load(&self.queue.empty, Ordering::Relaxed);
+                Some(ReactiveHeld::of_queue(me, empty, false))
             }
             _ => None,
         }
@@ -355,22 +466,28 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ReactiveHeld) {
         let me = held.me;
         match (held.queue, held.change) {
-            (false, false) => self.turn(cpu, wait, FREE),
+            (false, false) => self.turn(cpu, wait, held.flag, FREE),
             (false, true) => {
                 if self.enter(cpu, wait, me) {
-                    self.turn(cpu, wait, QUEUE);
-                    self.pass_on(cpu, wait, me);
+                    self.mode.note(cpu, true);
+                    self.turn(cpu, wait, held.flag, QUEUE);
+                    self.pass_on(cpu, wait, me, 0);
                 } else {
-                    self.turn(cpu, wait, FREE);
+                    self.turn(cpu, wait, held.flag, FREE);
                 }
             }
-            (true, false) => self.pass_on(cpu, wait, me),
+            (true, false) => self.pass_on(cpu, wait, me, held.empty),
             (true, true) => {
-                self.turn(cpu, wait, HELD);
+                // Relaxed: while it says "queue", only the queue's holder changes it.
+                let flag = cpu.load(&self.flag, Ordering::Relaxed);
+                self.turn(cpu, wait, flag, HELD);
                 // Abandoned: a waiter behind us died before it said its name. The flag is valid all
                 // the same.
                 let _ = self.invalidate(cpu, wait, me);
-                self.turn(cpu, wait, FREE);
+                self.mode.note(cpu, false);
+                // Relaxed: while it says "held", only its holder changes it.
+                let flag = cpu.load(&self.flag, Ordering::Relaxed);
+                self.turn(cpu, wait, flag, FREE);
             }
         }
     }

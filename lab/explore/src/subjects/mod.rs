@@ -16,7 +16,7 @@ use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 use towpath_machine::{Ordering, Processor};
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
-use towpath_sync::locks::Robust;
+use towpath_sync::locks::{ModeWord, Reactive, Robust};
 use towpath_sync::{
     AtMemory, Atomics, Barrier, Deadline, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,
     for_each_barrier, for_each_lock,
@@ -46,6 +46,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
     // Leases are long against the explorer's steps: this one hands over each time.
     lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
+    lock::<Reactive<Explorer, 8, 0, 0, ModeWord<Explorer>>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
     robust::all(&mut cases, policy);
