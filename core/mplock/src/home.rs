@@ -331,7 +331,8 @@ impl HomeLock {
                 ticket,
                 token,
                 mode,
-                cachable: mode == Mode::Exclusive && self.protocol.may_cache(self.pattern),
+                cachable: mode == Mode::Exclusive
+                    && self.protocol.may_cache(self.pattern, self.queue.len() > 1),
                 previous_owner_died: self.inconsistent,
             };
             let (epoch, data) = (self.epoch, self.data.clone());
@@ -365,7 +366,9 @@ impl HomeLock {
             if before.mode == Mode::Shared {
                 return;
             }
-            let cachable = entry.mode == Mode::Exclusive && self.protocol.may_cache(self.pattern);
+            // The one before may not use it any more: two others wait if it is contended.
+            let cachable =
+                entry.mode == Mode::Exclusive && self.protocol.may_cache(self.pattern, self.queue.len() > 2);
             let next = match entry.mode {
                 Mode::Exclusive if self.protocol.forwards() => {
                     Successor::Node { node: entry.node, ticket: entry.ticket, cachable }

@@ -53,11 +53,14 @@ impl Protocol {
     }
 
     /// Returns whether a node may keep the lock, by the requests that the home has seen.
-    pub(crate) fn may_cache(self, pattern: RequestPattern) -> bool {
+    ///
+    /// `contended`: true if several nodes want it now. A holder that gave it back then would wait
+    /// behind all requests that reach the home.
+    pub(crate) fn may_cache(self, pattern: RequestPattern, contended: bool) -> bool {
         match self {
             Protocol::Central => false,
             Protocol::Distributed => true,
-            Protocol::Reactive => pattern.in_a_row >= REPEATED,
+            Protocol::Reactive => contended || pattern.in_a_row >= REPEATED,
         }
     }
 }

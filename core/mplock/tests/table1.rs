@@ -112,6 +112,29 @@ fn reactive_lock_comes_home_when_others_use_it() {
 }
 
 #[test]
+fn reactive_lock_that_others_wait_for_stays_with_the_last() {
+    let mut net = network(Protocol::Reactive);
+    lock(&mut net, 1);
+    for waiter in [2, 3] {
+        net.acquire(waiter, Mode::Exclusive);
+        net.settle_deliveries();
+    }
+    // Node 2 was the only waiter when the home named it to node 1, and does not keep the lock.
+    for (holder, next) in [(1, 2), (2, 3)] {
+        net.release(holder, true);
+        assert_eq!(until_held(&mut net, next), cost(1, 0));
+    }
+    net.release(3, true);
+    net.settle_deliveries();
+    assert_eq!(net.state(3), NodeState::Cached);
+    assert_eq!(lock(&mut net, 3), cost(0, 0));
+    net.release(3, true);
+    // It is fetched from there once, and is at its home afterwards.
+    lock_and_release(&mut net, 2);
+    assert_eq!(lock(&mut net, 1), cost(2, 1));
+}
+
+#[test]
 fn home_itself_sends_itself_no_hops() {
     let mut net = network(Protocol::Central);
     assert_eq!(lock(&mut net, 0), cost(0, 0));
