@@ -1,9 +1,9 @@
 //! Kills a process after instruction k of a send or a poll, and looks whether the others
 //! go on: nothing lost, nothing twice, nothing leaked, no process hangs.
 //!
-//! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (a minute
-//! for each algorithm; without a name, all of them). In the ordinary tests k grows by a fifteenth
-//! at a time, so that a case takes a second or two.
+//! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (half a
+//! minute for each algorithm; without a name, all of them), except in the middle of a long copy. In
+//! the ordinary tests k grows by a fifteenth at a time, so that a case takes less than a second.
 //!
 //! The victim is a forked child under ptrace; this process is the tracer, the survivors and the
 //! judge.
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Bundle, Endpoint, Name, Status, Tag, Token, WorldConfig};
 use towpath_shm::World;
-use towpath_testkit::{Choice, Victim, mark, share_cases, shared_words, watchdog};
+use towpath_testkit::{Choice, KnownPath, Victim, mark, share_cases, shared_words, watchdog};
 
 const RECEIVER: u32 = 0;
 const OTHER: u32 = 1;
@@ -180,7 +180,14 @@ fn victim(
 
 /// Runs the victim for `steps` instructions of its act and kills it. Returns whether the
 /// act was complete.
-fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static [AtomicU64]) -> bool {
+fn kill_after(
+    scene: &Scene,
+    what: What,
+    number: u32,
+    steps: u64,
+    path: &mut KnownPath,
+    page: &'static [AtomicU64],
+) -> bool {
     page[0].store(0, Ordering::Release);
     page[1].store(0, Ordering::Release);
     let mut victim = Victim::fork(|| victim(&scene.world, scene.receiver.name(), what, number, page));
@@ -198,11 +205,12 @@ fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static
     if what.is_offer() {
         while scene.bundle.poll() > 0 {}
     }
-    let complete = victim.run(steps, |_, _| {
-        if what == What::Offered {
+    let complete = match what {
+        What::Offered => victim.run(steps, |_, _| {
             scene.bundle.poll();
-        }
-    });
+        }),
+        _ => victim.run_along(path, steps),
+    };
     let pid = victim.pid();
     victim.kill();
     scene.world.process_ended(VICTIM, pid, true);
@@ -224,12 +232,13 @@ fn after_send(
     what: What,
     number: u32,
     steps: u64,
+    path: &mut KnownPath,
     page: &'static [AtomicU64],
     summary: &mut Summary,
 ) -> (bool, bool) {
     let (before, mine, after) = (number * 3, number * 3 + 1, number * 3 + 2);
     scene.other.request(0, 1, &[before]).unwrap();
-    let complete = kill_after(scene, what, mine, steps, page);
+    let complete = kill_after(scene, what, mine, steps, path, page);
     scene.other.request(0, 1, &[after]).unwrap();
     assert!(
         scene.until(|| count(&scene.arrived, after) + count(&scene.back, after) > 0),
@@ -264,10 +273,11 @@ fn after_poll(
     scene: &Scene,
     number: u32,
     steps: u64,
+    path: &mut KnownPath,
     page: &'static [AtomicU64],
     summary: &mut Summary,
 ) -> (bool, bool) {
-    let complete = kill_after(scene, What::Poll, number, steps, page);
+    let complete = kill_after(scene, What::Poll, number, steps, path, page);
     let handled = |n: u32| page[1].load(Ordering::Acquire) >> (8 * (n % 2)) & 0xff;
     let both = [number * 2, number * 2 + 1];
     assert!(
@@ -289,20 +299,21 @@ fn after_poll(
 fn run(algorithm: Algorithm, what: What, choice: &Choice, page: &'static [AtomicU64]) -> Summary {
     let mut summary = Summary::default();
     let mut scene = Scene::new(algorithm, what);
-    let mut steps = 0;
+    let (mut steps, mut path) = (0, KnownPath::default());
     for number in 0.. {
         watchdog::at(steps);
         let (complete, closed) = match what {
-            What::Poll => after_poll(&scene, number, steps, page, &mut summary),
-            _ => after_send(&scene, what, number, steps, page, &mut summary),
+            What::Poll => after_poll(&scene, number, steps, &mut path, page, &mut summary),
+            _ => after_send(&scene, what, number, steps, &mut path, page, &mut summary),
         };
         steps = match what {
             // Copying the bytes takes a hundred thousand instructions.
             What::Withdrawn if !choice.every() => steps + 1 + steps / 3,
+            What::Withdrawn if steps > 4096 => steps + steps / 50,
             _ => choice.after(steps),
         };
         summary.steps += 1;
-        if complete {
+        if path.is_done(complete) {
             break;
         }
         if closed {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use towpath_am::{Algorithm, Endpoint, Error, Name, Payload, Status, Tag, Token, WorldConfig};
 use towpath_shm::World;
 use towpath_sync::Policy;
-use towpath_testkit::{Child, Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
+use towpath_testkit::{Child, Choice, KnownPath, Victim, mark, pin, shared_words, two_cores, watchdog};
 
 const RECEIVER: u32 = 0;
 const OTHER: u32 = 1;
@@ -349,11 +349,11 @@ struct Summary {
 /// Stops the victim after each step in turn.
 fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summary {
     let mut summary = Summary::default();
-    let mut steps = 0;
+    let (mut steps, mut path) = (0, KnownPath::default());
     for number in (VICTIMS..).step_by(2) {
         watchdog::at(steps);
         let mut victim = scene.victim(what, number);
-        let complete = victim.run(steps, |_, _| {});
+        let complete = victim.run_along(&mut path, steps);
         let before = scene.page.get(SENT);
         scene.ask();
         if !algorithm.is_locked() || steps == 0 || complete {
@@ -372,7 +372,7 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
         scene.settle(&[number, number + 1]);
         scene.end(victim);
         summary.steps += 1;
-        if complete {
+        if path.is_done(complete) {
             break;
         }
         steps += match (choice.every(), algorithm.is_locked()) {
@@ -400,6 +400,8 @@ fn stop_waiter(scene: &Scene, step: u64, patient: bool) -> bool {
     let mut vain = Vain::default();
     scene.until(|| {
         assert_eq!(page.get(WAITING), 1, "the lock has no holder");
+        // It gives way to us on our core.
+        std::thread::sleep(IN_VAIN / 30);
         vain.tries(&waiter, Some(0))
     });
     waiter.stop();

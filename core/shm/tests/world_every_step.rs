@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use towpath_machine::Native;
 use towpath_shm::{Error, Leftover, World, WorldSpec, leftovers};
-use towpath_testkit::{Child, Choice, Victim, mark, share_cases, shared_words, watchdog};
+use towpath_testkit::{Child, Choice, KnownPath, Victim, mark, share_cases, shared_words, watchdog};
 
 /// The name in question, and another one.
 const NAME: &str = "canal";
@@ -218,13 +218,13 @@ fn beside_a_stopped_one(act: Act, ours: Option<&World>) {
 }
 
 fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
-    let (mut steps, mut rounds) = (0, 0);
+    let (mut steps, mut rounds, mut path) = (0, 0, KnownPath::default());
     loop {
         watchdog::at(steps);
         let ours = prepare(act);
         let mut victim = Victim::fork(|| suffer(act));
         victim.reach_mark();
-        let complete = victim.run(steps, |_, _| {});
+        let complete = victim.run_along(&mut path, steps);
         if stop && !complete {
             victim.halt();
             beside_a_stopped_one(act, ours.as_ref());
@@ -243,7 +243,7 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
         }
         after_death(ours, rounds % 2 == 0);
         rounds += 1;
-        if complete {
+        if path.is_done(complete) {
             return rounds;
         }
         // Making a world takes a hundred thousand instructions: it looks at limits first.

@@ -7,6 +7,7 @@
 
 mod child;
 mod choice;
+mod known_path;
 #[cfg(feature = "loom")]
 mod model;
 mod share;
@@ -17,6 +18,7 @@ pub mod watchdog;
 
 pub use child::Child;
 pub use choice::Choice;
+pub use known_path::KnownPath;
 #[cfg(feature = "loom")]
 pub use model::model;
 pub use share::{Share, share_cases};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::Child;
+use crate::known_path::{KnownPath, Stop};
 
 /// A child under ptrace, of which we are the tracer. It marks where its act begins and
 /// ends ([`mark`]); in between it is stepped.
@@ -108,6 +109,97 @@ impl Victim {
             }
         }
         false
+    }
+
+    /// Runs like [`Victim::run`], by the path that earlier victims have taken.
+    ///
+    /// For acts that sleep in no system call, and of which no step is looked at. `true` also for a
+    /// victim that leaves the path and comes to its mark early; [`KnownPath::is_done`] says whether
+    /// that ends the case.
+    ///
+    /// # Panics
+    ///
+    /// As [`Victim::run`].
+    pub fn run_along(&mut self, path: &mut KnownPath, steps: u64) -> bool {
+        path.begin();
+        assert!(self.forwarded.is_none(), "a signal leads off the path");
+        let mut step = 0;
+        if let Some(stop) = path.stop_before(steps) {
+            if !self.visit(stop) {
+                path.stray();
+                return true;
+            }
+            step = stop.step;
+        }
+        loop {
+            if path.ends_before(step) {
+                path.push(self.place());
+            }
+            if step == steps {
+                return false;
+            }
+            if self.run(1, |_, _| {}) {
+                if !path.ends_before(step + 1) {
+                    path.stray();
+                }
+                return true;
+            }
+            step += 1;
+        }
+    }
+
+    /// Runs at full speed to a breakpoint. `false`: to its mark, without having come by.
+    fn visit(&mut self, stop: Stop) -> bool {
+        // The breakpoint's instruction is one byte, the lowest of the word.
+        const BREAK: libc::c_long = 0xcc;
+        let text = self.peek(stop.place);
+        let broken = text & !0xff | BREAK;
+        for left in (0..stop.visits).rev() {
+            self.poke(stop.place, broken);
+            self.resume(libc::PTRACE_CONT);
+            match self.end_of_step(false, || panic!("the victim sleeps in a system call")) {
+                Some(libc::SIGTRAP) => {}
+                Some(libc::SIGSTOP) => return false,
+                other => panic!("the victim was stopped by signal {other:?}"),
+            }
+            self.poke(stop.place, text);
+            self.stand_at(stop.place);
+            if left > 0 && self.run(1, |_, _| {}) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The word of the victim's memory at this address.
+    fn peek(&self, at: u64) -> libc::c_long {
+        // SAFETY: the child is stopped and traced by us. The library returns the word.
+        unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, self.child.raw(), at, 0) }
+    }
+
+    /// Changes a word of the victim's memory: its own copy of a page of instructions.
+    fn poke(&self, at: u64, word: libc::c_long) {
+        // SAFETY: the child is stopped and traced by us; the word is what it is to have.
+        let done = unsafe { libc::ptrace(libc::PTRACE_POKETEXT, self.child.raw(), at, word) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Address of the instruction that comes next.
+    pub fn place(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the child is stopped and traced by us. The library returns the register.
+        return unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.child.raw(), libc::RIP * 8, 0) } as u64;
+        #[cfg(not(target_arch = "x86_64"))]
+        0
+    }
+
+    /// Lets it go on from this address.
+    fn stand_at(&self, place: u64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the child is stopped and traced by us; it stands behind the breakpoint there.
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_POKEUSER, self.child.raw(), libc::RIP * 8, place) }, 0);
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = place;
     }
 
     /// Gives it a signal where it stands, and lets it take the first step of its handler
