@@ -49,7 +49,7 @@ impl KnownPath {
         complete && !self.strayed
     }
 
-    /// The breakpoint by which a victim gets to a step with the fewest traps, if one saves any.
+    /// Breakpoint by which a victim gets to a step with the fewest traps. `None`: none saves any.
     pub(crate) fn stop_before(&self, steps: u64) -> Option<Stop> {
         if !cfg!(target_arch = "x86_64") || self.strays >= STRAYS {
             return None;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use towpath_testkit::{KnownPath, Victim, mark, pin, shared_words, two_cores, watchdog};
 
-/// Loops within a loop, and a system call in each turn: what a victim may do.
+/// Act of a victim: loops within a loop, and a system call in each turn.
 fn act(word: &AtomicU64, turns: u64) {
     word.store(0, Relaxed);
     mark();
