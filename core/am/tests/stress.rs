@@ -8,7 +8,7 @@
 //! compares when all have ended.
 //!
 //! `cargo test -p towpath-am --test stress -- lock-free park` runs only the cases of those names;
-//! `every` before them sends twenty times as many messages.
+//! `every` before them sends thirty times as many messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -337,13 +337,13 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
 /// uses its time slice up in each wait, and a FIFO lock is then handed round at the pace of the
 /// scheduler: a request costs a millisecond there, not twenty microseconds.
 fn count(waiting: Policy) -> u64 {
-    if waiting == Policy::Spin { 48 } else { 360 }
+    if waiting == Policy::Spin { 24 } else { 240 }
 }
 
 fn main() {
     pin_to(&two_cores());
     let choice = Choice::from_arguments();
-    let (times, mut cases) = (if choice.every() { 20 } else { 1 }, 0);
+    let (times, mut cases) = (if choice.every() { 30 } else { 1 }, 0);
     println!("{:<24}{:<18}{:>10}{:>10}", "algorithm", "waiting", "requests", "seconds");
     for (number, algorithm) in Algorithm::ALL.into_iter().enumerate() {
         for (place, (waiting, policy)) in Policy::ALL.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Known path of a victim: the places where it stood, by which later ones get to a step sooner.
+//! Known path of a victim: the places where it stood. Later victims get to a step sooner.
 //!
 //! To step through a hundred instructions costs a hundred traps, and each trap some microseconds.
 //! Victims of one case do the same from the mark on. So the first ones are stepped, and each place
@@ -17,8 +17,8 @@ const STRAYS: u32 = 3;
 pub struct KnownPath {
     /// Address of the instruction that comes after step i.
     places: Vec<u64>,
-    /// Number of times that the path has come to places[i], from the mark up to step i. 0: it
-    /// stays there, in the middle of one that repeats itself.
+    /// Number of arrivals at places[i], from the mark up to step i. 0: an instruction
+    /// that repeats itself is in its middle.
     visits: Vec<u32>,
     /// Number of visits to each place.
     counts: HashMap<u64, u32>,
@@ -49,7 +49,7 @@ impl KnownPath {
         complete && !self.strayed
     }
 
-    /// Breakpoint by which a victim gets to a step with the fewest traps. `None`: none saves any.
+    /// Breakpoint by which a victim gets to a step with the fewest traps.
     pub(crate) fn stop_before(&self, steps: u64) -> Option<Stop> {
         if !cfg!(target_arch = "x86_64") || self.strays >= STRAYS {
             return None;
