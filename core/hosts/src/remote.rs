@@ -55,17 +55,16 @@ pub enum Placing {
 }
 
 impl RemoteRanks {
-    /// Enters the world once for each rank of another host.
+    /// Gets ready to enter the world for each rank of another host that comes.
     pub fn new(world: &World, hosts: &Hosts, endpoints: u32) -> Result<RemoteRanks, Error> {
-        let enter = |rank| {
+        let get_ready = |rank| {
             if world.is_local(rank) {
                 return Ok(None);
             }
             let world = world.reopen()?;
-            enter(&world, rank)?;
-            Ok(Some(RemoteRank { world, is_present: true, changes: VecDeque::new() }))
+            Ok(Some(RemoteRank { world, is_present: false, changes: VecDeque::new() }))
         };
-        let ranks = (0..hosts.size()).map(enter).collect::<Result<_, towpath_shm::Error>>()?;
+        let ranks = (0..hosts.size()).map(get_ready).collect::<Result<_, towpath_shm::Error>>()?;
         let endpoints = (0..endpoints).map(|_| None).collect();
         Ok(RemoteRanks { ranks, endpoints, opening: Vec::new() })
     }
@@ -201,8 +200,12 @@ impl RemoteRanks {
                 }
                 self.close_all(number);
                 if let Some(Some(rank)) = self.ranks.get_mut(number as usize) {
-                    let _ = rank.world.leave();
-                    rank.is_present = false;
+                    if std::mem::replace(&mut rank.is_present, false) {
+                        let _ = rank.world.leave();
+                    } else {
+                        // It has not come, and is not waited for any more.
+                        rank.world.process_ended(number, std::process::id(), false);
+                    }
                 }
             }
         }
@@ -220,7 +223,7 @@ impl RemoteRanks {
         if std::mem::replace(&mut rank.is_present, false) {
             rank.world.fail();
         } else {
-            // It failed after it had left: that counts, too.
+            // It failed before it had come, or after it had left: that counts, too.
             rank.world.process_ended(number, std::process::id(), true);
         }
         // After that: messages come back as unreachable.

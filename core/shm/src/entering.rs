@@ -50,7 +50,8 @@ impl Inner {
                 .try_enter(rank, identity, Duration::from_secs(1))?
                 .map_err(|pid| Error::RankTaken { rank, pid }),
             None => {
-                for rank in 0..self.processes {
+                // Those of other hosts are their gateway's.
+                for rank in self.host_ranks() {
                     if let Ok(me) = self.try_enter(rank, identity, Duration::ZERO)? {
                         return Ok(me);
                     }

@@ -1,8 +1,8 @@
 //! Worlds that span hosts, as one host sees them.
 //!
 //! Each host has a segment of its own with *all* ranks of the world. Those of other hosts are
-//! represented by the host's gateway, a process that enters once for each of them. So every
-//! question about a rank (is it alive, has it left) has an answer in the host's own memory.
+//! represented by the host's gateway, a process that enters once for each of them that has come. So
+//! every question about a rank (is it alive, has it left) has an answer in the host's own memory.
 //!
 //! | | in a world of one host | in a world that spans hosts |
 //! | --- | --- | --- |
@@ -381,5 +381,7 @@ mod tests {
         assert_eq!(world.rank_state(1), RankState::Present(3));
         let empty = World::create_part(&spec(2), 0..1).unwrap();
         assert_eq!(empty.rank_state(0), RankState::NotCome);
+        empty.enter(None).unwrap();
+        assert!(empty.reopen().unwrap().enter(None).is_err(), "the other rank is of another host");
     }
 }
