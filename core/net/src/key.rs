@@ -70,7 +70,8 @@ impl Key {
         // Longer than any key: a large file by mistake is not read whole.
         let read = (&mut file).take(1024).read_to_string(&mut text);
         read.map_err(|error| wrong(format!("no cluster key ({error}); {make}")))?;
-        Key::parse(text.trim()).ok_or_else(|| wrong(format!("no cluster key: 64 hexadecimal digits; {make}")))
+        Key::from_digits(text.trim())
+            .ok_or_else(|| wrong(format!("no cluster key: 64 hexadecimal digits; {make}")))
     }
 
     /// Writes a key to a new file that only its owner reads.
@@ -83,11 +84,18 @@ impl Key {
         let wrong = |error: std::io::Error| Error::KeyFile(path.to_owned(), error.to_string());
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(wrong)?;
-        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(file, "{digits}").map_err(wrong)
+        writeln!(file, "{}", self.to_digits()).map_err(wrong)
     }
 
-    fn parse(text: &str) -> Option<Key> {
+    /// Returns its 64 hexadecimal digits: as secret as the key.
+    #[must_use]
+    pub fn to_digits(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns the key with these 64 hexadecimal digits.
+    #[must_use]
+    pub fn from_digits(text: &str) -> Option<Key> {
         let digits = text.as_bytes();
         if digits.len() != 2 * BYTES || !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;

@@ -176,6 +176,8 @@ fn key_files_are_private_and_complete() {
     let key = Key::generate();
     key.write(&path).unwrap();
     assert_eq!(Key::read(&path).unwrap(), key);
+    assert_eq!(Key::from_digits(&key.to_digits()), Some(key.clone()));
+    assert_eq!(Key::from_digits(&key.to_digits()[1..]), None);
     assert!(key.write(&path).is_err(), "no key is overwritten");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     let error = Key::read(&path).unwrap_err().to_string();
