@@ -111,10 +111,14 @@ fn waiting_names() -> clap::builder::PossibleValuesParser {
     Policy::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().into()
 }
 
+/// Longest time that is told apart from forever: it can be added to any instant.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A number of seconds, perhaps with a fraction.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())?;
+    Ok(time.min(CENTURY))
 }
 
 /// Makes the world, with the queues and objects of the rooms above shm.

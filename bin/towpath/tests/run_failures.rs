@@ -190,7 +190,7 @@ fn stopped_ranks_end_on_sigterm() {
         let script = format!(
             "trap 'echo caught; exit 4' {name}; echo $$; kill -STOP $$; while :; do sleep 0.02; done"
         );
-        let mut run = towpath(&dog, &directory, &["-n", "2", "--grace", "1000", "sh", "-c", &script]);
+        let mut run = towpath(&dog, &directory, &["-n", "2", "--grace", "1e19", "sh", "-c", &script]);
         let pids: Vec<u32> = (0..2).map(|_| run.line().parse().unwrap()).collect();
         let is_stopped =
             |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
