@@ -11,13 +11,16 @@ pub mod children;
 mod descriptors;
 mod launcher;
 pub mod signals;
+mod span;
 pub mod streams;
 pub mod supervisor;
 mod writer;
 
 use std::ffi::OsString;
 use std::io;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -28,8 +31,11 @@ use towpath_shm::Handover;
 
 use crate::size::parse_size;
 use crate::{CommandFailure, Outcome};
+use descriptors::LimitsBefore;
 use launcher::Launcher;
 use signals::Signals;
+use span::LaunchPart;
+use span::job::Job;
 use supervisor::{Parent, supervised};
 
 /// Exit code if the launcher itself fails, apart from the codes that programs use.
@@ -44,52 +50,55 @@ const LAUNCHER_FAILED: u8 = 125;
   towpath run -n 4 --label ./program input      each line of output begins with its rank
   towpath run -n 4 --on-death=report ./program  survivors go on when a rank dies, and are told
   towpath run -n 2 --size 64M ./program         room for long transfers
+  towpath run --hosts localhost:2,b:2 ./program two ranks here, two on host b (docs/hosts.md)
 
 Failures: a rank fails if it ends with a code other than 0, or by a signal, with or without having entered the world. Then the others are ended, or (--on-death=report) informed. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM and SIGWINCH are passed on to the ranks; after one of the first four their ends are no failures. SIGTERM is followed by SIGKILL after the time of --grace. Processes that the ranks leave running are ended when all ranks have ended, and when this command is killed.
 
-Exit codes: that of the rank that failed first (128 + the signal's number for a signal), else that of the lowest rank whose code isn't 0, else 0. 125: the world could not be made, too few processes can be started, or labelled output can't be written; 126: the program can't be executed; 127: there is no such program; 141: the reader of the labelled output has gone.",
+Exit codes: that of the rank that failed first (128 + the signal's number for a signal), else that of the lowest rank whose code isn't 0, else 0. 125: the world could not be made, a host could not join or was lost, too few processes can be started, or labelled output can't be written; 126: the program can't be executed; 127: there is no such program; 141: the reader of the labelled output has gone.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
     /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets
     /// and --blocks say otherwise: 64 take 62 MiB together, 256 take 68 MiB, 1024 take 168 MiB
-    #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    processes: u32,
+    #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), required_unless_present = "hosts")]
+    processes: Option<u32>,
     /// Name of the world, by which other processes of the same user can open it
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
     /// Number of packets in each queue, a power of two [default: 1024 for up to 64
     /// processes, then fewer, at least 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "join")]
     packets: Option<u32>,
     /// Number of blocks of 32 KiB in each queue, for payloads [default: 12 for up to 64
     /// processes, then fewer, at least 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "join")]
     blocks: Option<u32>,
     /// Size of the world's area, with K, M or G for powers of 1024; memory beyond the
     /// queues is for long transfers [default: the size of the queues]
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "join")]
     size: Option<u64>,
     /// Size of the memory for named objects (structures that processes open by name).
     /// Each object after the 64th takes 256 bytes more than its type
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K", conflicts_with = "join")]
     objects: u64,
     /// Begin each line of output with the rank that wrote it (lines longer than 1 MiB are
     /// broken)
     #[arg(long)]
     label: bool,
     /// Time that processes have to end after SIGTERM before they are killed, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds, conflicts_with = "join")]
     grace: Duration,
     /// Treatment of the other processes when one fails
-    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    #[arg(long, value_name = "WHAT", default_value = "kill", conflicts_with = "join")]
     on_death: OnDeath,
     /// Claim algorithm of the world's queues
-    #[arg(long, value_name = "NAME", value_parser = algorithm_names())]
+    #[arg(long, value_name = "NAME", value_parser = algorithm_names(), conflicts_with = "join")]
     algorithm: Option<String>,
     /// Waiting policy of the processes
-    #[arg(long, value_name = "NAME", value_parser = waiting_names())]
+    #[arg(long, value_name = "NAME", value_parser = waiting_names(), conflicts_with = "join")]
     waiting: Option<String>,
+    #[command(flatten)]
+    span: span::SpanArguments,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -117,13 +126,15 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// A number of seconds, perhaps with a fraction.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    let time = Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())?;
+    let time =
+        Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())?;
     Ok(time.min(CENTURY))
 }
 
-/// Makes the world, with the queues and objects of the rooms above shm.
-fn make_world(arguments: &Arguments) -> Result<World, String> {
-    let mut config = WorldConfig { object_bytes: arguments.objects, ..WorldConfig::new(arguments.processes) };
+/// The configuration of a world of so many processes, with the queues and objects of
+/// the rooms above shm.
+fn config(arguments: &Arguments, processes: u32) -> Result<WorldConfig, String> {
+    let mut config = WorldConfig { object_bytes: arguments.objects, ..WorldConfig::new(processes) };
     config.packets = arguments.packets.unwrap_or(config.packets);
     config.blocks = arguments.blocks.unwrap_or(config.blocks);
     config.check().map_err(|e| e.to_string())?;
@@ -139,22 +150,69 @@ fn make_world(arguments: &Arguments) -> Result<World, String> {
     if let Some(waiting) = arguments.waiting.as_deref().and_then(Policy::from_name) {
         config.waiting = waiting;
     }
-    towpath::create(arguments.world.as_deref(), &config).map_err(|e| e.to_string())
+    Ok(config)
+}
+
+/// Makes the world, or this host's part of it: these ranks.
+fn make_world(arguments: &Arguments, config: &WorldConfig, ranks: Range<u32>) -> Result<World, String> {
+    config.check().map_err(|e| e.to_string())?;
+    World::create_part(&config.spec(arguments.world.as_deref()), ranks).map_err(|e| e.to_string())
 }
 
 pub fn run(arguments: Arguments) -> Outcome {
     supervised(LAUNCHER_FAILED, "the ranks", |parent, signals| supervise(&arguments, parent, signals))
 }
 
+/// World of a job, the job's other hosts if there are any, and its rules.
+struct Launch {
+    world: World,
+    job: Option<Job>,
+    on_death: OnDeath,
+    grace: Duration,
+    limit: LimitsBefore,
+}
+
+/// Makes the world, with other hosts if that is wanted.
+fn launch(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Result<Launch, CommandFailure> {
+    let failed = |e: String| CommandFailure::new(e).with_code(LAUNCHER_FAILED);
+    let room = |world: &World| {
+        let here = world.local_ranks().len() as u32;
+        let pipes = if arguments.label { 2 } else { 0 };
+        descriptors::make_room(here, pipes, world.size() - here).map_err(failed)
+    };
+    let (on_death, grace) = (arguments.on_death, arguments.grace);
+    match arguments.span.part() {
+        LaunchPart::Alone => {
+            let processes = arguments.processes.unwrap_or(1);
+            let config = config(arguments, processes).map_err(failed)?;
+            let world = make_world(arguments, &config, 0..processes).map_err(failed)?;
+            Ok(Launch { limit: room(&world)?, world, job: None, on_death, grace })
+        }
+        LaunchPart::Hub => {
+            let gathered = span::hub::gather(arguments, parent, signals)?;
+            let limit = room(&gathered.world)?;
+            let (job, world) = Job::of_hub(gathered)?;
+            Ok(Launch { world, job: Some(job), on_death, grace, limit })
+        }
+        LaunchPart::Joiner => {
+            let joined = span::joiner::join(arguments, parent, signals)?;
+            let limit = room(&joined.world)?;
+            let on_death = if joined.terms.stops_on_failure { OnDeath::Kill } else { OnDeath::Report };
+            let grace = Duration::from_millis(joined.terms.grace).min(CENTURY);
+            let (job, world) = Job::of_joiner(joined, arguments.span.place.is_some())?;
+            Ok(Launch { world, job: Some(job), on_death, grace, limit })
+        }
+    }
+}
+
 /// Starts the ranks and looks after them, as the supervisor.
 fn supervise(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Outcome {
     let failed = |e: &dyn std::fmt::Display| CommandFailure::new(e).with_code(LAUNCHER_FAILED);
-    let world = make_world(arguments).map_err(|e| failed(&e))?;
-    let handover = Handover::polled(&world).map_err(|e| failed(&e))?;
-    let pipes = if arguments.label { 2 } else { 0 };
-    let limit = descriptors::make_room(arguments.processes, pipes).map_err(|e| failed(&e))?;
-    let mut launcher = Launcher::new(arguments, world, handover, signals, parent)?;
-    for rank in 0..arguments.processes {
+    let launch = launch(arguments, parent, signals)?;
+    let handover = Handover::polled(&launch.world).map_err(|e| failed(&e))?;
+    let (ranks, limit) = (launch.world.local_ranks(), launch.limit);
+    let mut launcher = Launcher::new(arguments, launch, handover, signals, parent)?;
+    for rank in ranks {
         let command = command(arguments, rank, signals, launcher.handover(), limit);
         if let Err(e) = launcher.start(rank, command) {
             launcher.abort();
@@ -169,12 +227,13 @@ fn command(
     rank: u32,
     signals: &Signals,
     handover: &Handover,
-    limit: descriptors::LimitsBefore,
+    limit: LimitsBefore,
 ) -> Command {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);
     // Like other launchers: what is typed goes to the first.
-    command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
+    let gets_input = rank == 0 && arguments.span.key.as_deref() != Some(Path::new("-"));
+    command.stdin(if gets_input { Stdio::inherit() } else { Stdio::null() });
     if arguments.label {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }

@@ -1,5 +1,6 @@
 //! The supervisor's loop while ranks run: passes signals on and reacts to ends.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -13,9 +14,11 @@ use towpath::World;
 use towpath_shm::{Ending, Handover};
 
 use super::signals::{Signals, is_ending, name_of};
+use super::span::job::{Job, JobEvent};
+use super::span::note::RankEnd;
 use super::streams::Streams;
 use super::supervisor::{Heard, Parent};
-use super::{Arguments, LAUNCHER_FAILED, OnDeath, children};
+use super::{Arguments, LAUNCHER_FAILED, Launch, OnDeath, children};
 use crate::{CommandFailure, Outcome};
 
 /// Exit code when the reader of labelled output has gone: that of a death by SIGPIPE.
@@ -33,7 +36,7 @@ struct Rank {
 enum Told {
     /// None: they were not told.
     No,
-    /// A rank has failed.
+    /// A rank has failed, or a host was lost.
     Failure,
     /// The launcher was told to, or was killed.
     Launcher,
@@ -45,11 +48,17 @@ pub struct Launcher<'a> {
     on_death: OnDeath,
     grace: Duration,
     world: World,
+    /// The job's other hosts.
+    job: Option<Job>,
     handover: Handover,
     signals: &'a Signals,
     parent: &'a Parent,
     streams: Streams,
+    /// Ranks of this host, from [`Launcher::first`] on.
     ranks: Vec<Rank>,
+    first: u32,
+    /// Exit codes of ranks of other hosts that have failed, with the lowest rank first.
+    codes: BTreeMap<u32, u8>,
     /// True once a process has entered the world.
     came: bool,
     /// The exit code of the first failure.
@@ -65,12 +74,14 @@ pub struct Launcher<'a> {
 impl<'a> Launcher<'a> {
     pub fn new(
         arguments: &Arguments,
-        world: World,
+        launch: Launch,
         handover: Handover,
         signals: &'a Signals,
         parent: &'a Parent,
     ) -> Result<Self, CommandFailure> {
-        let streams = Streams::new(arguments.label, arguments.processes).map_err(|e| {
+        let Launch { world, mut job, on_death, grace, .. } = launch;
+        let streams = Streams::new(arguments.label, world.size());
+        let mut streams = streams.map_err(|e| {
             let remedy = match e.raw_os_error() {
                 Some(libc::EMFILE) => "too many open files: raise `ulimit -n`",
                 _ => "raise `ulimit -u` or `ulimit -v`",
@@ -78,11 +89,17 @@ impl<'a> Launcher<'a> {
             CommandFailure::new(format!("starting a thread for the output: {e} ({remedy})"))
                 .with_code(LAUNCHER_FAILED)
         })?;
+        if let Some(job) = &mut job {
+            job.add_streams(&mut streams);
+        }
         Ok(Launcher {
             program: arguments.program[0].to_string_lossy().into_owned(),
-            on_death: arguments.on_death,
-            grace: arguments.grace,
+            on_death,
+            grace,
+            first: world.local_ranks().start,
             world,
+            job,
+            codes: BTreeMap::new(),
             handover,
             signals,
             parent,
@@ -111,7 +128,8 @@ impl<'a> Launcher<'a> {
 
     /// Looks after the ranks to their end, ends orphans, and passes on the last output.
     pub fn finish(mut self) -> Outcome {
-        if let Err(e) = self.look_after() {
+        let looked_after = self.look_after().and_then(|()| self.take_leave());
+        if let Err(e) = looked_after {
             self.abort();
             return Err(CommandFailure::new(e).with_code(LAUNCHER_FAILED));
         }
@@ -137,11 +155,33 @@ impl<'a> Launcher<'a> {
         }
     }
 
+    /// Tells the other hosts that the job is over, and waits until they are gone.
+    fn take_leave(&mut self) -> io::Result<()> {
+        let code = self.exit_code();
+        if let Some(job) = self.job.as_mut().filter(|_| !self.alone) {
+            job.end(code);
+        }
+        let until = Instant::now() + self.grace + Job::FAREWELL;
+        while !self.alone && self.job.as_ref().is_some_and(Job::has_guests) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(Some(left))?;
+            self.collect()?;
+        }
+        if let Some(job) = &mut self.job {
+            job.close();
+        }
+        Ok(())
+    }
+
     /// Reacts to events until all ranks have ended.
     fn look_after(&mut self) -> io::Result<()> {
         loop {
             self.collect()?;
-            if self.ranks.iter().all(|r| r.status.is_some()) {
+            let others_ended = self.job.as_ref().is_none_or(Job::is_over) || self.alone;
+            if others_ended && self.ranks.iter().all(|r| r.status.is_some()) {
                 return Ok(());
             }
             let wait = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
@@ -158,6 +198,8 @@ impl<'a> Launcher<'a> {
             sources.push(PollFd::new(self.parent, PollFlags::IN));
         }
         sources.extend(socket.map(|s| PollFd::from_borrowed_fd(s, PollFlags::IN)));
+        let others = self.job.as_ref().and_then(Job::source);
+        sources.extend(others.map(|s| PollFd::from_borrowed_fd(s, PollFlags::IN)));
         let own = sources.len();
         sources.extend(self.streams.sources());
         match poll(&mut sources, limit.as_ref()) {
@@ -171,6 +213,9 @@ impl<'a> Launcher<'a> {
         while let Some(received) = self.signals.next() {
             // The ranks are of the same process group and have got it too: what was typed, and what
             // was sent to the group, of which the command says so as well.
+            if received.typed {
+                self.tell_signal(received.signal);
+            }
             self.note(received.signal);
         }
         while !self.alone
@@ -178,6 +223,7 @@ impl<'a> Launcher<'a> {
         {
             match heard {
                 Heard::Signal(signal) => {
+                    self.tell_signal(signal);
                     self.send_all(signal);
                     self.note(signal);
                 }
@@ -188,7 +234,83 @@ impl<'a> Launcher<'a> {
                 }
             }
         }
+        while let Some(event) = self.job.as_mut().and_then(Job::next) {
+            self.note_event(event)?;
+        }
         Ok(())
+    }
+
+    /// Reacts to an event of the job's other hosts.
+    fn note_event(&mut self, event: JobEvent) -> io::Result<()> {
+        match event {
+            JobEvent::Ended(end) => {
+                if end.code != Some(0) {
+                    self.codes.insert(end.rank, code_of(end.code, end.signal));
+                    self.report(&end);
+                }
+            }
+            JobEvent::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.send_all(signal);
+                    self.note(signal);
+                }
+            }
+            JobEvent::Stop => self.stop_others(),
+            JobEvent::HostLost { name, why, ranks, is_hub } => self.note_lost(&name, &why, &ranks, is_hub),
+            JobEvent::GatewayFailed => {
+                return Err(io::Error::other("the gateway to the other hosts has failed; see above"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reacts to the loss of a host.
+    fn note_lost(&mut self, name: &str, why: &str, ranks: &[u32], is_hub: bool) {
+        let is_attached = self.job.as_ref().is_some_and(Job::is_attached);
+        if self.told == Told::No {
+            let which = match (is_hub, ranks) {
+                (true, _) => "all ranks of other hosts".to_owned(),
+                (false, [rank]) => format!("rank {rank}"),
+                (false, [first, .., last]) => format!("ranks {first} to {last}"),
+                (false, []) => "its ranks".to_owned(),
+            };
+            let stops = is_attached || self.on_death == OnDeath::Kill;
+            let then = match (self.running(), stops) {
+                (0, _) => "",
+                (_, true) => "; stopping the others",
+                (_, false) => "; the others go on",
+            };
+            self.remark(format_args!("towpath: host {name} is lost ({why}): {which} count as dead{then}"));
+            self.failed.get_or_insert(LAUNCHER_FAILED);
+        }
+        // Without the launcher that the user has started nothing is left running.
+        if is_attached || self.on_death == OnDeath::Kill {
+            self.stop_others();
+        }
+    }
+
+    fn tell_signal(&self, signal: Signal) {
+        if let Some(job) = &self.job {
+            job.tell_signal(signal.as_raw());
+        }
+    }
+
+    /// Number of ranks of all hosts that have not ended.
+    fn running(&self) -> usize {
+        let here = self.ranks.iter().filter(|r| r.status.is_none()).count();
+        here + self.job.as_ref().map_or(0, Job::running)
+    }
+
+    /// Ends the ranks that have not failed.
+    fn stop_others(&mut self) {
+        if self.told == Told::No {
+            self.told = Told::Failure;
+            if let Some(job) = &self.job {
+                job.tell_stop();
+            }
+            self.send_all(Signal::TERM);
+            self.expect_end(Signal::TERM);
+        }
     }
 
     /// Notes ends of ranks and orphans, and kills late ones.
@@ -199,15 +321,20 @@ impl<'a> Launcher<'a> {
                     let status = self.ranks[rank].child.wait()?;
                     self.ended(rank, status);
                 }
-                // An orphan.
-                None => _ = children::reap(pid),
+                None => {
+                    let is_shell = self.job.as_mut().is_some_and(|job| job.shell_ended(pid));
+                    if !is_shell {
+                        // An orphan.
+                        children::reap(pid);
+                    }
+                }
             }
         }
         if self.deadline.is_some_and(|d| d <= Instant::now()) {
             self.deadline = None;
             let late: Vec<String> = (0..self.ranks.len())
                 .filter(|&r| self.ranks[r].status.is_none())
-                .map(|r| r.to_string())
+                .map(|r| (self.first as usize + r).to_string())
                 .collect();
             if !late.is_empty() {
                 let (late, grace) = (late.join(", "), self.grace.as_secs_f64());
@@ -220,51 +347,67 @@ impl<'a> Launcher<'a> {
         Ok(())
     }
 
-    fn ended(&mut self, rank: usize, status: ExitStatus) {
+    fn ended(&mut self, index: usize, status: ExitStatus) {
         let failed = !status.success();
-        self.ranks[rank].status = Some(status);
-        let ending = self.world.process_ended(rank as u32, self.ranks[rank].pid, failed);
+        self.ranks[index].status = Some(status);
+        let (rank, pid) = (self.first + index as u32, self.ranks[index].pid);
+        // Before the others can hear of it, and leave.
+        self.came |= (0..self.world.size()).any(|rank| self.world.participant(rank).is_some());
+        let ending = self.world.process_ended(rank, pid, failed);
         // The deaths of its processes in the world, if it had any, may be known only now.
         self.world.check_deaths();
-        self.came = self.came
-            || ending != Ending::NeverCame
-            || (0..self.world.size()).any(|rank| self.world.participant(rank).is_some());
+        self.came |= ending != Ending::NeverCame;
+        let circumstances = match (status.signal(), ending) {
+            _ if !failed => "",
+            (None, Ending::Participant) => " without having left the world",
+            (None, Ending::Left) => " after it had left the world",
+            (None, Ending::NeverCame) if self.came => " without having entered the world",
+            _ => "",
+        };
+        let end = RankEnd {
+            rank,
+            program: self.program.clone(),
+            pid,
+            code: status.code(),
+            signal: status.signal(),
+            core_dumped: status.core_dumped(),
+            circumstances: circumstances.to_owned(),
+        };
+        if let Some(job) = &self.job {
+            job.tell_end(&end);
+        }
         if failed {
-            let circumstances = match (status.signal(), ending) {
-                (None, Ending::Participant) => " without having left the world",
-                (None, Ending::Left) => " after it had left the world",
-                (None, Ending::NeverCame) if self.came => " without having entered the world",
-                _ => "",
-            };
-            self.report(rank, status, circumstances);
+            self.report(&end);
         }
     }
 
     /// Reports a rank's failure and treats the other ranks as --on-death asks.
-    fn report(&mut self, rank: usize, status: ExitStatus, circumstances: &str) {
+    fn report(&mut self, end: &RankEnd) {
         if self.told != Told::No {
             return;
         }
-        let how = match status.signal() {
+        let how = match end.signal {
             Some(signal) => {
-                let core = if status.core_dumped() { ", core dumped" } else { "" };
+                let core = if end.core_dumped { ", core dumped" } else { "" };
                 format!("was killed by {} (signal {signal}{core})", name_of(signal))
             }
-            None => format!("ended with code {}{circumstances}", status.code().unwrap_or(1)),
+            None => format!("ended with code {}{}", end.code.unwrap_or(1), end.circumstances),
         };
-        let others = self.ranks.iter().filter(|r| r.status.is_none()).count();
-        let then = match (self.on_death, others) {
+        let then = match (self.on_death, self.running()) {
             (_, 0) => "",
             (OnDeath::Kill, _) => "; stopping the others",
             (OnDeath::Report, _) => "; the others go on",
         };
-        let (program, pid) = (self.program.clone(), self.ranks[rank].pid);
-        self.remark(format_args!("towpath: rank {rank} ({program}, process {pid}) {how}{then}"));
-        self.failed.get_or_insert(code_of(status));
+        let RankEnd { rank, program, pid, .. } = end;
+        let host = self.job.as_ref().and_then(|job| job.host_of(*rank));
+        let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
+        // The hub reports for the joiners that it has started.
+        if !self.job.as_ref().is_some_and(Job::is_attached) {
+            self.remark(format_args!("towpath: rank {rank} ({program}, process {pid}{host}) {how}{then}"));
+        }
+        self.failed.get_or_insert(code_of(end.code, end.signal));
         if self.on_death == OnDeath::Kill {
-            self.told = Told::Failure;
-            self.send_all(Signal::TERM);
-            self.expect_end(Signal::TERM);
+            self.stop_others();
         }
     }
 
@@ -316,12 +459,21 @@ impl<'a> Launcher<'a> {
             let _ = rank.child.kill();
             let _ = rank.child.wait();
         }
+        if let Some(job) = &mut self.job {
+            job.close();
+        }
         children::end_orphans(Duration::ZERO, |_| {});
     }
 
     fn exit_code(&self) -> u8 {
-        let first = self.ranks.iter().filter_map(|r| r.status).map(code_of).find(|&code| code != 0);
-        self.failed.or(first).unwrap_or(0)
+        if let Some(code) = self.job.as_ref().and_then(Job::code) {
+            return code;
+        }
+        let here = self.ranks.iter().zip(self.first..).filter_map(|(r, rank)| Some((rank, r.status?)));
+        let here = here.map(|(rank, status)| (rank, code_of(status.code(), status.signal())));
+        let others = self.codes.iter().map(|(&rank, &code)| (rank, code));
+        let first = here.chain(others).filter(|(_, code)| *code != 0).min_by_key(|(rank, _)| *rank);
+        self.failed.or(first.map(|(_, code)| code)).unwrap_or(0)
     }
 
     fn remark(&mut self, text: fmt::Arguments<'_>) {
@@ -329,8 +481,8 @@ impl<'a> Launcher<'a> {
     }
 }
 
-fn code_of(status: ExitStatus) -> u8 {
-    let code = match (status.code(), status.signal()) {
+fn code_of(code: Option<i32>, signal: Option<i32>) -> u8 {
+    let code = match (code, signal) {
         (Some(code), _) => code,
         (None, Some(signal)) => 128 + signal,
         (None, None) => 1,

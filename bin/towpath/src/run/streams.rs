@@ -56,7 +56,10 @@ impl Streams {
     /// Takes over the output of a new process.
     pub fn add(&mut self, rank: u32, child: &mut Child) {
         let Some(width) = self.width else { return };
-        let label = format!("[{rank:>width$}] ");
+        self.add_as(format!("[{rank:>width$}] "), child);
+    }
+
+    fn add_as(&mut self, label: String, child: &mut Child) {
         let sources = [
             (child.stdout.take().map(OwnedFd::from), OutputStream::Out),
             (child.stderr.take().map(OwnedFd::from), OutputStream::Err),
@@ -65,6 +68,13 @@ impl Streams {
             if let Some(source) = source {
                 self.streams.push(Stream { source, target, label: label.clone(), rest: Vec::new() });
             }
+        }
+    }
+
+    /// Takes over the output of a process that labels its lines itself.
+    pub fn add_labelled(&mut self, child: &mut Child) {
+        if self.width.is_some() {
+            self.add_as(String::new(), child);
         }
     }
 

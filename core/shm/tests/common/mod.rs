@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -102,7 +102,8 @@ impl Watchdog {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         self.children.lock().unwrap().push(child.id());
         let output = BufReader::new(child.stdout.take().unwrap());
-        Member { stdin: child.stdin.take(), child, output, children: Arc::clone(&self.children) }
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        Member { stdin: child.stdin.take(), child, output, errors, children: Arc::clone(&self.children) }
     }
 }
 
@@ -111,6 +112,7 @@ pub struct Member {
     pub stdin: Option<ChildStdin>,
     child: Child,
     output: BufReader<ChildStdout>,
+    errors: BufReader<ChildStderr>,
     children: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -123,6 +125,13 @@ impl Member {
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The next line of its errors, without its end; empty if there is none.
+    pub fn error_line(&mut self) -> String {
+        let mut line = String::new();
+        self.errors.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
@@ -141,17 +150,14 @@ impl Member {
     /// errors.
     pub fn finish(mut self) -> (ExitStatus, String, String) {
         drop(self.stdin.take());
-        let mut errors = self.child.stderr.take().unwrap();
-        let errors = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = errors.read_to_string(&mut text);
-            text
+        let (mut output, mut errors) = (String::new(), String::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.errors.read_to_string(&mut errors));
+            let _ = self.output.read_to_string(&mut output);
         });
-        let mut output = String::new();
-        let _ = self.output.read_to_string(&mut output);
         let status = self.child.wait().unwrap();
         self.forget();
-        (status, output, errors.join().unwrap())
+        (status, output, errors)
     }
 
     fn forget(&self) {
