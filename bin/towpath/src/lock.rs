@@ -35,6 +35,7 @@ const NOT_MADE: u8 = 73;
   towpath lock --status                           holders and waiters of all locks
   towpath lock --serve --hosts FILE               this host's agent, for locks that span hosts
   towpath lock --hosts FILE backup -- ./save.sh   one at a time on all hosts of the file
+  towpath lock --etcd http://10.0.0.1:2379 backup -- ./save.sh    by an etcd that exists already
 
 The command finds in its environment TOWPATH_LOCK, the name; TOWPATH_TOKEN, its fencing token: a number that is larger than those of all holders before it (tokens increase also where nobody has used the lock for a while, as long as the host's clock is not set back meanwhile); and TOWPATH_PREVIOUS_OWNER_DIED=1 if a holder before it died by a signal, or was killed with this command, and no command under the exclusive lock has ended with code 0 since.
 
@@ -42,7 +43,9 @@ The lock lasts until the command ends; processes that it leaves running do not k
 
 With --hosts: a host that is cut off from the majority, or whose agent is killed, loses its locks to the others when its lease (2 s, or that of the file) is over; its holders are told just before (--on-loss). What the lock protects refuses a late holder by its token, which increases with each grant on any host.
 
-Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent serves it.",
+With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one), the token its key's revision. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set.
+
+Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent or etcd serves it.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
@@ -80,8 +83,13 @@ pub struct Arguments {
     /// Name of this host in the hosts file, where name and addresses do not say it
     #[arg(long = "as", value_name = "HOST", requires = "hosts")]
     host: Option<String>,
+    /// Client addresses of an etcd (3.4 or later)
+    ///
+    /// Several are members of one cluster. The lock is etcd's, and spans all hosts that use it.
+    #[arg(long, value_name = "URL,…", conflicts_with_all = ["hosts", "shared", "status"])]
+    etcd: Option<String>,
     /// Treatment of the command when the lock may have been given to others: this host is
-    /// cut off, or its agent has ended
+    /// cut off, or its agent has ended, or etcd does not answer
     #[arg(long, value_name = "WHAT", default_value = "report")]
     on_loss: OnLoss,
     /// Serve this host as its agent, in the foreground, until SIGINT or SIGTERM

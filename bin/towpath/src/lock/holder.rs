@@ -3,14 +3,15 @@
 //! The supervisor has the place in the lock's queue; the command inherits the place's lifeline.
 //! So the lock lasts as long as one of the two lives. A supervisor whose command has ended releases
 //! it, also from processes that the command has left running. On several hosts the place is a
-//! connection to this host's agent, which sees its end.
+//! connection to this host's agent, which sees its end, or a lease of an etcd: that ends a while
+//! after the supervisor, whatever the command does.
 //!
 //! | is killed | then |
 //! | --- | --- |
 //! | the command | the supervisor releases the lock, and says that the owner died |
 //! | `towpath lock` | the supervisor kills the command and its descendants, then as above |
 //! | the supervisor | the kernel kills the command (PR_SET_PDEATHSIG), `towpath lock` kills its descendants, and the lock goes on when the last one has ended |
-//! | all of them at once | the lock goes on when the last descendant with the lifeline has ended |
+//! | all of them at once | the lock goes on when the last descendant with the lifeline has ended; that of an etcd when the lease has ended |
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath_agent::{AgentPlace, PlaceNews};
+use towpath_etcd::{EtcdNews, EtcdPlace};
 use towpath_lockfile::{Leaving, LockGrant, LockPlace};
 
 use super::{Arguments, NOT_EXECUTED, NOT_MADE, OnLoss, SYSTEM_FAILED, read_hosts, shown_command};
@@ -48,6 +50,23 @@ enum HolderPlace {
     Here(Arc<LockPlace>),
     /// Place of a lock of several hosts.
     Agent(Box<AgentPlace>),
+    /// Place of a lock of an etcd.
+    Etcd(Box<EtcdPlace>),
+}
+
+/// News of a place whose lock is not of this host alone.
+enum HolderNews {
+    Granted(LockGrant),
+    Refused,
+    /// The lock can't be had.
+    Failed(CommandFailure),
+    /// The lock may be given to others, and why. `ends`: no news come after it.
+    Lost {
+        why: &'static str,
+        ends: bool,
+    },
+    /// The lock was not given to others.
+    Regained,
 }
 
 impl HolderPlace {
@@ -55,7 +74,36 @@ impl HolderPlace {
         match self {
             HolderPlace::Here(place) => place.lifeline(),
             HolderPlace::Agent(place) => place.lifeline(),
+            HolderPlace::Etcd(place) => place.descriptor(),
         }
+    }
+
+    /// Returns whether news come: then the lifeline is readable.
+    fn has_news(&self) -> bool {
+        !matches!(self, HolderPlace::Here(_))
+    }
+
+    fn take_news(&mut self) -> Option<HolderNews> {
+        Some(match self {
+            HolderPlace::Here(_) => return None,
+            HolderPlace::Agent(place) => match place.take_news()? {
+                PlaceNews::Granted(grant) => HolderNews::Granted(grant),
+                PlaceNews::Refused => HolderNews::Refused,
+                PlaceNews::Lost => HolderNews::Lost { why: "this host has lost its lease", ends: false },
+                PlaceNews::AgentEnded => HolderNews::Lost { why: "this host's agent has ended", ends: true },
+                PlaceNews::Regained => HolderNews::Regained,
+            },
+            HolderPlace::Etcd(place) => match place.take_news()? {
+                EtcdNews::Granted { token } => {
+                    HolderNews::Granted(LockGrant { token, previous_owner_died: false })
+                }
+                EtcdNews::Refused => HolderNews::Refused,
+                EtcdNews::Failed(error) => HolderNews::Failed(refused(error)),
+                EtcdNews::Lost => {
+                    HolderNews::Lost { why: "the lease at etcd could not be kept alive", ends: true }
+                }
+            },
+        })
     }
 
     /// Names a process in the status. Without success nothing else is lost.
@@ -63,6 +111,8 @@ impl HolderPlace {
         match self {
             HolderPlace::Here(place) => _ = place.name_process(process),
             HolderPlace::Agent(place) => place.name_process(process),
+            // Etcd shows no processes.
+            HolderPlace::Etcd(_) => {}
         }
     }
 
@@ -71,6 +121,10 @@ impl HolderPlace {
             HolderPlace::Here(place) => place.leave(leaving).map_err(refused),
             HolderPlace::Agent(place) => {
                 place.leave(leaving, LEAVE);
+                Ok(())
+            }
+            HolderPlace::Etcd(place) => {
+                place.leave();
                 Ok(())
             }
         }
@@ -102,10 +156,15 @@ pub fn hold(
     signals: &Signals,
 ) -> Outcome {
     let (access, description) = (arguments.access(), shown_command(command));
-    let mut place = match read_hosts(arguments)? {
-        None => HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?)),
-        Some(hosts) => {
-            let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
+    let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
+    let mut place = match (read_hosts(arguments)?, &arguments.etcd) {
+        (None, None) => {
+            HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?))
+        }
+        (None, Some(urls)) => {
+            HolderPlace::Etcd(Box::new(EtcdPlace::enter(urls, name, tries).map_err(refused)?))
+        }
+        (Some(hosts), _) => {
             let host = arguments.host.as_deref();
             let place = AgentPlace::enter(&hosts, host, name, access, tries, &description);
             HolderPlace::Agent(Box::new(place.map_err(refused)?))
@@ -118,7 +177,7 @@ pub fn hold(
     let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
     let waited = match &mut place {
         HolderPlace::Here(place) => wait(place, timeout, parent, signals)?,
-        HolderPlace::Agent(place) => wait_for_agent(place, timeout, parent, signals)?,
+        place => wait_for_news(place, timeout, parent, signals)?,
     };
     match waited {
         WaitEnd::Granted(grant) => run(arguments, name, command, &mut place, grant, parent, signals),
@@ -163,30 +222,35 @@ fn wait(
     }
 }
 
-/// Waits for the lock at this host's agent. Unless it is granted, the place is given up.
-fn wait_for_agent(
-    place: &mut AgentPlace,
+/// Waits for the lock at this host's agent, or at an etcd.
+///
+/// Unless it is granted, the place is given up.
+fn wait_for_news(
+    place: &mut HolderPlace,
     timeout: Option<Duration>,
     parent: &Parent,
     signals: &Signals,
 ) -> Result<WaitEnd, CommandFailure> {
-    // The agent answers at once where the lock is not to be waited for.
+    // The answer comes at once where the lock is not to be waited for.
     let timeout = timeout.filter(|timeout| !timeout.is_zero());
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
     loop {
         while let Some(news) = place.take_news() {
             match news {
-                PlaceNews::Granted(grant) => return Ok(WaitEnd::Granted(grant)),
-                PlaceNews::Refused => return Ok(WaitEnd::TooLong),
-                PlaceNews::AgentEnded => return Err(refused(towpath_agent::Error::AgentEnded)),
-                PlaceNews::Lost | PlaceNews::Regained => {}
+                HolderNews::Granted(grant) => return Ok(WaitEnd::Granted(grant)),
+                HolderNews::Refused => return Ok(WaitEnd::TooLong),
+                HolderNews::Failed(failure) => return Err(failure),
+                HolderNews::Lost { why, ends: true } => {
+                    return Err(refused(format!("waiting for the lock failed: {why}")));
+                }
+                HolderNews::Lost { .. } | HolderNews::Regained => {}
             }
         }
         match watch(place.lifeline(), until, parent, signals).map_err(system)? {
             WaitEnd::Granted(_) => {}
             other => {
-                place.leave(Leaving::Unchanged, LEAVE);
+                place.leave(Leaving::Unchanged)?;
                 return Ok(other);
             }
         }
@@ -304,10 +368,7 @@ fn look_after(
     parent: &Parent,
     signals: &Signals,
 ) -> io::Result<ChildEnd> {
-    let mut agent = match place {
-        HolderPlace::Here(_) => None,
-        HolderPlace::Agent(place) => Some(place),
-    };
+    let mut has_news = place.has_news();
     loop {
         while let Some(ended) = children::ended_child() {
             let end = children::reap(ended);
@@ -315,22 +376,22 @@ fn look_after(
                 return Ok(end.unwrap_or(ChildEnd::Signal(libc::SIGKILL)));
             }
         }
-        match &agent {
-            None => _ = sleep([signals.as_fd(), parent.as_fd()], None)?,
-            Some(place) => _ = sleep([signals.as_fd(), parent.as_fd(), place.lifeline()], None)?,
+        if has_news {
+            sleep([signals.as_fd(), parent.as_fd(), place.lifeline()], None)?;
+        } else {
+            sleep([signals.as_fd(), parent.as_fd()], None)?;
         }
-        while let Some(news) = agent.as_mut().and_then(|place| place.take_news()) {
+        while let Some(news) = has_news.then(|| place.take_news()).flatten() {
             let why = match news {
-                PlaceNews::Lost => "this host has lost its lease",
-                PlaceNews::AgentEnded => {
-                    agent = None;
-                    "this host's agent has ended"
+                HolderNews::Lost { why, ends } => {
+                    has_news = !ends;
+                    why
                 }
-                PlaceNews::Regained => {
+                HolderNews::Regained => {
                     remark!("towpath: this host has its lease again: the lock was not given to others");
                     continue;
                 }
-                PlaceNews::Granted(_) | PlaceNews::Refused => continue,
+                HolderNews::Granted(_) | HolderNews::Refused | HolderNews::Failed(_) => continue,
             };
             let then = if on_loss == OnLoss::Term { "; the command gets SIGTERM" } else { "" };
             remark!("towpath: the lock may be given to others: {why}{then}");

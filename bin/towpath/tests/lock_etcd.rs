@@ -1,0 +1,369 @@
+//! `towpath lock --etcd`, by a small server that answers as etcd does.
+//!
+//! And by an etcd, where one is installed (`scripts/install-lock-servers.sh`).
+
+mod launching;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use launching::common::{Directory, Member, Watchdog};
+use launching::{is_gone, signal, until, with_default_signals};
+use serde_json::{Value, json};
+
+/// Time of the leases of the small server.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Keys and leases of the small server.
+#[derive(Default)]
+struct Store {
+    revision: u64,
+    /// Revision and lease of each key.
+    keys: BTreeMap<String, (u64, u64)>,
+    /// Ends of the leases.
+    leases: BTreeMap<u64, Instant>,
+}
+
+impl Store {
+    fn expire(&mut self) {
+        let now = Instant::now();
+        let ended: Vec<u64> = self.leases.iter().filter(|(_, end)| **end < now).map(|(id, _)| *id).collect();
+        ended.into_iter().for_each(|id| self.revoke(id));
+    }
+
+    fn revoke(&mut self, id: u64) {
+        self.leases.remove(&id);
+        self.keys.retain(|_, (_, lease)| *lease != id);
+    }
+
+    fn put(&mut self, key: &str, lease: u64) -> u64 {
+        self.revision += 1;
+        self.keys.entry(key.to_owned()).or_insert((self.revision, lease)).0
+    }
+
+    /// Smallest revision of a key with that prefix.
+    fn first(&self, prefix: &str) -> Option<u64> {
+        self.keys.iter().filter(|(key, _)| key.starts_with(prefix)).map(|(_, (made, _))| *made).min()
+    }
+}
+
+/// Server that answers as etcd's gateway does, in threads of this process.
+struct SmallEtcd {
+    url: String,
+    /// True while it answers nothing.
+    is_mute: Arc<AtomicBool>,
+}
+
+impl SmallEtcd {
+    fn start() -> SmallEtcd {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (store, is_mute) = (Arc::new(Mutex::new(Store::default())), Arc::new(AtomicBool::new(false)));
+        let muted = is_mute.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (store, muted) = (store.clone(), muted.clone());
+                thread::spawn(move || serve(stream.unwrap(), &store, &muted));
+            }
+        });
+        SmallEtcd { url, is_mute }
+    }
+}
+
+/// Answers the requests of a connection.
+fn serve(stream: TcpStream, store: &Mutex<Store>, is_mute: &AtomicBool) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let (mut line, mut method, mut len) = (String::new(), String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(rest) = line.strip_prefix("POST /v3/") {
+                method = rest.split(' ').next().unwrap().to_owned();
+            }
+            if let Some(rest) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                len = rest.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; len];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        while is_mute.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let (status, answer) = match answer(&method, &serde_json::from_slice(&body).unwrap(), store) {
+            Ok(answer) => ("200 OK", answer),
+            Err(why) => ("404 Not Found", json!({ "error": why, "code": 5 })),
+        };
+        let text = answer.to_string();
+        let sent = write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    String::from_utf8(BASE64.decode(value.as_str().unwrap()).unwrap()).unwrap()
+}
+
+/// Answers a request as etcd 3.4 does: numbers of 64 bits as text, bytes in base 64.
+fn answer(method: &str, asked: &Value, store: &Mutex<Store>) -> Result<Value, String> {
+    let number = |value: &Value| -> u64 { value.as_str().unwrap().parse().unwrap() };
+    let mut locked = store.lock().unwrap();
+    locked.expire();
+    match method {
+        "lease/grant" => {
+            locked.revision += 1;
+            let id = 1_000_000 + locked.revision;
+            locked.leases.insert(id, Instant::now() + LEASE);
+            Ok(json!({ "ID": id.to_string(), "TTL": LEASE.as_secs().to_string() }))
+        }
+        "lease/keepalive" => {
+            let id = number(&asked["ID"]);
+            let Some(end) = locked.leases.get_mut(&id) else {
+                return Ok(json!({ "result": { "ID": id.to_string() } }));
+            };
+            *end = Instant::now() + LEASE;
+            Ok(json!({ "result": { "ID": id.to_string(), "TTL": "1" } }))
+        }
+        "lease/revoke" => {
+            locked.revoke(number(&asked["ID"]));
+            Ok(json!({}))
+        }
+        "kv/txn" => {
+            let put = &asked["success"][0]["requestPut"];
+            let mine = locked.put(&text(&put["key"]), number(&put["lease"]));
+            let first = locked.first(&text(&asked["success"][1]["requestRange"]["key"])).unwrap();
+            let range = json!({ "kvs": [{ "create_revision": first.to_string() }] });
+            Ok(
+                json!({ "header": { "revision": mine.to_string() }, "responses": [{}, { "response_range": range }] }),
+            )
+        }
+        "kv/range" => {
+            let kvs: Vec<Value> = match locked.keys.get(&text(&asked["key"])) {
+                Some((made, _)) => vec![json!({ "create_revision": made.to_string() })],
+                None => Vec::new(),
+            };
+            Ok(json!({ "kvs": kvs }))
+        }
+        "lock/lock" => {
+            let (lease, name) = (number(&asked["lease"]), text(&asked["name"]));
+            let key = format!("{name}/{lease:x}");
+            if !locked.leases.contains_key(&lease) {
+                return Err("etcdserver: requested lease not found".into());
+            }
+            let mine = locked.put(&key, lease);
+            drop(locked);
+            loop {
+                let mut locked = store.lock().unwrap();
+                locked.expire();
+                if !locked.keys.contains_key(&key) {
+                    return Err("etcdserver: session is expired".into());
+                }
+                if locked.first(&format!("{name}/")) == Some(mine) {
+                    return Ok(json!({ "key": BASE64.encode(&key) }));
+                }
+                drop(locked);
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        other => panic!("etcd has no {other}"),
+    }
+}
+
+/// An etcd, which ends with it.
+struct RealEtcd {
+    url: String,
+    child: Child,
+    _directory: Directory,
+}
+
+impl RealEtcd {
+    /// Starts it; `None` where none is installed.
+    fn start() -> Option<RealEtcd> {
+        let program = installed()?;
+        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [url, peer] = ports.map(|listener| format!("http://{}", listener.local_addr().unwrap()));
+        let directory = Directory::new();
+        let mut command = Command::new(program);
+        command.arg("--data-dir").arg(directory.0.join("etcd"));
+        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.arg("--initial-cluster").arg(format!("default={peer}"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let etcd = RealEtcd { url, child, _directory: directory };
+        until(|| TcpStream::connect(etcd.url.trim_start_matches("http://")).is_ok());
+        Some(etcd)
+    }
+}
+
+impl Drop for RealEtcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn installed() -> Option<PathBuf> {
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let data = data.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.push(data.join("towpath/peers/lock-servers/usr/bin"));
+    folders.into_iter().map(|folder| folder.join("etcd")).find(|program| program.is_file())
+}
+
+/// `towpath lock --etcd` with these arguments.
+fn lock(dog: &Watchdog, directory: &Directory, url: &str, arguments: &[&str]) -> Member {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.args(["lock", "--etcd", url]).args(arguments).current_dir(&directory.0);
+    command.env("TOWPATH_SHM_DIR", &directory.0).env("SHELL", "/bin/sh");
+    // A proxy is none of its business.
+    command.env("HTTP_PROXY", "http://127.0.0.1:1").env("http_proxy", "http://127.0.0.1:1");
+    dog.spawn(with_default_signals(command))
+}
+
+fn locked(dog: &Watchdog, directory: &Directory, url: &str, arguments: &[&str]) -> (i32, String, String) {
+    let (status, output, errors) = lock(dog, directory, url, arguments).finish();
+    (status.code().unwrap(), output, errors)
+}
+
+/// A holder whose command says its process and token, and waits.
+fn holder(dog: &Watchdog, directory: &Directory, url: &str) -> (Member, u32, u64) {
+    let mut holder =
+        lock(dog, directory, url, &["x", "--", "sh", "-c", "echo $$ $TOWPATH_TOKEN; exec sleep 60"]);
+    let line = holder.line();
+    let (pid, token) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+    (holder, pid.parse().unwrap(), token.parse().unwrap())
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Has eight shells exclude each other, with increasing tokens, and tries the options.
+fn exclude_each_other(dog: &Watchdog, url: &str) {
+    let directory = Directory::new();
+    let script =
+        "[ ! -e in ] || echo beside >> violations; : > in; echo $TOWPATH_TOKEN >> tokens; sleep 0.01; rm in";
+    let mut shells: Vec<Member> =
+        (0..8).map(|_| lock(dog, &directory, url, &["many", "-c", script])).collect();
+    for shell in shells.drain(..) {
+        let (status, _, errors) = shell.finish();
+        assert!(status.success() && errors.is_empty(), "{errors}");
+    }
+    assert!(!directory.0.join("violations").exists());
+    let text = std::fs::read_to_string(directory.0.join("tokens")).unwrap();
+    let tokens: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(tokens.len() == 8 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+
+    let (held, ..) = holder(dog, &directory, url);
+    let run = |arguments: &[&str]| locked(dog, &directory, url, arguments);
+    assert_eq!(run(&["x", "-n", "--", "true"]), (1, String::new(), String::new()));
+    assert_eq!(run(&["x", "-n", "-E", "7", "--", "true"]), (7, String::new(), String::new()));
+    assert_eq!(run(&["x", "-w", "50ms", "--", "true"]), (1, String::new(), String::new()));
+    assert_eq!(run(&["x/y", "-n", "-c", "echo $TOWPATH_LOCK; exit 5"]), (5, "x/y\n".into(), String::new()));
+    drop(held);
+}
+
+/// Holders die, and waiters go on with larger tokens.
+fn pass_on_after_deaths(dog: &Watchdog, url: &str, kills_all: bool) {
+    let directory = Directory::new();
+    let (mut killed, command, first) = holder(dog, &directory, url);
+    signal(command, libc::SIGKILL);
+    assert_eq!(killed.wait().code(), Some(128 + libc::SIGKILL));
+    // The command `towpath lock`: its supervisor gives the lock back.
+    let (killed, command, second) = holder(dog, &directory, url);
+    signal(killed.pid(), libc::SIGKILL);
+    let (last, next_command, third) = holder(dog, &directory, url);
+    assert!(first < second && second < third);
+    until(|| is_gone(command));
+    if kills_all {
+        // Nothing but the lease gives it back.
+        let supervisors = children(last.pid());
+        [last.pid(), supervisors[0], next_command].iter().for_each(|pid| signal(*pid, libc::SIGKILL));
+        let (_, _, fourth) = holder(dog, &directory, url);
+        assert!(third < fourth);
+    }
+}
+
+#[test]
+fn etcd_locks_exclude_and_pass_on() {
+    let dog = Watchdog::new("etcd_locks_exclude_and_pass_on");
+    let etcd = SmallEtcd::start();
+    exclude_each_other(&dog, &etcd.url);
+    pass_on_after_deaths(&dog, &etcd.url, true);
+}
+
+#[test]
+fn installed_etcd_locks_exclude_and_pass_on() {
+    let dog = Watchdog::new("installed_etcd_locks_exclude_and_pass_on");
+    let Some(etcd) = RealEtcd::start() else {
+        eprintln!("skipped: there is no etcd; scripts/install-lock-servers.sh installs one");
+        return;
+    };
+    exclude_each_other(&dog, &etcd.url);
+    pass_on_after_deaths(&dog, &etcd.url, false);
+}
+
+#[test]
+fn holder_is_told_when_etcd_does_not_answer() {
+    let dog = Watchdog::new("holder_is_told_when_etcd_does_not_answer");
+    let (directory, etcd) = (Directory::new(), SmallEtcd::start());
+    let script = "trap 'echo told; exit 3' TERM; echo in; while :; do sleep 0.01; done";
+    let mut held = lock(&dog, &directory, &etcd.url, &["x", "--on-loss", "term", "--", "sh", "-c", script]);
+    assert_eq!(held.line(), "in");
+    // Kept alive beyond a lease's time.
+    thread::sleep(LEASE * 3 / 2);
+    assert_eq!(locked(&dog, &directory, &etcd.url, &["x", "-n", "--", "true"]).0, 1);
+    etcd.is_mute.store(true, Ordering::Relaxed);
+    assert_eq!(held.line(), "told");
+    // It can't be given back before etcd answers.
+    etcd.is_mute.store(false, Ordering::Relaxed);
+    let (status, _, errors) = held.finish();
+    assert_eq!(status.code(), Some(3));
+    assert!(errors.contains("could not be kept alive") && errors.contains("SIGTERM"), "{errors}");
+}
+
+#[test]
+fn wrong_address_is_answered_with_the_remedy() {
+    let dog = Watchdog::new("wrong_address_is_answered_with_the_remedy");
+    let directory = Directory::new();
+    for (url, words) in [
+        ("http://127.0.0.1:1", "is it running"),
+        ("http://127.0.0.1:1,http://127.0.0.1:2", "http://127.0.0.1:1, http://127.0.0.1:2"),
+        ("127.0.0.1:2379", "http://HOST:PORT"),
+    ] {
+        let (code, output, errors) = locked(&dog, &directory, url, &["x", "--", "echo", "ran"]);
+        assert!(code == 73 && output.is_empty() && errors.contains(words), "{url}: {code} {output} {errors}");
+    }
+    // Not an etcd.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+            let _ = write!(&stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 6\r\n\r\n<html>");
+        }
+    });
+    let (code, _, errors) = locked(&dog, &directory, &url, &["x", "--", "true"]);
+    assert!(code == 73 && errors.contains("does not answer as an etcd"), "{code} {errors}");
+    let refused = locked(&dog, &directory, "http://127.0.0.1:1", &["--shared", "x", "--", "true"]);
+    assert!(refused.0 == 2 && refused.2.contains("--shared"), "{refused:?}");
+}

@@ -1,0 +1,55 @@
+//! Failures of requests.
+
+/// Failure of a request to etcd.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is none.
+    #[error(
+        "'{0}' is no address of an etcd: give http://HOST:PORT (its client port, mostly 2379), several separated by commas"
+    )]
+    Address(String),
+    /// The address asks for TLS, which this build has not.
+    #[error(
+        "{0}: this build speaks http only; build with the feature `etcd-tls` (cargo install --features etcd-tls), or name etcd's http port"
+    )]
+    NoTls(String),
+    /// No etcd answers.
+    #[error("no etcd answers at {urls}: {why}; is it running, and is that its client port?")]
+    NoAnswer {
+        /// Addresses that were tried.
+        urls: String,
+        /// Failure of the last one.
+        why: String,
+    },
+    /// Something answers, but not as etcd does.
+    #[error("{url} does not answer as an etcd of version 3.4 or later does: {why}")]
+    NotEtcd {
+        /// Its address.
+        url: String,
+        /// Reason: a part of its answer.
+        why: String,
+    },
+    /// Etcd can't answer now: it has no leader, mostly for a second or two.
+    #[error("etcd at {url} is not ready: {why}")]
+    NotReady {
+        /// Its address.
+        url: String,
+        /// Its message.
+        why: String,
+    },
+    /// Etcd refuses the request.
+    #[error("etcd at {url} refuses: {why}")]
+    Refused {
+        /// Its address.
+        url: String,
+        /// Its message.
+        why: String,
+    },
+    /// The lease has ended.
+    #[error("the lease at etcd has ended: it could not be kept alive in time")]
+    LeaseEnded,
+    /// The system refuses a thread or a pipe.
+    #[error("the system refuses a thread or a pipe: {0}")]
+    System(String),
+}
