@@ -151,9 +151,9 @@ impl<'a> Cluster<'a> {
         waiter
     }
 
-    /// Status as a host's agent gives it; nothing if it gives none.
+    /// Status of the lock `x` as a host's agent gives it; nothing if it gives none.
     fn status(&self, host: usize) -> serde_json::Value {
-        let (_, text, _) = self.lock(host, &["--status", "--json"]).finish();
+        let (_, text, _) = self.lock(host, &["--status", "--json", "x"]).finish();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
