@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use towpath_lockfile::{Leaving, LockAccess, LockGrant};
+use towpath_mplock::{FencingToken, LockData};
 
 use crate::Error;
 use crate::hosts::HostsFile;
@@ -27,6 +28,8 @@ pub enum PlaceNews {
     Lost,
     /// The lease is there again, and the lock was given to no other.
     Regained,
+    /// The lock was given on, as ordered.
+    Left,
     /// The agent has ended: the lock goes to others when the host's lease is over.
     AgentEnded,
 }
@@ -39,6 +42,8 @@ pub enum PlaceNews {
 pub struct AgentPlace {
     connection: LineConnection,
     pending: Vec<AgentLine>,
+    /// Data that came with the grant.
+    data: Option<LockData>,
 }
 
 impl AgentPlace {
@@ -90,7 +95,7 @@ impl AgentPlace {
         Ok(place)
     }
 
-    fn connect(hosts: &HostsFile, host: Option<&str>) -> Result<AgentPlace, Error> {
+    pub(crate) fn connect(hosts: &HostsFile, host: Option<&str>) -> Result<AgentPlace, Error> {
         let host = hosts.find(host)?;
         let no_agent = || Error::NoAgent(hosts.hosts[usize::from(host)].name.clone());
         let stream = UnixStream::connect(socket_path(hosts, host)).map_err(|_| no_agent())?;
@@ -98,7 +103,7 @@ impl AgentPlace {
             return Err(no_agent());
         }
         let connection = LineConnection::new(stream).map_err(Error::system("connecting to the agent"))?;
-        Ok(AgentPlace { connection, pending: Vec::new() })
+        Ok(AgentPlace { connection, pending: Vec::new(), data: None })
     }
 
     /// Takes the next news, if there are any.
@@ -110,15 +115,24 @@ impl AgentPlace {
             self.pending.reverse();
         }
         match self.pending.pop() {
-            Some(AgentLine::Granted { token, previous_owner_died }) => {
+            Some(AgentLine::Granted { token, previous_owner_died, data }) => {
+                self.data = data
+                    .and_then(|(version, bytes)| LockData::new(FencingToken::from_number(version), &bytes));
                 Some(PlaceNews::Granted(LockGrant { token, previous_owner_died }))
             }
             Some(AgentLine::Refused) => Some(PlaceNews::Refused),
             Some(AgentLine::Lost) => Some(PlaceNews::Lost),
             Some(AgentLine::Regained) => Some(PlaceNews::Regained),
-            Some(AgentLine::Left | AgentLine::Status(_)) => None,
+            Some(AgentLine::Left) => Some(PlaceNews::Left),
+            Some(AgentLine::Status(_)) => None,
             None => self.connection.has_ended().then_some(PlaceNews::AgentEnded),
         }
+    }
+
+    /// Returns the data that came with the lock.
+    #[must_use]
+    pub fn data(&self) -> Option<&LockData> {
+        self.data.as_ref()
     }
 
     /// Names another process, for the status.
@@ -130,24 +144,38 @@ impl AgentPlace {
     ///
     /// Waits until the agent has done so, for at most this time.
     pub fn leave(&mut self, leaving: Leaving, within: Duration) {
+        self.write_leave(leaving, None);
+        loop {
+            match self.take_news() {
+                Some(PlaceNews::Left | PlaceNews::AgentEnded) => return,
+                Some(_) => {}
+                None if !self.sleep(within) => return,
+                None => self.connection.flush(),
+            }
+        }
+    }
+
+    /// Gives the lock on, with data that the holder has changed.
+    ///
+    /// Does not wait for the agent, unless it is long behind: then for at most this time.
+    pub(crate) fn write_leave_within(&mut self, leaving: Leaving, data: Option<Vec<u8>>, within: Duration) {
+        self.write_leave(leaving, data);
+        while self.connection.is_waiting() && !self.connection.has_ended() && self.sleep(within) {
+            self.connection.flush();
+        }
+    }
+
+    fn write_leave(&mut self, leaving: Leaving, data: Option<Vec<u8>>) {
         let state = match leaving {
             Leaving::Consistent => 0,
             Leaving::Unchanged => 1,
             Leaving::Died => 2,
         };
-        self.connection.write_line(&ClientLine::Leave { state });
-        let has_left = |line: &AgentLine| matches!(line, AgentLine::Left);
-        while !self.connection.has_ended() && !self.pending.iter().any(has_left) {
-            if !self.sleep(within) {
-                return;
-            }
-            self.pending = self.connection.read_lines();
-        }
-        self.pending.clear();
+        self.connection.write_line(&ClientLine::Leave { state, data });
     }
 
     /// Sleeps until there may be news. `false`: the time is over.
-    fn sleep(&self, within: Duration) -> bool {
+    pub(crate) fn sleep(&self, within: Duration) -> bool {
         let limit = Timespec {
             tv_sec: within.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: within.subsec_nanos().into(),

@@ -25,6 +25,12 @@
 //! that comes waits for the lease. A host that was removed ([`LockService::reset`]) forgets its
 //! locks; clients that still run keep others of this host from them until they end.
 //!
+//! **Data** travel with grants as [`towpath_mplock::LockData`] says. A node keeps a copy of the
+//! data of its last 256 idle locks, and then deposits it with the home. A home keeps the data of a
+//! lock until they are replaced by none, and hands them to the next home (`Deposit`). So a holder
+//! that is told of no death has the data of the last release. Where the hosts that knew of that
+//! release are gone, the next holder is told of a death and has the latest data that are left.
+//!
 //! | file | contents |
 //! | --- | --- |
 //! | `clients.rs` | processes that ask for locks, hold them, and leave |
@@ -39,7 +45,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use towpath_mplock::wire::{Identity, LetterContent};
 use towpath_mplock::{
-    Epoch, FencingToken, Grant, HomeLock, Message, Mode, Node, NodeLock, NodeState, Outbox, Protocol, Ticket,
+    Epoch, FencingToken, Grant, HomeLock, LockData, Message, Mode, Node, NodeLock, NodeState, Outbox,
+    Protocol, Ticket,
 };
 
 use crate::frame::AgentLetter;
@@ -47,9 +54,9 @@ use crate::membership::Incarnation;
 use crate::report::{ClientRow, HostLockRow};
 
 /// Maximum number of idle locks that a home keeps the state of.
-const IDLE: usize = 1024;
-/// Maximum number of idle locks that a node keeps.
-const CACHED: usize = 256;
+const IDLE: usize = if cfg!(test) { 1 } else { 1024 };
+/// Maximum number of idle locks of which a node keeps the lock or a copy of the data.
+const CACHED: usize = if cfg!(test) { 1 } else { 256 };
 
 /// Number of a client.
 pub(crate) type ClientNumber = u64;
@@ -71,11 +78,12 @@ pub(crate) struct Wish {
 }
 
 /// News for a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Granted {
         token: FencingToken,
         previous_owner_died: bool,
+        data: Option<LockData>,
     },
     /// The lock is not to be had without waiting.
     Refused,
@@ -165,6 +173,10 @@ pub(crate) struct LockService {
     cached: VecDeque<Identity>,
     /// Locks whose state was dropped after they had been taken over from a dead home.
     settled: HashSet<Identity>,
+    /// Data of locks of which this host, as their home, has no other state.
+    ///
+    /// Until it has, or until the next home has stored them.
+    inherited: HashMap<Identity, LockData>,
     /// Locks that this host has left inconsistent, as a node or a home, with their homes.
     ///
     /// Until it has them again.
@@ -221,7 +233,8 @@ impl HostLock {
     /// Hands the lock to the first client that waits.
     fn hand(&mut self, grant: Grant, now: u64, effects: &mut Vec<LockEffect>) {
         let Some(wish) = self.waiting.pop_front() else { return };
-        let notice = Notice::Granted { token: grant.token, previous_owner_died: grant.previous_owner_died };
+        let Grant { token, previous_owner_died, .. } = grant;
+        let notice = Notice::Granted { token, previous_owner_died, data: self.node.data().cloned() };
         effects.push(LockEffect::Notify(wish.client, notice));
         self.holders.push(LocalHolder { wish, token: grant.token, granted: now });
     }
@@ -246,6 +259,7 @@ impl LockService {
             idle: VecDeque::new(),
             cached: VecDeque::new(),
             settled: HashSet::new(),
+            inherited: HashMap::new(),
             left_inconsistent: HashMap::new(),
             // A random number: requests of former incarnations are not taken for this one's.
             ticket: incarnation as u32 | 1,

@@ -33,8 +33,13 @@ pub(crate) enum ClientLine {
     Process(u32),
     /// Gives the lock on, or waits no more.
     ///
-    /// `state`: 0 consistent, 1 unchanged, 2 an owner died.
-    Leave { state: u8 },
+    /// `state`: 0 consistent, 1 unchanged, 2 an owner died. `data`: those that the holder has
+    /// changed.
+    Leave {
+        state: u8,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<Vec<u8>>,
+    },
     /// Asks for the status.
     Status { lock: Option<String> },
 }
@@ -45,6 +50,9 @@ pub(crate) enum AgentLine {
     Granted {
         token: u64,
         previous_owner_died: bool,
+        /// Data of the lock, and the token of the holder that left them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<(u64, Vec<u8>)>,
     },
     Refused,
     Lost,

@@ -92,6 +92,7 @@ impl HolderPlace {
                 PlaceNews::Lost => HolderNews::Lost { why: "this host has lost its lease", ends: false },
                 PlaceNews::AgentEnded => HolderNews::Lost { why: "this host's agent has ended", ends: true },
                 PlaceNews::Regained => HolderNews::Regained,
+                PlaceNews::Left => return None,
             },
             HolderPlace::Etcd(place) => match place.take_news()? {
                 EtcdNews::Granted { token } => {

@@ -55,7 +55,7 @@ impl Agent {
         if ended {
             self.clients.remove(&number);
             self.questions.retain(|_, question| question.client != number);
-            self.service.on_leave(number, Leaving::Died, wall_time());
+            self.service.on_leave(number, Leaving::Died, None, wall_time());
         }
     }
 
@@ -68,13 +68,13 @@ impl Agent {
                 self.service.on_wish(&lock, wish, now);
             }
             ClientLine::Process(process) => self.service.name_process(number, process),
-            ClientLine::Leave { state } => {
+            ClientLine::Leave { state, data } => {
                 let leaving = match state {
                     0 => Leaving::Consistent,
                     1 => Leaving::Unchanged,
                     _ => Leaving::Died,
                 };
-                self.service.on_leave(number, leaving, now);
+                self.service.on_leave(number, leaving, data.as_deref(), now);
                 if let Some(mut client) = self.clients.remove(&number) {
                     client.write_line(&AgentLine::Left);
                 }
@@ -101,9 +101,11 @@ impl Agent {
                 }
                 LockEffect::Notify(number, notice) => {
                     let line = match notice {
-                        Notice::Granted { token, previous_owner_died } => {
-                            AgentLine::Granted { token: token.get(), previous_owner_died }
-                        }
+                        Notice::Granted { token, previous_owner_died, data } => AgentLine::Granted {
+                            token: token.get(),
+                            previous_owner_died,
+                            data: data.map(|data| (data.version().get(), data.bytes().to_vec())),
+                        },
                         Notice::Refused => AgentLine::Refused,
                         Notice::Lost => AgentLine::Lost,
                         Notice::Regained => AgentLine::Regained,

@@ -6,8 +6,8 @@
 //! | is admitted | it is the home of some locks: this host hands them over |
 //! | is this one, removed | it forgets its locks; their holders here are orphaned |
 
-use towpath_mplock::wire::Identity;
-use towpath_mplock::{Node, NodeLock, Protocol};
+use towpath_mplock::wire::{Identity, LetterContent};
+use towpath_mplock::{Message, MessageBody, Node, NodeLock, Protocol};
 
 use super::{AgentOutbox, Joining, LockHome, LockService};
 use crate::frame::AgentLetter;
@@ -61,12 +61,23 @@ impl LockService {
                 let letter = AgentLetter::Tell { lock, protocol, doubtful };
                 self.outgoing.push_back((self.home_of(lock), letter));
             }
+            state.data().iter().for_each(|data| self.inherit(lock, data));
             if doubtful {
                 self.left_inconsistent.insert(lock, self.home_of(lock));
             }
             self.floor = self.floor.max(state.token());
         }
         self.idle.retain(|lock| self.homes.contains_key(lock));
+        // Kept until the new homes say that they have them: the homes may change before.
+        for (&lock, data) in &self.inherited {
+            let home = self.home_of(lock);
+            if home != self.me {
+                let message =
+                    Message { epoch: self.epoch, body: MessageBody::Deposit, data: Some(data.clone()) };
+                let content = LetterContent::Lock { lock, protocol: Protocol::default(), message };
+                self.outgoing.push_back((home, AgentLetter::Machine(content)));
+            }
+        }
         let hosts = self.hosts_here();
         // The home that the return went to may not have been the home any more.
         for (&lock, home) in &mut self.left_inconsistent {
@@ -78,9 +89,12 @@ impl LockService {
         }
         for (&lock, entry) in &mut self.nodes {
             let home = lock.home(hosts.iter().copied()).unwrap_or(self.me);
-            if std::mem::replace(&mut entry.home, home) != home && !entry.node.is_absent() {
-                let letter = AgentLetter::Tell { lock, protocol: entry.protocol, doubtful: false };
-                self.outgoing.push_back((home, letter));
+            if std::mem::replace(&mut entry.home, home) != home {
+                entry.node.note_new_home();
+                if !entry.node.is_absent() {
+                    let letter = AgentLetter::Tell { lock, protocol: entry.protocol, doubtful: false };
+                    self.outgoing.push_back((home, letter));
+                }
             }
             if entry.joining == Joining::Asked {
                 entry.joining = Joining::NotAsked;
@@ -114,6 +128,7 @@ impl LockService {
         self.idle.clear();
         self.cached.clear();
         self.left_inconsistent.clear();
+        self.inherited.clear();
         self.outgoing.clear();
         self.told.fill(0);
         self.lost_untold = false;

@@ -53,7 +53,9 @@ impl LockService {
     }
 
     /// Takes a client that leaves: a holder, or one that waits no more.
-    pub fn on_leave(&mut self, client: ClientNumber, leaving: Leaving, now: u64) {
+    ///
+    /// `data`: those that a holder has changed. Those of a reader do not count.
+    pub fn on_leave(&mut self, client: ClientNumber, leaving: Leaving, data: Option<&[u8]>, now: u64) {
         let Some(lock) = self.clients.remove(&client) else { return };
         let Some(entry) = self.nodes.get_mut(&lock) else { return };
         let (outgoing, protocol, home) = (&mut self.outgoing, entry.protocol, entry.home);
@@ -77,6 +79,9 @@ impl LockService {
                     Leaving::Died => false,
                 };
                 entry.joining = Joining::NotAsked;
+                if let Some(data) = data.filter(|_| holder.wish.mode == Mode::Exclusive) {
+                    entry.node.publish(data);
+                }
                 entry.node.release(consistent, 0, &mut out);
                 if !consistent {
                     self.left_inconsistent.insert(lock, home);
@@ -95,7 +100,7 @@ impl LockService {
         self.valid = valid;
         let notice = if valid { Notice::Regained } else { Notice::Lost };
         for holder in self.nodes.values().flat_map(|entry| &entry.holders) {
-            self.effects.push(LockEffect::Notify(holder.wish.client, notice));
+            self.effects.push(LockEffect::Notify(holder.wish.client, notice.clone()));
         }
         self.pump_all(now);
     }
@@ -204,7 +209,8 @@ impl LockService {
             }
             return;
         }
-        if entry.node.state() == NodeState::Cached && !entry.listed {
+        let has_data = entry.node.state() == NodeState::Absent && entry.node.data().is_some();
+        if (has_data || entry.node.state() == NodeState::Cached) && !entry.listed {
             entry.listed = true;
             self.cached.push_back(lock);
         }

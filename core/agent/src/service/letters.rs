@@ -4,7 +4,9 @@
 //! `service.rs` says when a home asks all hosts before it grants a lock.
 
 use towpath_mplock::wire::{Identity, LetterContent};
-use towpath_mplock::{Decision, Epoch, HomeLock, Message, MessageBody, Node, NodeLock, Protocol};
+use towpath_mplock::{
+    Decision, Epoch, HomeLock, LockData, Message, MessageBody, Node, NodeLock, Outbox, Protocol,
+};
 
 use super::{AgentOutbox, IDLE, Joining, LockEffect, LockHome, LockService, Notice};
 use crate::frame::AgentLetter;
@@ -72,14 +74,26 @@ impl LockService {
         if is_inquiry && from != home {
             return;
         }
+        if let MessageBody::Stored { version } = message.body
+            && from == home
+            && self.inherited.get(&lock).is_some_and(|data| data.version() <= version)
+        {
+            self.inherited.remove(&lock);
+        }
         let mut out = AgentOutbox { outgoing: &mut self.outgoing, lock, protocol, home };
         let Some(entry) = self.nodes.get_mut(&lock) else {
             if is_inquiry {
                 NodeLock::default().on_message(message, &mut out);
+                self.report_inherited(lock);
             }
             return;
         };
-        match entry.node.on_message(message, &mut out) {
+        let decision = entry.node.on_message(message, &mut out);
+        if is_inquiry {
+            self.report_inherited(lock);
+        }
+        let Some(entry) = self.nodes.get_mut(&lock) else { return };
+        match decision {
             Some(Decision::Granted(grant)) => {
                 entry.grant = Some(grant);
                 let sent = |from: Node, to: Node| u32::from(from != to);
@@ -105,6 +119,14 @@ impl LockService {
             return;
         }
         if !self.homes.contains_key(&lock) {
+            if message.body == MessageBody::Deposit
+                && let Some(data) = &message.data
+            {
+                self.inherit(lock, data);
+                let stored = MessageBody::Stored { version: data.version() };
+                let mut out = AgentOutbox { outgoing: &mut self.outgoing, lock, protocol, home: self.me };
+                out.to_node(from, Message::new(message.epoch, stored));
+            }
             if !matches!(message.body, MessageBody::Request { .. }) {
                 return;
             }
@@ -116,9 +138,8 @@ impl LockService {
             if may_have_died || !all_told {
                 self.take_over(lock, protocol, may_have_died);
             } else {
-                let lock_home = HomeLock::new(protocol, self.epoch, self.floor);
-                let entry = LockHome { lock: lock_home, protocol, doubtful: false, listed: false };
-                self.homes.insert(lock, entry);
+                let new = HomeLock::new(protocol, self.epoch, self.floor);
+                self.add_home(lock, LockHome { lock: new, protocol, doubtful: false, listed: false });
             }
         }
         if let Some(home) = self.homes.get_mut(&lock) {
@@ -161,8 +182,41 @@ impl LockService {
             .filter(|&host| doubtful && self.lost[usize::from(host)] && !self.is_here(host))
             .collect();
         let mut out = AgentOutbox { outgoing: &mut self.outgoing, lock, protocol, home: self.me };
-        let taken = HomeLock::take_over(protocol, self.epoch, &survivors, &dead, doubtful, &mut out);
-        self.homes.insert(lock, LockHome { lock: taken, protocol, doubtful, listed: false });
+        let mut taken = HomeLock::take_over(protocol, self.epoch, &survivors, &dead, doubtful, &mut out);
+        // This host may have been its home in this epoch already.
+        taken.note_token(self.floor);
+        self.add_home(lock, LockHome { lock: taken, protocol, doubtful, listed: false });
+    }
+
+    /// Adds a lock whose home this host is, with the data that were left for it.
+    fn add_home(&mut self, lock: Identity, mut home: LockHome) {
+        if let Some(data) = self.inherited.remove(&lock) {
+            home.lock.note_data(&data);
+        }
+        self.homes.insert(lock, home);
+    }
+
+    /// Adds the data that a former home of a lock has kept to this host's report.
+    fn report_inherited(&mut self, of: Identity) {
+        let Some(inherited) = self.inherited.get(&of) else { return };
+        for (_, letter) in self.outgoing.iter_mut().rev() {
+            if let AgentLetter::Machine(LetterContent::Lock { lock, message, .. }) = letter
+                && *lock == of
+                && matches!(message.body, MessageBody::Report(_))
+            {
+                if message.data.as_ref().is_none_or(|data| data.version() < inherited.version()) {
+                    message.data = Some(inherited.clone());
+                }
+                return;
+            }
+        }
+    }
+
+    /// Keeps data of a lock that this host has no state of as its home.
+    pub(super) fn inherit(&mut self, lock: Identity, data: &LockData) {
+        if self.inherited.get(&lock).is_none_or(|known| data.version() > known.version()) {
+            self.inherited.insert(lock, data.clone());
+        }
     }
 
     /// Notes that a lock may be idle at home. Drops another one's state if too many are.
@@ -175,15 +229,20 @@ impl LockService {
         self.idle.push_back(lock);
         if self.idle.len() > IDLE
             && let Some(first) = self.idle.pop_front()
+            && let died = self.former_home_died(first)
             && let Some(home) = self.homes.get_mut(&first)
         {
             home.listed = false;
             if home.lock.is_unused() {
                 self.floor = self.floor.max(home.lock.token());
-                if home.doubtful {
+                if home.doubtful || died {
                     self.settled.insert(first);
                 }
-                self.homes.remove(&first);
+                let home = self.homes.remove(&first);
+                // None, since a certain release: a copy that a node has kept is older.
+                if let Some(none) = home.as_ref().and_then(|home| home.lock.data()) {
+                    self.inherit(first, none);
+                }
             }
         }
     }

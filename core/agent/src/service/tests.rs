@@ -37,6 +37,7 @@ struct SimulatedClient {
     mode: Mode,
     tries: bool,
     state: ClientState,
+    token: FencingToken,
 }
 
 struct SimulatedHost {
@@ -55,6 +56,13 @@ struct LetterOnTheWay {
     incarnations: [Incarnation; 2],
 }
 
+/// Data that holders have published, by their tokens.
+struct Publications {
+    all: BTreeMap<FencingToken, Vec<u8>>,
+    /// The last of them; several where it is not known which release counts.
+    last: Vec<Option<FencingToken>>,
+}
+
 struct Cluster {
     hosts: Vec<SimulatedHost>,
     log: Vec<MembershipChange>,
@@ -63,6 +71,7 @@ struct Cluster {
     last_client: u64,
     last_incarnation: u64,
     tokens: BTreeMap<&'static str, [FencingToken; 2]>,
+    data: BTreeMap<&'static str, Publications>,
     /// Locks whose exclusive holder has died, where the next one was not told yet.
     deaths: BTreeMap<&'static str, bool>,
     grants: usize,
@@ -78,6 +87,7 @@ impl Cluster {
             last_client: 0,
             last_incarnation: 0,
             tokens: BTreeMap::new(),
+            data: BTreeMap::new(),
             deaths: BTreeMap::new(),
             grants: 0,
         };
@@ -112,8 +122,9 @@ impl Cluster {
                     let letter = LetterOnTheWay { epoch, letter, incarnations };
                     self.links.entry((host, to)).or_default().push_back(letter);
                 }
-                LockEffect::Notify(number, Notice::Granted { token, previous_owner_died }) => {
+                LockEffect::Notify(number, Notice::Granted { token, previous_owner_died, data }) => {
                     self.on_grant(number, token, previous_owner_died);
+                    self.check_data(number, data.as_ref(), previous_owner_died);
                 }
                 LockEffect::Notify(number, Notice::Refused) => {
                     let client = self.clients.get_mut(&number).unwrap();
@@ -154,7 +165,7 @@ impl Cluster {
         self.grants += 1;
         let client = self.clients.get_mut(&number).unwrap();
         assert_eq!(client.state, ClientState::Waits);
-        client.state = ClientState::Holds;
+        (client.state, client.token) = (ClientState::Holds, token);
         let (name, mode) = (client.name, client.mode);
         assert!(self.hosts[usize::from(client.host)].valid, "no grant without a lease");
         self.check_exclusion(number);
@@ -176,10 +187,46 @@ impl Cluster {
         }
     }
 
+    /// Checks the data that came with a grant: the last ones, unless a death was told.
+    fn check_data(&mut self, number: u64, data: Option<&LockData>, told: bool) {
+        let name = self.clients[&number].name;
+        let none = || Publications { all: BTreeMap::new(), last: vec![None] };
+        let Publications { all, last } = self.data.entry(name).or_insert_with(none);
+        let version = data.map(LockData::version);
+        if let Some(data) = data {
+            assert_eq!(all[&data.version()], data.bytes(), "{name}: data that were published");
+        }
+        // None at all are the same as none since a release.
+        let is_none = |version: &Option<FencingToken>| version.is_none_or(|version| all[&version].is_empty());
+        let is_last = last.contains(&version) || is_none(&version) && last.iter().any(is_none);
+        assert!(told || is_last, "{name}: data of {version:?}, not of {last:?}");
+        *last = vec![version];
+    }
+
+    /// Data that a holder leaves: none now and then, and sometimes none that are changed.
+    fn publish(&mut self, number: u64, leaving: Leaving) -> Option<Vec<u8>> {
+        let &SimulatedClient { name, mode, state, token, .. } = &self.clients[&number];
+        if token.get() % 3 == 0 {
+            return None;
+        }
+        let bytes = if token.get() % 5 == 0 { Vec::new() } else { number.to_le_bytes().to_vec() };
+        let counts = mode == Mode::Exclusive && leaving != Leaving::Died;
+        if counts && matches!(state, ClientState::Holds | ClientState::Lost) {
+            let Publications { all, last } = self.data.get_mut(name).unwrap();
+            all.insert(token, bytes.clone());
+            if state == ClientState::Holds {
+                last.clear();
+            }
+            last.push(Some(token));
+        }
+        (leaving != Leaving::Died).then_some(bytes)
+    }
+
     fn wish(&mut self, host: Node, name: &'static str, mode: Mode, tries: bool) {
         self.last_client += 1;
         let number = self.last_client;
-        self.clients.insert(number, SimulatedClient { host, name, mode, tries, state: ClientState::Waits });
+        let (state, token) = (ClientState::Waits, FencingToken::NONE);
+        self.clients.insert(number, SimulatedClient { host, name, mode, tries, state, token });
         Self::trace(format_args!("wish {number} {:?}", self.clients[&number]));
         let wish = Wish { client: number, mode, tries, process: 1, description: String::new(), since: 0 };
         self.hosts[usize::from(host)].service.on_wish(name, wish, 0);
@@ -187,6 +234,7 @@ impl Cluster {
     }
 
     fn leave(&mut self, number: u64, leaving: Leaving) {
+        let data = self.publish(number, leaving);
         let client = self.clients.get_mut(&number).unwrap();
         if client.state == ClientState::Holds && client.mode == Mode::Exclusive {
             match leaving {
@@ -202,7 +250,7 @@ impl Cluster {
         let host = client.host;
         Self::trace(format_args!("leaves {number} {client:?} {leaving:?}"));
         client.state = ClientState::Over;
-        self.hosts[usize::from(host)].service.on_leave(number, leaving, 0);
+        self.hosts[usize::from(host)].service.on_leave(number, leaving, data.as_deref(), 0);
         self.carry(host);
     }
 
@@ -291,8 +339,19 @@ impl Cluster {
     }
 }
 
+/// Seed of a history: printed if it fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 fn history(seed: u64, steps: usize, deaths: bool) -> usize {
-    Cluster::trace(format_args!("seed {seed}"));
+    let _printed = Seed(seed);
     let mut dice = Dice(seed);
     let mut cluster = Cluster::new();
     let host = |dice: &mut Dice| dice.below(HOSTS) as Node;

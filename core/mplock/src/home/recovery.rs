@@ -124,6 +124,13 @@ impl HomeLock {
         }
     }
 
+    /// Notes a token that the lock may have had: its next one is larger.
+    ///
+    /// For a home that takes a lock over whose state it has dropped in the same epoch.
+    pub fn note_token(&mut self, token: FencingToken) {
+        self.token = self.token.max(token);
+    }
+
     fn on_end(&mut self, node: Node, epoch: Epoch, died: bool, out: &mut impl Outbox) {
         self.readers.retain(|&(reader, _)| reader != node);
         self.tries.retain(|entry| entry.node != node);
