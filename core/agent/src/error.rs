@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use towpath_mplock::LockData;
+
 /// Reason why an agent can't work, or can't be reached. `Debug` prints the sentence.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -14,6 +16,7 @@ pub enum Error {
     #[error("{path}: the agent's state can't be used: {why}", path = .0.display(), why = .1)]
     State(PathBuf, String),
     /// Links and keys.
+    #[cfg(feature = "serve")]
     #[error(transparent)]
     Net(#[from] towpath_net::Error),
     /// The operating system refused something.
@@ -30,6 +33,23 @@ pub enum Error {
     /// The agent has closed the connection.
     #[error("the agent of this host has ended")]
     AgentEnded,
+    /// The agent does not answer.
+    #[error("the agent of this host does not answer: see whether it is stopped")]
+    AgentSilent,
+    /// This host hears no majority of the others.
+    #[error(
+        "this host has lost its lease: lock `{0}` may be given to another host; end the work under it, and acquire it anew"
+    )]
+    LeaseLost(String),
+    /// Data are longer than a lock takes.
+    #[error("{len} bytes of data for a lock: at most {max}; keep the rest elsewhere, under the lock's token", max = LockData::MAX)]
+    DataTooLong {
+        /// Number of bytes.
+        len: usize,
+    },
+    /// A reader may not replace data.
+    #[error("this guard only reads: acquire the lock alone to change its data (Lock::acquire)")]
+    ReadsOnly,
 }
 
 impl fmt::Debug for Error {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use towpath_mplock::Node;
+#[cfg(feature = "serve")]
 use towpath_net::Key;
 
 use crate::Error;
@@ -43,7 +44,9 @@ pub struct HostsFile {
     pub hosts: Vec<ClusterHost>,
     /// Time after which a host that is cut off counts as gone.
     pub lease: Duration,
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "only the agent reads it"))]
     pub(crate) key_file: PathBuf,
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "only the agent writes there"))]
     state: Option<PathBuf>,
 }
 
@@ -114,6 +117,7 @@ impl HostsFile {
     /// # Errors
     ///
     /// [`Error::Net`].
+    #[cfg(feature = "serve")]
     pub fn key(&self) -> Result<Key, Error> {
         Ok(Key::read(&self.key_file)?)
     }
@@ -159,6 +163,7 @@ impl HostsFile {
     }
 
     /// Returns the directory in which a host's agent keeps its state.
+    #[cfg(feature = "serve")]
     pub(crate) fn state_of(&self, host: Node) -> Result<PathBuf, Error> {
         let from =
             |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -14,23 +14,37 @@
 //! | `lease.rs` | until when a host may count on its locks |
 //! | `session.rs`, `frame.rs` | letters in order and once; frames as bytes |
 //! | `place.rs`, `report.rs` | what processes of the host use |
+//! | `client/` | the same for Rust programs: locks and guards |
+//!
+//! Without the feature `serve` there is no agent, only the client.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "serve")]
 mod agent;
+pub mod client;
+#[cfg(feature = "serve")]
 mod consensus;
+#[cfg(feature = "serve")]
 mod dial;
 mod error;
+#[cfg(feature = "serve")]
 mod frame;
 mod hosts;
+#[cfg(feature = "serve")]
 mod journal;
+#[cfg(feature = "serve")]
 mod lease;
+#[cfg(feature = "serve")]
 mod membership;
 mod place;
 mod report;
+#[cfg(feature = "serve")]
 mod service;
+#[cfg(feature = "serve")]
 mod session;
 mod socket;
 
+#[cfg(feature = "serve")]
 pub use agent::Agent;
 pub use error::Error;
 pub use hosts::{ClusterHost, HostsFile};

@@ -140,8 +140,17 @@ pub use towpath_sync::{
 pub use towpath_channel as channel;
 /// Machines that algorithms run on: for locks and structures of one's own.
 pub use towpath_machine as machine;
-/// Locks by message, with fencing tokens.
-pub use towpath_mplock as mplock;
+/// Locks by message, with fencing tokens: of a world, and across hosts.
+pub mod mplock {
+    #[doc(inline)]
+    pub use towpath_mplock::*;
+
+    /// Locks that span hosts, through this host's agent, without a world.
+    pub mod hosts {
+        pub use towpath_agent::client::{Guard, Lock, Manager, Request};
+        pub use towpath_agent::{ClientRow, ClusterHost, Error, HostLockRow, HostReport, HostsFile};
+    }
+}
 /// Locks, barriers and waiting policies.
 pub use towpath_sync as sync;
 pub mod structures;

@@ -1,0 +1,65 @@
+//! Programs that use locks across hosts: agents and clients in processes that are killed.
+//!
+//! Three agents on loopback, each with its clients, are the hosts.
+//! `cargo test -p towpath-agent --test clients -- home` runs only the case of that name; `every`
+//! before it kills 1,000 times for each case instead of a few times.
+
+#![allow(missing_docs, reason = "a test")]
+
+mod cluster;
+#[path = "../../../shm/tests/common/mod.rs"]
+mod common;
+mod kills;
+mod semantics;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Directory, Watchdog};
+use towpath_testkit::Choice;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["agent", hosts, name] => return cluster::agent(hosts, name),
+        ["session", hosts, name] => return semantics::session(hosts, name),
+        ["worker", hosts, name, seed] => return kills::worker(hosts, name, seed.parse().unwrap()),
+        _ => {}
+    }
+    if std::env::var_os("TEST_OF_CLIENTS").is_none() {
+        // Sockets of agents are in a directory of this test, also for this process.
+        let directory = Directory::new();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(&arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TEST_OF_CLIENTS", "1");
+        let status = command.status().unwrap();
+        drop(directory);
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    let choice = Choice::from_arguments();
+    let mut cases = 0;
+    let mut begin = |name: &'static str, limit: u64| {
+        let included = choice.includes(&[name]);
+        cases += usize::from(included);
+        included.then(|| Watchdog::with(name, Duration::from_secs(limit)))
+    };
+    if let Some(dog) = begin("semantics", 120) {
+        semantics::guards_and_requests(&dog);
+    }
+    if let Some(dog) = begin("deaths", 120) {
+        semantics::deaths_and_data(&dog);
+    }
+    println!(
+        "{:<9}{:>7}{:>10}{:>10}{:>9}{:>9}",
+        "kills of", "rounds", "grants", "warnings", "refused", "seconds"
+    );
+    for victim in kills::Victim::ALL {
+        let Some(dog) = begin(victim.name(), if choice.every() { 3600 } else { 120 }) else { continue };
+        let (few, rounds) = victim.rounds();
+        let (rounds, start) = (if choice.every() { rounds } else { few }, Instant::now());
+        let kills::Outcome { grants, warnings, refused } = kills::rounds(&dog, victim, rounds);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{:<9}{rounds:>7}{grants:>10}{warnings:>10}{refused:>9}{seconds:>9.1}", victim.name());
+    }
+    println!("test result: ok. {cases} passed; 0 failed");
+}

@@ -1,0 +1,208 @@
+//! Promises of managers, locks, requests and guards, one by one.
+
+use std::io::BufRead;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use towpath_agent::Error;
+use towpath_agent::client::{Guard, Manager};
+
+use crate::cluster::{Cluster, NAMES, ask, signal, tell, until};
+use crate::common::Watchdog;
+
+/// Process that carries out the lines of its input, and answers each.
+pub fn session(hosts: &str, name: &str) {
+    let manager = Manager::connect_as(hosts, name).unwrap();
+    let lock = Box::leak(Box::new(manager.lock("x")));
+    let mut held: Option<Guard<'_>> = None;
+    let show = |guard: &Guard<'_>| {
+        let data = String::from_utf8_lossy(guard.data()).into_owned();
+        format!("{} {} data={data}", guard.token(), if guard.previous_owner_died() { "died" } else { "fine" })
+    };
+    for line in std::io::stdin().lock().lines().map(Result::unwrap) {
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let answer = match word {
+            "acquire" => match lock.acquire() {
+                Ok(guard) => show(held.insert(guard)),
+                Err(error) => error.to_string(),
+            },
+            "set" => {
+                let guard = held.as_mut().unwrap();
+                guard.make_consistent();
+                guard.set_data(rest.as_bytes()).unwrap();
+                "set".to_owned()
+            }
+            "check" => held.as_mut().unwrap().check().err().map_or("counts".to_owned(), |e| e.to_string()),
+            _ => held.take().unwrap().release().err().map_or("released".to_owned(), |e| e.to_string()),
+        };
+        println!("{answer}");
+    }
+}
+
+/// Token, news of a death, and data of a session's answer.
+fn grant(answer: &str) -> (u64, bool, String) {
+    let mut words = answer.splitn(3, ' ');
+    let token = words.next().unwrap().parse().unwrap_or_else(|_| panic!("{answer}"));
+    (token, words.next() == Some("died"), words.next().unwrap()["data=".len()..].to_owned())
+}
+
+pub fn guards_and_requests(dog: &Watchdog) {
+    let cluster = Cluster::start(dog, "1s");
+    let managers = NAMES.map(|name| Manager::connect_as(cluster.hosts_path(), name).unwrap());
+    let lock = |host: usize| managers[host].lock("table");
+
+    let (a, b, c) = (lock(0), lock(1), lock(2));
+    let mut guard = a.acquire().unwrap();
+    assert!((guard.data(), guard.data_version()) == (&[][..], None) && !guard.previous_owner_died());
+    assert!(a.try_acquire().unwrap().is_none(), "threads of a process exclude each other");
+    assert!(b.try_acquire().unwrap().is_none() && b.try_acquire_shared().unwrap().is_none());
+    let start = Instant::now();
+    assert!(b.acquire_timeout(Duration::from_millis(30)).unwrap().is_none());
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    guard.set_data(b"one").unwrap();
+    guard.data_mut().unwrap()[0] = b'O';
+    assert!(matches!(guard.set_data(&[0; 4097]), Err(Error::DataTooLong { len: 4097 })));
+    guard.check().unwrap();
+    let first = guard.token();
+    guard.release().unwrap();
+
+    // Data and tokens on another host; readers change nothing, and share.
+    let reader = b.acquire_shared().unwrap();
+    assert_eq!((reader.data(), reader.data_version()), (&b"One"[..], Some(first)));
+    assert!(reader.token() > first);
+    let mut other = c.try_acquire_shared().unwrap().expect("readers share");
+    assert!(matches!(other.set_data(b""), Err(Error::ReadsOnly)) && other.data_mut().is_err());
+    let mut request = a.request().unwrap();
+    assert!(request.wait_until(Some(Instant::now())).unwrap().is_none(), "a writer waits for readers");
+    assert!(request.descriptor().is_some());
+    drop((reader, other));
+    let mut guard = request.wait().unwrap();
+    assert_eq!(guard.data(), b"One");
+    guard.set_data(&[7; 4096]).unwrap();
+    drop(guard);
+    assert_eq!(c.acquire().unwrap().data(), [7; 4096]);
+
+    // A request that is dropped is withdrawn: the one behind it is served.
+    let guard = a.acquire().unwrap();
+    let dropped = b.request().unwrap();
+    let mut behind = c.request().unwrap();
+    drop(dropped);
+    assert!(behind.wait_until(Some(Instant::now() + Duration::from_millis(20))).unwrap().is_none());
+    drop(guard);
+    assert!(!behind.wait().unwrap().previous_owner_died());
+
+    // A panic is as a death; each holder is told until one has repaired.
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let mut guard = b.acquire().unwrap();
+        guard.set_data(b"half").unwrap();
+        resume_unwind(Box::new("on purpose"));
+    }));
+    assert!(panicked.is_err());
+    for repairs in [false, true] {
+        let mut guard = c.acquire().unwrap();
+        assert!(guard.previous_owner_died() && guard.data() == [7; 4096]);
+        if repairs {
+            guard.make_consistent();
+            guard.set_data(b"").unwrap();
+        }
+    }
+    let guard = a.acquire().unwrap();
+    assert!(!guard.previous_owner_died() && guard.data().is_empty());
+    let status = managers[1].status().unwrap();
+    assert_eq!(status[0].locks[0].holders[0].token, Some(guard.token().get()));
+    drop(guard);
+
+    // Threads and hosts together: none is lost of a number that travels with the lock.
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let lock = managers[thread % 3].lock("number");
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    let mut guard = lock.acquire().unwrap();
+                    let number = guard.data().try_into().map_or(0, u64::from_le_bytes);
+                    guard.set_data(&(number + 1).to_le_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(managers[0].lock("number").acquire().unwrap().data(), 300u64.to_le_bytes());
+}
+
+pub fn deaths_and_data(dog: &Watchdog) {
+    let mut cluster = Cluster::start(dog, "300ms");
+    let mut sessions: Vec<_> = (0..3).map(|host| cluster.spawn("session", host, &[])).collect();
+    let mut newest = 0;
+    let mut check = |answer: &str| {
+        let (token, died, data) = grant(answer);
+        assert!(token > newest, "{answer} after {newest}");
+        newest = token;
+        (died, data)
+    };
+    // A holder dies with changes: the next one is told, and has the data of the last release.
+    check(&ask(&mut sessions[0], "acquire"));
+    ask(&mut sessions[0], "set first");
+    assert_eq!(ask(&mut sessions[0], "release"), "released");
+    assert_eq!(check(&ask(&mut sessions[1], "acquire")), (false, "first".to_owned()));
+    ask(&mut sessions[1], "set lost");
+    let mut behind = cluster.spawn("session", 2, &[]);
+    tell(&mut sessions[2], "acquire");
+    tell(&mut behind, "acquire");
+    sessions[1].kill();
+    // A waiter dies, perhaps as a holder by then: the one behind it is served.
+    sessions[2].kill();
+    assert_eq!(check(&behind.line()), (true, "first".to_owned()));
+    ask(&mut behind, "set second");
+    assert_eq!(ask(&mut behind, "release"), "released");
+    sessions[1] = cluster.spawn("session", 1, &[]);
+    sessions[2] = cluster.spawn("session", 2, &[]);
+
+    // The agent of a holder dies: its holder is told, the next one, too, on another host.
+    assert_eq!(check(&ask(&mut sessions[0], "acquire")), (false, "second".to_owned()));
+    ask(&mut sessions[0], "set never released");
+    tell(&mut sessions[1], "acquire");
+    cluster.kill_agent(0);
+    until(|| ask(&mut sessions[0], "check").contains("agent of this host has ended"));
+    assert!(ask(&mut sessions[0], "release").contains("has ended"));
+    assert_eq!(check(&sessions[1].line()), (true, "second".to_owned()));
+    assert!(ask(&mut sessions[0], "acquire").contains("no agent of host"));
+    ask(&mut sessions[1], "set third");
+    assert_eq!(ask(&mut sessions[1], "release"), "released");
+    cluster.start_agent(0);
+    cluster.await_all();
+    // A home that comes again may warn though no holder died.
+    assert_eq!(check(&ask(&mut sessions[0], "acquire")).1, "third");
+    let home = cluster.home("x");
+    assert_eq!(ask(&mut sessions[0], "release"), "released");
+
+    // The home dies: the host that released the lock last knows the data.
+    let [writer, reader] = [(home + 1) % 3, (home + 2) % 3];
+    check(&ask(&mut sessions[writer], "acquire"));
+    ask(&mut sessions[writer], "set fourth");
+    assert_eq!(ask(&mut sessions[writer], "release"), "released");
+    cluster.kill_agent(home);
+    assert_eq!(check(&ask(&mut sessions[reader], "acquire")).1, "fourth");
+    ask(&mut sessions[reader], "set fifth");
+    assert_eq!(ask(&mut sessions[reader], "release"), "released");
+    cluster.start_agent(home);
+    cluster.await_all();
+
+    // An agent is stopped for longer than the lease: its holder learns that it has lost the lock.
+    assert_eq!(check(&ask(&mut sessions[0], "acquire")).1, "fifth");
+    signal(cluster.agents[0].as_ref().unwrap(), Signal::STOP);
+    let (died, data) = check(&ask(&mut sessions[1], "acquire"));
+    assert!(died && data == "fifth", "{died} {data}");
+    ask(&mut sessions[1], "set sixth");
+    assert_eq!(ask(&mut sessions[1], "release"), "released");
+    signal(cluster.agents[0].as_ref().unwrap(), Signal::CONT);
+    until(|| ask(&mut sessions[0], "check").contains("has lost its lease"));
+    assert!(ask(&mut sessions[0], "release").contains("has lost its lease"));
+    cluster.await_all();
+    assert_eq!(check(&ask(&mut sessions[0], "acquire")).1, "sixth");
+
+    // All agents die at once: tokens go on; the data are gone, and the next holder is told.
+    (0..3).for_each(|host| cluster.kill_agent(host));
+    (0..3).for_each(|host| cluster.start_agent(host));
+    cluster.await_all();
+    assert_eq!(check(&ask(&mut sessions[2], "acquire")), (true, String::new()));
+}
