@@ -4,8 +4,9 @@
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
 //! but it is the waiters that ask whether the owner is alive, so that no list has to be kept.
 //! Fairness by leases: a process that gets the lock by hand-over may take it again and again for a
-//! while, undisturbed (which is what makes unfair locks fast); when the lease is over, its next
-//! release hands the lock to the next waiter in turn.
+//! while, undisturbed (which is what makes unfair locks fast); when the lease is over, the next
+//! release hands the lock to the waiter whose turn comes after that process. Another one that finds
+//! the lock free in between uses up the same lease, and passes over no turn.
 //!
 //! **Progress.** Blocking; every waiter is served after at most one lease of each waiter before it
 //! in turn.
@@ -17,7 +18,7 @@
 //! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead or no longer in turn |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
-//! `lease`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), marked with
+//! `lease`, `tenant`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), marked with
 //! `HANDED` by the holder that hands over to it, cleared by the waiter when it has the lock or
 //! gives up.
 //!
@@ -74,6 +75,8 @@ struct LockHead<P: Processor> {
     state: P::Word,
     /// Start of the present lease, in nanoseconds.
     lease: P::Word,
+    /// Processor + 1 of the process whose lease it is.
+    tenant: P::Word,
 }
 
 /// State of the holder.
@@ -97,6 +100,21 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
 
     fn turn(&self, owner: u64) -> &P::Word {
         &self.turns[((owner & PROCESSOR) as usize).wrapping_sub(1) % N].0
+    }
+
+    /// Takes the lock if it is free, with or without waiters that sleep.
+    #[inline(always)]
+    fn takes_free(&self, cpu: &P, me: u64) -> bool {
+        let word = &self.head.word;
+        // (1) Acquire: pairs with the Release (4), (4d) in `release`.
+        match cpu.compare_exchange(word, 0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => true,
+            // (1d) Acquire: as (1); pairs with the Release (4b), (4c).
+            Err(PARKED) => {
+                cpu.compare_exchange(word, PARKED, me | PARKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            }
+            Err(_) => false,
+        }
     }
 
     /// The lock is ours: is it worth having?
@@ -134,6 +152,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     ) -> Result<RobustHeld, LockError> {
         let (word, turn) = (&self.head.word, self.turn(me));
         let mut turns = Turns::new(cpu, deadline, TURN);
+        let mut leased = true;
         let dead = loop {
             // (3) Acquire: pairs with the Release (4), (5) of the owner that releases or hands
             // over.
@@ -156,6 +175,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                     .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
                 {
+                    leased = value == 0;
                     break 0;
                 }
                 continue;
@@ -220,8 +240,12 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
         };
         self.leave_turns(cpu, wait, me);
-        // Relaxed: under the lock.
-        cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
+        // Found free between two releases of a lease: that one goes on. Relaxed, both: under the
+        // lock.
+        if leased {
+            cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
+            cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
+        }
         self.enter(cpu, wait, RobustHeld { me, inconsistent: dead != 0, dead })
     }
 
@@ -255,16 +279,23 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     fn release_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
         // Relaxed: under the lock.
         let lease = cpu.load(&self.head.lease, Ordering::Relaxed);
-        let over = cpu.now().wrapping_sub(lease) > LEASE;
-        let mine = (me & PROCESSOR) as usize;
-        // Beginning behind our own place (it is number `mine - 1`).
-        let next = (0..N).map(|i| &self.turns[(mine + i) % N].0).find_map(|turn| {
+        if cpu.now().wrapping_sub(lease) <= LEASE {
+            // The lease goes on: free for the processes that are awake. Sleepers look again when
+            // their turn is over. Whether there still are any is looked at when the lease is over.
+            // (4c) Release: as (4), pairs with the Acquire (1d), (3).
+            cpu.store(&self.head.word, PARKED, Ordering::Release);
+            return;
+        }
+        // Relaxed: under the lock. Damaged memory: any place will do.
+        let tenant = (cpu.load(&self.head.tenant, Ordering::Relaxed) & PROCESSOR) as usize;
+        // Beginning behind the tenant's place (it is number `tenant - 1`).
+        let next = (0..N).map(|i| &self.turns[(tenant + i) % N].0).find_map(|turn| {
             // Relaxed: hints.
             let waiter = cpu.load(turn, Ordering::Relaxed) & !PARKED;
             (waiter != 0 && waiter & HANDED == 0 && waiter != me).then_some((turn, waiter))
         });
         match next {
-            Some((turn, waiter)) if over => {
+            Some((turn, waiter)) => {
                 // (5) Release: hands over; pairs with the Acquire (3), (6), (1e). Then wake it: its
                 // place changes, unless it has left. Relaxed: a hint.
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
@@ -278,9 +309,6 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                     wait.wake_all(cpu, turn);
                 }
             }
-            // The lease goes on: free for the processes that are awake. Sleepers look again when
-            // their turn is over. (4c) Release: as (4), pairs with the Acquire (1d), (3).
-            Some(_) => cpu.store(&self.head.word, PARKED, Ordering::Release),
             // There are no waiters any more. (4d) Release: as (4), pairs with the Acquire (1), (3).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
@@ -300,6 +328,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
                 word: arena.word(Place::NewLine, 0),
                 state: arena.word(Place::SameLine, 0),
                 lease: arena.word(Place::SameLine, 0),
+                tenant: arena.word(Place::SameLine, 0),
             },
             turns: core::array::from_fn(|_| OwnLine(arena.word(Place::NewLine, 0))),
         }
@@ -318,33 +347,19 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         deadline: Deadline,
     ) -> Result<RobustHeld, LockError> {
         let me = Self::me(cpu, wait);
-        // (1) Acquire, pairs with the Release (4) in `release`.
-        match cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 }),
-            // (1d) Acquire: as (1); pairs with the Release (4b).
-            Err(PARKED)
-                if cpu
-                    .compare_exchange(
-                        &self.head.word,
-                        PARKED,
-                        me | PARKED,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok() =>
-            {
-                self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 })
-            }
-            Err(_) => self.lock_slowly(cpu, wait, me, deadline),
+        if self.takes_free(cpu, me) {
+            return self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 });
         }
+        self.lock_slowly(cpu, wait, me, deadline)
     }
 
     /// Tries once, as every `try_lock`; it does not ask whether a holder is alive, and
     /// knows no identity but 1: use `lock` between processes.
     fn try_lock(&self, cpu: &P) -> Option<RobustHeld> {
         let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
-        // (1c) Acquire: as (1); pairs with the Release (4).
-        cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        if !self.takes_free(cpu, me) {
+            return None;
+        }
         // Relaxed: under the lock. Half-changed data are left to owners with an identity.
         if cpu.load(&self.head.state, Ordering::Relaxed) != 0 {
             // (4b) Release: as (4), pairs with the Acquire (1), (3). A waiter looks again when its
