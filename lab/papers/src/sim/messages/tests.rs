@@ -101,13 +101,11 @@ fn claims_packet_first_stand_still_block_first_do_not() {
     patient.habits.patience = u64::MAX;
     for algorithm in MessageAlgorithm::ALL {
         // The wrong order need not stand still every time; the right one never does.
-        let mut stood = 0;
-        for seed in 1..=5 {
-            let patient = patient.seed(seed);
-            traffic(&patient, algorithm, Traffic::Bulk, Way::Right).unwrap();
-            stood += usize::from(traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst).is_err());
+        for seed in 1..=3 {
+            traffic(&patient.seed(seed), algorithm, Traffic::Bulk, Way::Right).unwrap();
         }
-        assert!(stood > 0, "{}", algorithm.name());
+        let stands = |seed| traffic(&patient.seed(seed), algorithm, Traffic::Bulk, Way::PacketFirst).is_err();
+        assert!((1..=5).any(stands), "{}", algorithm.name());
     }
 }
 
