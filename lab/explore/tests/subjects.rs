@@ -34,7 +34,7 @@ fn is_structure(case: &Case) -> bool {
     case.name.split('/').next().is_some_and(|family| STRUCTURES.contains(&family))
 }
 
-/// Number of schedules of a case: by the environment variable TOWPATH_SCHEDULES, or this one.
+/// Number of schedules of a case: TOWPATH_SCHEDULES of the environment, or this one.
 fn schedules(otherwise: u64) -> u64 {
     std::env::var("TOWPATH_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }

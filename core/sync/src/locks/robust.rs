@@ -18,9 +18,9 @@
 //! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead or no longer in turn |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
-//! `lease`, `tenant`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), marked with
-//! `HANDED` by the holder that hands over to it, cleared by the waiter when it has the lock or
-//! gives up.
+//! `lease`, `tenant`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`),
+//! marked with `HANDED` by the holder that hands over to it, cleared by the waiter when it has the
+//! lock or gives up.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
 //! the word names the process that must be alive.
