@@ -3,6 +3,7 @@
 //! Use it only inside `loom::model`. Cells and bytes are race-checked: an access that words do not
 //! order fails the model.
 
+use core::panic::Location;
 use std::sync::atomic::Ordering;
 
 use loom::cell::UnsafeCell;
@@ -10,6 +11,7 @@ use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
+use crate::weaken;
 
 /// A word, with the queue of those parked on it.
 #[derive(Debug)]
@@ -83,20 +85,27 @@ impl Processor for LoomProcessor {
     fn id(&self) -> usize {
         self.id
     }
+    #[track_caller]
     fn load(&self, word: &LoomWord, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         fence_if_seq_cst(order);
         word.value.load(order)
     }
+    #[track_caller]
     fn store(&self, word: &LoomWord, value: u64, order: Ordering) {
+        let order = weaken::access(Location::caller(), order);
         word.value.store(value, order);
         fence_if_seq_cst(order);
     }
+    #[track_caller]
     fn swap(&self, word: &LoomWord, value: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         fence_if_seq_cst(order);
         let old = word.value.swap(value, order);
         fence_if_seq_cst(order);
         old
     }
+    #[track_caller]
     fn compare_exchange(
         &self,
         word: &LoomWord,
@@ -105,18 +114,27 @@ impl Processor for LoomProcessor {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
+        let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
         word.value.compare_exchange(old, new, success, failure)
     }
+    #[track_caller]
     fn fetch_add(&self, word: &LoomWord, delta: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         word.value.fetch_add(delta, order)
     }
+    #[track_caller]
     fn fetch_or(&self, word: &LoomWord, bits: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         word.value.fetch_or(bits, order)
     }
+    #[track_caller]
     fn fetch_and(&self, word: &LoomWord, mask: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         word.value.fetch_and(mask, order)
     }
+    #[track_caller]
     fn fence(&self, order: Ordering) {
+        let Some(order) = weaken::fence(Location::caller(), order) else { return };
         fence(order);
     }
     fn read(&self, cell: &LoomCell) -> u64 {
@@ -142,6 +160,7 @@ impl Processor for LoomProcessor {
 
     /// Probes once with no budget; otherwise until accepted, letting the other threads
     /// run between probes (loom has no time: a budget never runs out).
+    #[track_caller]
     fn spin_until(
         &self,
         word: &LoomWord,
@@ -149,6 +168,7 @@ impl Processor for LoomProcessor {
         budget: u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
+        let order = weaken::access(Location::caller(), order);
         loop {
             let value = word.value.load(order);
             if done(value) {

@@ -32,6 +32,8 @@ mod switch;
 
 #[cfg(feature = "loom")]
 mod checked;
+#[cfg(feature = "weaken")]
+pub mod weaken;
 
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};

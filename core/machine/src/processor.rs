@@ -131,6 +131,7 @@ pub trait Processor: Sized + 'static {
     /// Spins as [`Processor::spin_until`] does, with a pause before each further probe,
     /// of as many nanoseconds as `pause` makes of the value that was not accepted: proportional and
     /// exponential back-off. The budget is for the pauses alone.
+    #[track_caller]
     fn poll_until(
         &self,
         word: &Self::Word,

@@ -60,14 +60,17 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
     fn place(place: Place) -> Place;
 
     /// Adds one and returns the previous value.
+    #[track_caller]
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
 
     /// Adds one if the word holds `old`, and returns whether it did. Never does at memory
     /// ([`PrimitiveKind::in_cache`]).
+    #[track_caller]
     fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool;
 
     /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it
     /// is taken), and returns whether it was [`Primitive::FREE`].
+    #[track_caller]
     fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool;
 }
 
@@ -75,9 +78,11 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
 pub trait Universal<P: Processor>: Primitive<P> {
     /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
     /// if it was another one. Never fails spuriously.
+    #[track_caller]
     fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64>;
 
     /// Writes a word and returns its old value.
+    #[track_caller]
     fn swap(cpu: &P, word: &P::Word, value: u64, order: Ordering) -> u64;
 }
 

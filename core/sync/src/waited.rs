@@ -27,6 +27,7 @@ impl<P: Processor, M: Primitive<P>> Waited<P, M> {
     }
 
     /// The value, without the mark of a sleeper.
+    #[track_caller]
     #[inline(always)]
     pub(crate) fn load(&self, cpu: &P, order: Ordering) -> u64 {
         cpu.load(&self.word, order) & !PARKED

@@ -155,6 +155,7 @@ impl<P: Processor> Node<P> for OwnedNode<P> {
 }
 
 /// An index that was read from a word without a count.
+#[track_caller]
 #[inline(always)]
 fn load_index<P: Processor>(cpu: &P, word: &P::Word, order: Ordering) -> Result<u32, QueueError> {
     u32::try_from(cpu.load(word, order)).map_err(|_| QueueError::Corrupt)

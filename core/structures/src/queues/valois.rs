@@ -79,6 +79,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
     const JOINED: &'static Name = &Name::join("valois", M::NAME);
 
     /// Changes a node's references. Returns their numbers before and after.
+    #[track_caller]
     #[inline(always)]
     fn count(
         &self,

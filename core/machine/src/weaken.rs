@@ -1,0 +1,261 @@
+//! Orderings by their places in the source, for tests that weaken one at run time.
+//!
+//! A machine for tests asks here, at each access, with the place of the caller
+//! (`#[track_caller]`). The place is chosen by [`choose`] for a thread, or for a process by the
+//! environment variable [`VARIABLE`]. The native machine has none of this.
+
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::panic::Location;
+use core::str::FromStr;
+use std::collections::BTreeSet;
+
+use crate::Ordering;
+
+/// Name of the variable with the [`Weakening`] of a process, as text.
+pub const VARIABLE: &str = "TOWPATH_WEAKEN";
+
+/// Part of an access that an ordering belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OrderingPart {
+    /// The only ordering of the access. Of a compare-exchange: that of success, from
+    /// which that of failure follows.
+    Whole,
+    /// The ordering of a compare-exchange that succeeds.
+    Success,
+    /// The ordering of a compare-exchange that fails.
+    Failure,
+}
+
+const PARTS: [(OrderingPart, &str); 3] =
+    [(OrderingPart::Whole, "whole"), (OrderingPart::Success, "success"), (OrderingPart::Failure, "failure")];
+
+/// The orderings and their names; `None` stands for a fence that is not there.
+const ORDERINGS: [(Option<Ordering>, &str); 6] = [
+    (None, "none"),
+    (Some(Ordering::Relaxed), "Relaxed"),
+    (Some(Ordering::Acquire), "Acquire"),
+    (Some(Ordering::Release), "Release"),
+    (Some(Ordering::AcqRel), "AcqRel"),
+    (Some(Ordering::SeqCst), "SeqCst"),
+];
+
+/// Place of an access in the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccessPlace {
+    /// File, as the compiler names it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column of the method's name (or of the function's path), from 1.
+    pub column: u32,
+}
+
+/// An ordering to be weakened, and the ordering that it becomes.
+///
+/// As text: `core/sync/src/locks/mcs.rs:90:21 success AcqRel Release`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weakening {
+    /// Place of the access.
+    pub place: AccessPlace,
+    /// Ordering of the access that is weakened.
+    pub part: OrderingPart,
+    /// The ordering that is written there. Other accesses of this place stay as they are.
+    pub from: Ordering,
+    /// Its weaker replacement; `None`: the fence is removed.
+    pub to: Option<Ordering>,
+}
+
+/// Name of an ordering, or of none.
+pub fn name(order: Option<Ordering>) -> &'static str {
+    ORDERINGS.iter().find(|(known, _)| *known == order).map_or("", |(_, name)| name)
+}
+
+/// Ordering of this name, if there is one: none, too.
+pub fn from_name(name: &str) -> Option<Option<Ordering>> {
+    ORDERINGS.iter().find(|(_, known)| *known == name).map(|(order, _)| *order)
+}
+
+impl fmt::Display for AccessPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl fmt::Display for Weakening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = PARTS.iter().find(|(part, _)| *part == self.part).map_or("", |(_, name)| name);
+        write!(f, "{} {part} {} {}", self.place, name(Some(self.from)), name(self.to))
+    }
+}
+
+impl FromStr for Weakening {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Weakening, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let parsed = || {
+            let [place, part, from, to] = words[..] else { return None };
+            let (rest, column) = place.rsplit_once(':')?;
+            let (file, line) = rest.rsplit_once(':')?;
+            let place = AccessPlace {
+                file: file.to_string(),
+                line: line.parse().ok()?,
+                column: column.parse().ok()?,
+            };
+            let part = PARTS.iter().find(|(_, name)| *name == part)?.0;
+            Some(Weakening { place, part, from: from_name(from)??, to: from_name(to)? })
+        };
+        parsed().ok_or_else(|| {
+            format!("`{text}` is no weakening: write FILE:LINE:COLUMN, whole, success or failure, the ordering there, and the one that it becomes (or none)")
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Watch {
+    /// The variable has not been looked at.
+    Unknown,
+    AsWritten,
+    Weakened,
+    Recording,
+}
+
+thread_local! {
+    static MODE: Cell<Watch> = const { Cell::new(Watch::Unknown) };
+    static CHOSEN: RefCell<Option<Weakening>> = const { RefCell::new(None) };
+    static SEEN: RefCell<BTreeSet<AccessPlace>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Weakens an ordering, or none, in all accesses of this thread from now on.
+pub fn choose(weakening: Option<Weakening>) {
+    MODE.set(if weakening.is_some() { Watch::Weakened } else { Watch::AsWritten });
+    CHOSEN.set(weakening);
+}
+
+/// The places of all accesses of this thread while `run` runs, with a result.
+pub fn places<T>(run: impl FnOnce() -> T) -> (BTreeSet<AccessPlace>, T) {
+    let before = MODE.replace(Watch::Recording);
+    let result = run();
+    MODE.set(before);
+    (SEEN.take(), result)
+}
+
+/// Panics if the variable's text is no weakening: a test would pass for nothing.
+#[cold]
+fn unusual(at: &'static Location<'static>) -> Option<Weakening> {
+    if MODE.get() == Watch::Unknown {
+        let text = std::env::var(VARIABLE).ok();
+        choose(text.map(|text| text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))));
+    }
+    if MODE.get() == Watch::Recording {
+        let place = AccessPlace { file: at.file().into(), line: at.line(), column: at.column() };
+        SEEN.with_borrow_mut(|seen| seen.insert(place));
+        return None;
+    }
+    let is_here = |w: &&Weakening| {
+        (w.place.line, w.place.column) == (at.line(), at.column()) && w.place.file == at.file()
+    };
+    CHOSEN.with_borrow(|chosen| chosen.as_ref().filter(is_here).cloned())
+}
+
+#[inline]
+fn chosen(at: &'static Location<'static>) -> Option<Weakening> {
+    if MODE.get() == Watch::AsWritten { None } else { unusual(at) }
+}
+
+/// Order of an access at this place.
+#[inline]
+pub fn access(at: &'static Location<'static>, order: Ordering) -> Ordering {
+    chosen(at).filter(|w| w.from == order).and_then(|w| w.to).unwrap_or(order)
+}
+
+/// Order of a fence at this place, if it is one.
+#[inline]
+pub fn fence(at: &'static Location<'static>, order: Ordering) -> Option<Ordering> {
+    chosen(at).filter(|w| w.from == order).map_or(Some(order), |w| w.to)
+}
+
+/// Orders of success and failure of a compare-exchange at this place.
+#[inline]
+pub fn exchange(at: &'static Location<'static>, orders: (Ordering, Ordering)) -> (Ordering, Ordering) {
+    let Some(Weakening { part, from, to: Some(to), .. }) = chosen(at) else { return orders };
+    match part {
+        OrderingPart::Success if orders.0 == from => (to, orders.1),
+        OrderingPart::Failure if orders.1 == from => (orders.0, to),
+        OrderingPart::Whole if orders.0 == from => (to, failure(to)),
+        _ => orders,
+    }
+}
+
+/// The order of a failure that belongs to that of success.
+const fn failure(order: Ordering) -> Ordering {
+    match order {
+        Ordering::AcqRel | Ordering::Acquire => Ordering::Acquire,
+        Ordering::SeqCst => Ordering::SeqCst,
+        _ => Ordering::Relaxed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn here(order: Ordering) -> (Ordering, &'static Location<'static>) {
+        (access(Location::caller(), order), Location::caller())
+    }
+
+    #[test]
+    fn only_the_chosen_place_is_weakened() {
+        let look = |weakened: bool| {
+            let mut places = Vec::new();
+            let mut orders = Vec::new();
+            for _ in 0..2 {
+                let (order, at) = here(Ordering::Acquire);
+                orders.push(order);
+                places.push(at);
+            }
+            assert_eq!(here(Ordering::Acquire).0, Ordering::Acquire, "{weakened}");
+            (orders, places[0])
+        };
+        choose(None);
+        let (orders, at) = look(false);
+        assert_eq!(orders, [Ordering::Acquire; 2]);
+        let text = format!("{}:{}:{} whole Acquire Relaxed", at.file(), at.line(), at.column());
+        let weakening: Weakening = text.parse().unwrap();
+        assert_eq!(weakening.to_string(), text);
+        choose(Some(weakening));
+        assert_eq!(look(true).0, [Ordering::Relaxed; 2]);
+        choose(None);
+        let (seen, _) = places(|| look(false));
+        assert_eq!(seen.len(), 2);
+        assert!(seen.iter().any(|place| place.line == at.line()));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in [
+            "",
+            "a.rs:1:2 whole",
+            "a.rs:1 whole Release Relaxed",
+            "a.rs:1:2 half Release Relaxed",
+            "a.rs:1:2 whole strong Relaxed",
+            "a.rs:1:2 whole none Relaxed",
+        ] {
+            assert!(text.parse::<Weakening>().unwrap_err().contains("is no weakening"), "{text}");
+        }
+        let exchanged = |part, from| {
+            let at = Location::caller();
+            let place = AccessPlace { file: at.file().into(), line: at.line(), column: at.column() };
+            choose(Some(Weakening { place, part, from, to: Some(Ordering::Release) }));
+            exchange(at, (Ordering::AcqRel, Ordering::Acquire))
+        };
+        use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+        assert_eq!(exchanged(OrderingPart::Success, AcqRel), (Release, Acquire));
+        assert_eq!(exchanged(OrderingPart::Whole, AcqRel), (Release, Relaxed));
+        assert_eq!(exchanged(OrderingPart::Failure, Acquire), (AcqRel, Release));
+        assert_eq!(exchanged(OrderingPart::Whole, SeqCst), (AcqRel, Acquire));
+        choose(None);
+    }
+}
