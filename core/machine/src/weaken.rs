@@ -113,7 +113,7 @@ impl FromStr for Weakening {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Watch {
+enum WeakenMode {
     /// The variable has not been looked at.
     Unknown,
     AsWritten,
@@ -122,20 +122,20 @@ enum Watch {
 }
 
 thread_local! {
-    static MODE: Cell<Watch> = const { Cell::new(Watch::Unknown) };
+    static MODE: Cell<WeakenMode> = const { Cell::new(WeakenMode::Unknown) };
     static CHOSEN: RefCell<Option<Weakening>> = const { RefCell::new(None) };
     static SEEN: RefCell<BTreeSet<AccessPlace>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// Weakens an ordering, or none, in all accesses of this thread from now on.
 pub fn choose(weakening: Option<Weakening>) {
-    MODE.set(if weakening.is_some() { Watch::Weakened } else { Watch::AsWritten });
+    MODE.set(if weakening.is_some() { WeakenMode::Weakened } else { WeakenMode::AsWritten });
     CHOSEN.set(weakening);
 }
 
 /// The places of all accesses of this thread while `run` runs, with a result.
 pub fn places<T>(run: impl FnOnce() -> T) -> (BTreeSet<AccessPlace>, T) {
-    let before = MODE.replace(Watch::Recording);
+    let before = MODE.replace(WeakenMode::Recording);
     let result = run();
     MODE.set(before);
     (SEEN.take(), result)
@@ -144,11 +144,11 @@ pub fn places<T>(run: impl FnOnce() -> T) -> (BTreeSet<AccessPlace>, T) {
 /// Panics if the variable's text is no weakening: a test would pass for nothing.
 #[cold]
 fn unusual(at: &'static Location<'static>) -> Option<Weakening> {
-    if MODE.get() == Watch::Unknown {
+    if MODE.get() == WeakenMode::Unknown {
         let text = std::env::var(VARIABLE).ok();
         choose(text.map(|text| text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))));
     }
-    if MODE.get() == Watch::Recording {
+    if MODE.get() == WeakenMode::Recording {
         let place = AccessPlace { file: at.file().into(), line: at.line(), column: at.column() };
         SEEN.with_borrow_mut(|seen| seen.insert(place));
         return None;
@@ -161,7 +161,7 @@ fn unusual(at: &'static Location<'static>) -> Option<Weakening> {
 
 #[inline]
 fn chosen(at: &'static Location<'static>) -> Option<Weakening> {
-    if MODE.get() == Watch::AsWritten { None } else { unusual(at) }
+    if MODE.get() == WeakenMode::AsWritten { None } else { unusual(at) }
 }
 
 /// Order of an access at this place.

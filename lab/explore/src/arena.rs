@@ -2,8 +2,9 @@
 
 use towpath_machine::{Arena, LINE, Place};
 
-use crate::machine::{Bytes, CLOCKS, Datum, DatumId, ExploredMemory, Word, WordState};
+use crate::machine::{Bytes, CLOCKS, Datum, DatumId, ExploredMemory, Word};
 use crate::processor::Explorer;
+use crate::words::WordState;
 
 const NEW: Datum = Datum { value: 0, written: None, read: [0; CLOCKS] };
 
@@ -18,7 +19,7 @@ impl Arena<Explorer> for ExploredMemory {
     fn word(&self, place: Place, value: u64) -> Word {
         let mut inner = self.0.inner.borrow_mut();
         inner.place(place);
-        inner.words.push(WordState { value, clock: [0; CLOCKS] });
+        inner.words.push(WordState::new(value));
         Word(inner.words.len() - 1)
     }
     fn cell(&self, place: Place, value: u64) -> DatumId {

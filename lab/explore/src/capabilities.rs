@@ -1,20 +1,24 @@
 //! Capabilities of a thread of the machine beyond reading and writing.
 
 use towpath_machine::{
-    Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, RollBack, Scheduling,
+    Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, RollBack, Scheduling,
 };
 
 use crate::fault::Fault;
 use crate::footprint::TouchedObject;
-use crate::machine::{Gate, Life, MutexState, Other, Pending, Word};
+use crate::machine::{Life, MutexState, Word};
+use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::processor::{Explorer, KernelLock, show};
 
 impl Park for Explorer {
     fn park(&self, word: &Word, expected: u64, timeout_ns: u64) {
-        let asleep = self.step("park", word, Other::Spurious, |inner| {
-            let value = inner.words[word.0].value;
+        let asleep = self.step("park", word, WordAccess::Kernel, Other::Spurious, |inner| {
+            let value = inner.old_value(word.0);
             // Early for no reason, as it may be.
             let asleep = !inner.ends_otherwise(self.index) && value as u32 == expected as u32;
+            // Relaxed: the kernel orders its comparison after earlier wakes of the word, no more.
+            inner.read_word(self.index, word.0, Ordering::Relaxed);
+            inner.changes += u64::from(asleep);
             inner.footprint.touch(TouchedObject::Word(word.0), true);
             let name = inner.name_of(TouchedObject::Word(word.0));
             inner.line(self.index, "park", || {
@@ -40,8 +44,9 @@ impl Park for Explorer {
     }
     /// In the order in which they fell asleep.
     fn wake(&self, word: &Word, count: u32) -> u32 {
-        self.step("wake", word, Other::None, |inner| {
+        self.step("wake", word, WordAccess::Latest, Other::None, |inner| {
             inner.footprint.touch(TouchedObject::Word(word.0), true);
+            inner.tell_kernel(self.index, word.0);
             let mut woken = 0;
             while woken < count {
                 let sleepers = inner.threads.iter_mut().filter(|t| {
@@ -53,6 +58,7 @@ impl Park for Explorer {
                 sleeper.woken = true;
                 woken += 1;
             }
+            inner.changes += u64::from(woken);
             let name = inner.name_of(TouchedObject::Word(word.0));
             inner.line(self.index, "wake", || (name, format!("{woken} woken")));
             woken
@@ -65,31 +71,34 @@ impl Park for Explorer {
 
 impl LlSc for Explorer {
     fn load_linked(&self, word: &Word) -> u64 {
-        self.step("load_linked", word, Other::None, |inner| {
+        // (C1) SeqCst: a reservation, in one total order with the conditional stores (C2).
+        let order = Ordering::SeqCst;
+        self.step("load_linked", word, WordAccess::Load(order), Other::None, |inner| {
+            // An overwritten value cannot be reserved.
+            let is_stale = inner.is_stale(word.0);
             if let Some(t) = inner.threads.get_mut(self.index) {
-                t.linked = Some(word.0);
+                t.linked = (!is_stale).then_some(word.0);
             }
-            // (C1) Acquire: pairs with any Release write of the word, such as (C2).
-            self.access(inner, "load_linked", word.0, (Ordering::Acquire, Ordering::Acquire), |_| None)
+            self.access(inner, "load_linked", word.0, (order, order), |_| None)
         })
     }
     /// Fails if another thread has written the word since, whatever it holds now.
     fn store_conditional(&self, word: &Word, value: u64) -> bool {
-        self.step("store_conditional", word, Other::Spurious, |inner| {
+        self.step("store_conditional", word, WordAccess::Latest, Other::Spurious, |inner| {
             // At rest there is no thread that could have taken the reservation.
             let linked = inner.threads.get_mut(self.index).is_none_or(|t| t.linked.take() == Some(word.0));
             let succeeds = linked && !inner.ends_otherwise(self.index);
-            // (C2) AcqRel: publishes the writes before it; pairs with (C1) and other Acquire reads
-            // of the word. Relaxed: a failure writes nothing, and (C1) has read.
-            let orders = (Ordering::AcqRel, Ordering::Relaxed);
+            // (C2) SeqCst: pairs with (C1), and with itself. Relaxed: a failure writes nothing, and
+            // (C1) has read.
+            let orders = (Ordering::SeqCst, Ordering::Relaxed);
             self.access(inner, "store_conditional", word.0, orders, |_| succeeds.then_some(value));
             succeeds
         })
     }
     fn validate(&self, word: &Word) -> bool {
-        self.step("validate", word, Other::None, |inner| {
-            // (C3) Acquire: reads the word again, pairs with (C2).
-            let orders = (Ordering::Acquire, Ordering::Acquire);
+        self.step("validate", word, WordAccess::Latest, Other::None, |inner| {
+            // (C3) SeqCst: reads the word again, pairs with (C2).
+            let orders = (Ordering::SeqCst, Ordering::SeqCst);
             self.access(inner, "validate", word.0, orders, |_| None);
             inner.threads.get(self.index).is_none_or(|t| t.linked == Some(word.0))
         })
@@ -97,28 +106,23 @@ impl LlSc for Explorer {
 }
 
 impl FetchOp for Explorer {
+    // (C4) SeqCst, in all five: memory executes its operations in one total order, and each of them
+    // pairs with the others.
     fn fetch_load(&self, word: &Word) -> u64 {
-        // (C4) Acquire: pairs with the Release half of fetch-ops that write, (C5) to (C8).
-        self.update("fetch_load", word, Ordering::Acquire, Ordering::Acquire, |_| None)
+        self.load(word, Ordering::SeqCst)
     }
     fn fetch_store(&self, word: &Word, value: u64) {
-        // (C5) AcqRel: operations at memory synchronise; pairs with (C4) to (C8). A failure cannot
-        // be.
-        self.update("fetch_store", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(value));
+        self.store(word, value, Ordering::SeqCst);
     }
     fn fetch_increment(&self, word: &Word) -> u64 {
-        let add = |v: u64| Some(v.wrapping_add(1));
-        // (C6) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
-        self.update("fetch_increment", word, Ordering::AcqRel, Ordering::Acquire, add)
+        self.update("fetch_increment", word, Ordering::SeqCst, |v| Some(v.wrapping_add(1)))
     }
+    // (C5) SeqCst: as (C4), in the same total order.
     fn fetch_decrement(&self, word: &Word) -> u64 {
-        let subtract = |v: u64| Some(v.wrapping_sub(1));
-        // (C7) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
-        self.update("fetch_decrement", word, Ordering::AcqRel, Ordering::Acquire, subtract)
+        self.update("fetch_decrement", word, Ordering::SeqCst, |v| Some(v.wrapping_sub(1)))
     }
     fn fetch_clear(&self, word: &Word) -> u64 {
-        // (C8) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
-        self.update("fetch_clear", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(0))
+        self.update("fetch_clear", word, Ordering::SeqCst, |_| Some(0))
     }
 }
 
@@ -126,21 +130,21 @@ impl Dcas for Explorer {
     fn dcas(&self, words: [&Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
         let [a, b] = words.map(|w| w.0);
         assert_ne!(a, b, "DCAS takes two different words");
-        self.step("dcas", words[0], Other::None, |inner| {
-            let succeeds = inner.words[a].value == old[0] && inner.words[b].value == old[1];
+        self.step("dcas", words[0], WordAccess::Latest, Other::None, |inner| {
+            let succeeds = inner.words[a].value() == old[0] && inner.words[b].value() == old[1];
             // (C9) AcqRel, and Acquire of both words below and of a failure: a DCAS that sees a
             // value sees what was written before it; pairs with the AcqRel of the DCAS that wrote
             // it, (C9).
             let orders = (Ordering::AcqRel, Ordering::Acquire);
             // Both reads first: what either word's value released orders what both writes release.
             for word in [a, b] {
-                let clock = inner.words[word].clock;
-                if inner.current.is_some() {
-                    inner.acquire(self.index, clock, Ordering::Acquire);
-                }
+                inner.read_word(self.index, word, Ordering::Acquire);
             }
             self.access(inner, "dcas", a, orders, |_| succeeds.then_some(new[0]));
             self.access(inner, "dcas", b, orders, |_| succeeds.then_some(new[1]));
+            if succeeds {
+                inner.join_writes([a, b]);
+            }
             succeeds
         })
     }
@@ -156,7 +160,7 @@ impl Explorer {
         value: impl FnOnce(u64) -> u64,
         change: impl FnOnce(&mut Option<(usize, Option<(usize, u64)>)>, u64),
     ) -> bool {
-        self.step(what, word, Other::Spurious, |inner| {
+        self.step(what, word, WordAccess::Latest, Other::Spurious, |inner| {
             if inner.ends_otherwise(self.index) {
                 inner.roll_back(self.index);
             }
@@ -164,7 +168,7 @@ impl Explorer {
             if inner.threads.get(self.index).is_some_and(|t| t.section.is_none()) {
                 return false;
             }
-            let old = inner.words[word.0].value;
+            let old = inner.words[word.0].value();
             // (C10) Release: publishes the stores of the section; pairs with the Acquire (C11) of
             // the next holder in `take`.
             self.put(inner, what, word, value(old), Ordering::Release);
@@ -181,7 +185,7 @@ impl Explorer {
 /// does.
 impl RollBack for Explorer {
     fn take(&self, lock: &Word) -> bool {
-        self.step("take", lock, Other::None, |inner| {
+        self.step("take", lock, WordAccess::Latest, Other::None, |inner| {
             // (C11) Acquire: pairs with the Release (C10) by which the lock became free. Relaxed: a
             // failure gives no right to the data.
             let orders = (Ordering::Acquire, Ordering::Relaxed);
@@ -267,11 +271,10 @@ impl Explorer {
             if matches!(outcome, LockOutcome::Acquired | LockOutcome::OwnerDied) {
                 state.owner = Some(self.id);
             }
-            let clock = state.clock;
+            let released = state.released.clone();
             if inner.current.is_some() {
-                // (C12) Acquire: the new owner sees what the last one did; pairs with the Release
-                // (C13).
-                inner.acquire(self.index, clock, Ordering::Acquire);
+                // The new owner sees what the last one did.
+                inner.acquire(self.index, &released);
             }
             inner.footprint.touch(object, true);
             let name = inner.name_of(object);
@@ -313,8 +316,8 @@ impl KernelMutex for Explorer {
                 return;
             }
             if inner.current.is_some() {
-                // (C13) Release: publishes the owner's writes; pairs with the Acquire (C12).
-                inner.mutexes[mutex].clock = inner.release(self.index, Ordering::Release);
+                // (C12) Release: publishes the owner's writes; the next owner pairs with it.
+                inner.mutexes[mutex].released = inner.release(self.index, Ordering::Release);
             }
             let state = &mut inner.mutexes[mutex];
             (state.lost, state.owner) = (state.inconsistent, None);

@@ -1,6 +1,7 @@
 //! End of a run, as a subject judges it.
 
 use crate::machine::{Life, RunState};
+use crate::words::MemoryModel;
 
 /// State that a run left behind.
 pub struct End<'a> {
@@ -12,6 +13,9 @@ impl End<'_> {
     /// Returns when the call that this thread is in was invoked.
     pub(crate) fn invoked(&self, thread: usize) -> Option<u64> {
         self.inner.threads.get(thread).and_then(|t| t.invoked)
+    }
+    pub(crate) fn model(&self) -> MemoryModel {
+        self.inner.model
     }
     /// Returns when this thread died, if it did.
     pub fn died(&self, thread: usize) -> Option<u64> {

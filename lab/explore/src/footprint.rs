@@ -6,13 +6,15 @@ pub(crate) enum TouchedObject {
     Nothing,
     Word(usize),
     Mutex(usize),
+    /// The order of sequentially consistent accesses and fences.
+    Fence,
 }
 
 /// Footprint of a step, by which it can be exchanged with a neighbour or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Footprint {
-    /// Words and mutexes, and whether they were changed.
-    pub touched: [Option<(Touched, bool)>; 2],
+    /// Objects, and whether they were changed.
+    pub touched: [Option<(TouchedObject, bool)>; 2],
     /// Depends on everything.
     pub all: bool,
     /// True for a call's first step.
@@ -21,16 +23,14 @@ pub(crate) struct Footprint {
     pub ends: bool,
 }
 
-pub(crate) type Touched = (bool, usize);
-
 impl Footprint {
     pub fn touch(&mut self, object: TouchedObject, changes: bool) {
         let touched = match object {
             TouchedObject::Nothing => return,
-            TouchedObject::Word(n) => (false, n),
             // Mutexes get their numbers in the order of their first use, which depends on the
             // schedule: any two may be the same.
-            TouchedObject::Mutex(_) => (true, 0),
+            TouchedObject::Mutex(_) => TouchedObject::Mutex(0),
+            object => object,
         };
         match self.touched.iter_mut().find(|t| t.is_none_or(|(o, _)| o == touched)) {
             Some(place) => *place = Some((touched, changes || place.is_some_and(|(_, c)| c))),

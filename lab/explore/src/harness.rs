@@ -7,7 +7,7 @@ use towpath_machine::{Arena, Place, Processor};
 
 use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
-use crate::history::{Call, History, render};
+use crate::history::{History, render};
 use crate::linearizability::{NoOrder, Specification, linearize};
 use crate::machine::{DatumId, ExploredMemory};
 use crate::plan::Plan;
@@ -402,7 +402,8 @@ impl<L: ExploredLock> SubjectRun for Exclusion<L> {
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
-        let calls = self.calls.calls(end);
+        let ordered = self.calls.calls(end);
+        let calls = ordered.as_slice();
         let mut inside: Vec<(usize, u64, Option<u64>)> = Vec::new();
         for thread in 0..end.threads() {
             let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
@@ -421,7 +422,7 @@ impl<L: ExploredLock> SubjectRun for Exclusion<L> {
                 "threads {} and {} have the lock at the same time\n{}",
                 inside[a].0,
                 inside[b].0,
-                render(&calls)
+                render(calls)
             ))),
         }
     }
@@ -462,14 +463,15 @@ impl<B: ExploredBarrier> SubjectRun for Episodes<B> {
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
-        let calls = self.calls.calls(end);
-        match leaves_too_early(&calls, end.threads()) {
+        let ordered = self.calls.calls(end);
+        let calls = ordered.as_slice();
+        match leaves_too_early(calls, end.threads()) {
             None => Ok(()),
             Some((at, missing)) => Err(broken(format!(
                 "thread {} leaves episode {} of the barrier, and thread {missing} has not come\n{}",
                 calls[at].thread,
                 calls[at].op,
-                render(&calls)
+                render(calls)
             ))),
         }
     }
@@ -496,7 +498,7 @@ impl<F: Fn(&Explorer) -> u64> SubjectRun for Counting<F> {
         self.calls.call(cpu, Increment, || (self.increment)(cpu));
     }
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
-        let calls: Vec<Call<Increment, u64>> = self.calls.calls(end);
+        let calls = self.calls.calls(end);
         linearize(&IncrementCounter, &calls).map(drop).map_err(no_order)
     }
 }

@@ -1,11 +1,12 @@
-//! Histories: calls, their times, and their results.
+//! Histories: calls, their order, and their results.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 
 use crate::end::End;
-use crate::machine::CLOCKS;
+use crate::machine::{CLOCKS, Clock};
 use crate::processor::Explorer;
+use crate::words::MemoryModel;
 
 /// One call of an operation, in the order of steps: from its first access to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +22,71 @@ pub struct Call<Op, Res> {
     pub responded: Option<(u64, Res)>,
 }
 
+/// The calls of a run, and their order.
+///
+/// A call came before another if it ended before the other began; under C11, where no thread sees
+/// the time, if its end happens before the other's beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderedCalls<Op, Res> {
+    calls: Vec<Call<Op, Res>>,
+    /// For each call the set of those that came before it.
+    before: Vec<u128>,
+}
+
+/// The most calls of a history.
+pub const MAX_CALLS: usize = 128;
+
+impl<Op, Res> OrderedCalls<Op, Res> {
+    fn new(calls: Vec<Call<Op, Res>>, precedes: impl Fn(usize, usize) -> bool) -> Self {
+        assert!(calls.len() <= MAX_CALLS, "a history of more than {MAX_CALLS} calls");
+        let all = 0..calls.len();
+        let set = |b| all.clone().filter(|&a| a != b && precedes(a, b)).fold(0, |set, a| set | 1u128 << a);
+        let before = all.clone().map(set).collect();
+        OrderedCalls { calls, before }
+    }
+
+    /// Calls that came before another one if they ended before it began.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MAX_CALLS`] calls.
+    pub fn by_time(calls: Vec<Call<Op, Res>>) -> Self {
+        let ended = |a: usize| calls[a].responded.as_ref().map(|r| r.0);
+        let precedes = |a: usize, b: usize| ended(a).is_some_and(|end| end < calls[b].invoked);
+        let before: Vec<Vec<bool>> =
+            (0..calls.len()).map(|a| (0..calls.len()).map(|b| precedes(a, b)).collect()).collect();
+        OrderedCalls::new(calls, |a, b| before[a][b])
+    }
+
+    /// The calls, by the time at which they began.
+    pub fn as_slice(&self) -> &[Call<Op, Res>] {
+        &self.calls
+    }
+
+    /// Returns whether a call, by its place, came before another one.
+    pub fn precedes(&self, first: usize, second: usize) -> bool {
+        self.before[second] >> first & 1 == 1
+    }
+
+    /// The calls that came before this one, a bit each.
+    pub fn before(&self, call: usize) -> u128 {
+        self.before[call]
+    }
+}
+
+/// A call, and the clocks that order it.
+#[derive(Clone, Debug)]
+struct Noted<Op, Res> {
+    call: Call<Op, Res>,
+    /// Thread's knowledge of the others when it began.
+    knows: Clock,
+    /// Thread's own clock when it ended.
+    ended: u32,
+}
+
 /// The calls of a run, as they come.
 #[derive(Debug)]
-pub struct History<Op, Res>(RefCell<Vec<Call<Op, Res>>>);
+pub struct History<Op, Res>(RefCell<Vec<Noted<Op, Res>>>);
 
 /// A call that has not yet touched anything.
 const NOT_YET: u64 = u64::MAX;
@@ -45,29 +108,42 @@ impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
 
     /// Records an invocation, to which an index belongs.
     fn begin(&self, cpu: &Explorer, op: Op) -> usize {
-        cpu.begin(cpu.is_traced().then(|| format!("{op:?}")));
+        let knows = cpu.begin(cpu.is_traced().then(|| format!("{op:?}")));
         let mut calls = self.0.borrow_mut();
-        calls.push(Call { thread: cpu.index, op, invoked: NOT_YET, responded: None });
+        let call = Call { thread: cpu.index, op, invoked: NOT_YET, responded: None };
+        calls.push(Noted { call, knows, ended: 0 });
         calls.len() - 1
     }
 
     /// Records the result, and both times.
     fn end(&self, cpu: &Explorer, index: usize, result: &Res) {
-        let (invoked, responded) = cpu.end(cpu.is_traced().then(|| format!("{result:?}")));
+        let (invoked, responded, own) = cpu.end(cpu.is_traced().then(|| format!("{result:?}")));
         let mut calls = self.0.borrow_mut();
-        calls[index].invoked = invoked;
-        calls[index].responded = Some((responded, result.clone()));
+        let noted = &mut calls[index];
+        noted.call.invoked = invoked;
+        noted.call.responded = Some((responded, result.clone()));
+        noted.ended = own;
     }
 
     /// All calls that have touched anything, once the run is over.
-    pub fn calls(&self, end: &End) -> Vec<Call<Op, Res>> {
-        let mut calls = self.0.borrow().clone();
-        for call in calls.iter_mut().filter(|c| c.responded.is_none()) {
+    pub fn calls(&self, end: &End) -> OrderedCalls<Op, Res> {
+        let mut noted = self.0.borrow().clone();
+        for Noted { call, .. } in noted.iter_mut().filter(|c| c.call.responded.is_none()) {
             call.invoked = end.invoked(call.thread).unwrap_or(NOT_YET);
         }
-        calls.retain(|c| c.invoked != NOT_YET);
-        calls.sort_by_key(|c| c.invoked);
-        calls
+        noted.retain(|c| c.call.invoked != NOT_YET);
+        noted.sort_by_key(|c| c.call.invoked);
+        let calls = noted.iter().map(|c| c.call.clone()).collect();
+        if end.model() == MemoryModel::Sc {
+            return OrderedCalls::by_time(calls);
+        }
+        OrderedCalls::new(calls, |a, b| {
+            let (first, second) = (&noted[a], &noted[b]);
+            let thread = first.call.thread;
+            let is_earlier = first.call.responded.as_ref().is_some_and(|r| r.0 < second.call.invoked);
+            is_earlier
+                && (thread >= CLOCKS || thread == second.call.thread || second.knows[thread] >= first.ended)
+        })
     }
 }
 

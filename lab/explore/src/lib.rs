@@ -1,12 +1,12 @@
 //! The schedule explorer: runs a concurrent algorithm under schedule after schedule, and
 //! looks for one in which it goes wrong.
 //!
-//! A machine of its own ([`ExploredMemory`], [`Explorer`]), the simulator's without time:
-//! sequentially consistent, each thread a coroutine. A thread says which access to shared memory it
-//! wants to make next and stops; the scheduler picks one of those that can go on. A thread's
-//! possible steps include what native machines and model checkers don't: load-linked and
-//! store-conditional with real reservations, double compare-and-swap, operations at memory, and
-//! death at any step.
+//! A machine of its own ([`ExploredMemory`], [`Explorer`]), the simulator's without time: each
+//! thread is a coroutine, and memory is C11's or sequentially consistent ([`MemoryModel`]). A
+//! thread says which access to shared memory it wants to make next and stops; the scheduler picks
+//! one of those that can go on, and under C11 which write a load takes. A thread's possible steps
+//! include what native machines and model checkers don't: load-linked and store-conditional with
+//! real reservations, double compare-and-swap, operations at memory, and death at any step.
 //!
 //! A [`Subject`] is what is explored. [`search`] tries schedules at random, by random priorities
 //! (PCT) or exhaustively ([`Method`]), and reports the first fault with the shortest schedule that
@@ -24,6 +24,7 @@ pub mod harness;
 mod history;
 mod linearizability;
 mod machine;
+mod pending;
 mod plan;
 mod processor;
 mod run;
@@ -36,11 +37,12 @@ mod strategy;
 mod subject;
 pub mod subjects;
 mod trace;
+mod words;
 
 pub use end::End;
 pub use fault::{Fault, LocatedFault};
-pub use history::{Call, History};
-pub use linearizability::{MAX_CALLS, NoOrder, Specification, linearize};
+pub use history::{Call, History, MAX_CALLS, OrderedCalls};
+pub use linearizability::{NoOrder, Specification, linearize};
 pub use machine::{Bytes, DatumId, ExploredMemory, MAX_THREADS, Word};
 pub use plan::{Liberties, Plan};
 pub use processor::{Explorer, KernelLock};
@@ -52,3 +54,4 @@ pub use specifications::{
     Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
 };
 pub use subject::{Subject, SubjectRun};
+pub use words::MemoryModel;

@@ -1,5 +1,5 @@
-//! Search for an order of the calls, each at some instant between its beginning and its
-//! end, in which a sequential object would have given these results.
+//! Search for an order of the calls that keeps the order of the run, and in which a
+//! sequential object would have given these results.
 //!
 //! **Source.** Wing & Gong 1993, *Testing and Verifying Concurrent Objects*, with the memory of
 //! configurations of Lowe 2017, *Testing for Linearizability*: a set of calls that have taken
@@ -12,10 +12,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-use crate::history::{Call, render};
-
-/// The most calls of a history.
-pub const MAX_CALLS: usize = 128;
+use crate::history::{Call, OrderedCalls, render};
 
 /// Behaviour of an object when one call comes after the other.
 pub trait Specification {
@@ -49,19 +46,15 @@ pub struct NoOrder {
 /// # Errors
 ///
 /// If there is none.
-///
-/// # Panics
-///
-/// If there are more than [`MAX_CALLS`] calls.
 pub fn linearize<S: Specification>(
     specification: &S,
-    calls: &[Call<S::Op, S::Result>],
+    ordered: &OrderedCalls<S::Op, S::Result>,
 ) -> Result<Vec<usize>, NoOrder> {
-    assert!(calls.len() <= MAX_CALLS, "a history of more than {MAX_CALLS} calls");
+    let calls = ordered.as_slice();
     let completed = calls.iter().enumerate().filter(|(_, c)| c.responded.is_some());
     let completed = completed.fold(0u128, |bits, (i, _)| bits | 1 << i);
-    let mut search =
-        Search { specification, calls, completed, seen: HashSet::default(), order: Vec::new(), explained: 0 };
+    let (seen, order) = (HashSet::default(), Vec::new());
+    let mut search = Search { specification, ordered, calls, completed, seen, order, explained: 0 };
     if search.from(0, &specification.initial()) {
         return Ok(search.order);
     }
@@ -70,6 +63,7 @@ pub fn linearize<S: Specification>(
 
 struct Search<'a, S: Specification> {
     specification: &'a S,
+    ordered: &'a OrderedCalls<S::Op, S::Result>,
     calls: &'a [Call<S::Op, S::Result>],
     completed: u128,
     /// Configurations that lead nowhere. Only asked whether it has one: in no order.
@@ -85,15 +79,9 @@ impl<S: Specification> Search<'_, S> {
         if done & self.completed == self.completed {
             return true;
         }
-        let open = |i: usize| done >> i & 1 == 0;
-        let responses = self.calls.iter().enumerate().filter(|(i, _)| open(*i));
-        // Whatever began after an end comes after that call.
-        let first_end = responses.filter_map(|(_, c)| c.responded.as_ref().map(|r| r.0)).min();
-        for i in (0..self.calls.len()).filter(|&i| open(i)) {
+        let next = |i: usize| done >> i & 1 == 0 && self.ordered.before(i) & !done == 0;
+        for i in (0..self.calls.len()).filter(|&i| next(i)) {
             let call = &self.calls[i];
-            if first_end.is_some_and(|end| call.invoked > end) {
-                continue;
-            }
             let result = call.responded.as_ref().map(|r| &r.1);
             let Some(next) = self.specification.step(state, &call.op, result) else { continue };
             let after = done | 1 << i;

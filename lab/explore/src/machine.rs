@@ -1,22 +1,24 @@
 //! The machine under exploration: words and data as numbers of places, threads with the
 //! next access that each wants, and no time.
 //!
-//! Values are sequentially consistent, but what an access orders is no more than it asked for:
-//! threads have vector clocks, and two accesses to a datum that words do not order are a race, in
-//! whatever order they happen to be made.
+//! Words are C11's or sequentially consistent (`words.rs`). An access orders no more than it asked
+//! for: threads have vector clocks, and two accesses to a datum that words do not order are a
+//! race, in whatever order they happen to be made.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use towpath_machine::{LINE, Ordering, Place};
+use towpath_machine::{LINE, Place};
 
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
+use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::plan::Liberties;
 use crate::schedule::{StepChoice, Turn};
 use crate::trace::TraceLine;
+use crate::words::{GlobalViews, MemoryModel, OrderedSteps, Released, ThreadView, WordState};
 
 /// The most threads.
 pub const MAX_THREADS: usize = 8;
@@ -43,64 +45,6 @@ pub struct DatumId(pub(crate) usize);
 pub struct Bytes {
     pub(crate) start: usize,
     pub(crate) len: usize,
-}
-
-/// Condition of a thread's next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    Open,
-    /// Spins until the word differs.
-    Changed {
-        word: usize,
-        seen: u64,
-    },
-    /// Parked until woken.
-    Woken {
-        word: usize,
-        expected: u64,
-    },
-    /// Backs off until anything changes: there is nothing new to see before.
-    Moved {
-        changes: u64,
-    },
-    /// A free mutex.
-    Free {
-        mutex: usize,
-    },
-}
-
-/// The other way in which a step may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Other {
-    None,
-    /// The end of a spinner's budget: whenever no thread can do anything else, and if it
-    /// is short, a few times in a run at any time.
-    SpinEnds {
-        early: bool,
-    },
-    /// The end of a sleeper's time: only if no thread can do anything else, and only
-    /// where that is no fault.
-    SleepEnds,
-    /// Something fails for no reason that the program could see.
-    Spurious,
-}
-
-/// Next step of a thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub what: &'static str,
-    pub object: TouchedObject,
-    pub gate: Gate,
-    pub other: Other,
-    /// Time until it gives up waiting, in nanoseconds.
-    pub ns: u64,
-}
-
-impl Pending {
-    /// A step that can be taken at once, and ends in one way.
-    pub fn open(what: &'static str, object: TouchedObject) -> Pending {
-        Pending { what, object, gate: Gate::Open, other: Other::None, ns: 0 }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +82,43 @@ pub(crate) struct ExploredThread {
     pub read: Clock,
     /// Clock of its last release fence.
     pub fenced: Clock,
+    pub view: ThreadView,
+    /// Number of the last step of each thread that its next step depends on; its own: of
+    /// its last one.
+    pub deps: Clock,
+    pub looked: SeenWords,
+}
+
+/// Values that a thread has seen since it backed off last.
+#[derive(Default)]
+pub(crate) struct SeenWords {
+    /// By word: the round in which it was seen last, and the first value in that round.
+    values: Vec<(u32, u64)>,
+    words: Vec<usize>,
+    round: u32,
+    /// True if it has backed off, and seen nothing since.
+    is_over: bool,
+}
+
+impl SeenWords {
+    /// Notes that a word was seen with this value; or written, if it is `ours`.
+    #[inline]
+    pub fn note(&mut self, word: usize, value: u64, ours: bool) {
+        if self.is_over || self.round == 0 {
+            (self.is_over, self.round) = (false, self.round + 1);
+            self.words.clear();
+        }
+        if self.values.len() <= word {
+            self.values.resize(word + 1, (0, 0));
+        }
+        let seen = &mut self.values[word];
+        if seen.0 != self.round {
+            *seen = (self.round, value);
+            self.words.push(word);
+        } else if ours {
+            seen.1 = value;
+        }
+    }
 }
 
 impl ExploredThread {
@@ -160,14 +141,11 @@ impl ExploredThread {
             clock,
             read: [0; CLOCKS],
             fenced: [0; CLOCKS],
+            view: ThreadView::default(),
+            deps: [0; CLOCKS],
+            looked: SeenWords::default(),
         }
     }
-}
-
-pub(crate) struct WordState {
-    pub value: u64,
-    /// Clock that an acquiring read of this value joins.
-    pub clock: Clock,
 }
 
 #[derive(Clone, Copy)]
@@ -183,12 +161,15 @@ pub(crate) struct MutexState {
     /// True if the last owner is dead, and no thread has declared the data consistent.
     pub inconsistent: bool,
     pub lost: bool,
-    pub clock: Clock,
+    pub released: Released,
 }
 
 /// Everything that a run changes.
 pub(crate) struct RunState {
+    pub model: MemoryModel,
     pub words: Vec<WordState>,
+    pub views: GlobalViews,
+    pub fences: OrderedSteps,
     pub data: Vec<Datum>,
     pub mutexes: Vec<MutexState>,
     names: Vec<(usize, &'static str)>,
@@ -196,13 +177,15 @@ pub(crate) struct RunState {
     /// Bytes left on the last line.
     pub left: usize,
     pub threads: Vec<ExploredThread>,
-    /// Thread whose step it is; none while nothing runs.
+    /// ExploredThread whose step it is; none while nothing runs.
     pub current: Option<usize>,
+    /// The word of the step in progress, and the write that it takes of it.
+    pub taken: Option<(usize, usize)>,
     pub stamp: u64,
     pub steps: u64,
     /// Time in nanoseconds: a hundred for each step, and the waits that were given up.
     pub time: u64,
-    /// Counts the writes that changed a word.
+    /// Number of changes, beside those of words, that may let a waiting thread go on.
     pub changes: u64,
     pub left_over: Liberties,
     /// True if accesses to data are steps of their own.
@@ -226,9 +209,12 @@ pub(crate) struct Machine {
 }
 
 impl ExploredMemory {
-    pub(crate) fn new(liberties: Liberties, traced: bool) -> ExploredMemory {
+    pub(crate) fn new(model: MemoryModel, liberties: Liberties, traced: bool) -> ExploredMemory {
         let inner = RunState {
+            model,
             words: Vec::with_capacity(32),
+            views: GlobalViews::default(),
+            fences: OrderedSteps::default(),
             data: Vec::new(),
             mutexes: Vec::new(),
             names: Vec::new(),
@@ -236,6 +222,7 @@ impl ExploredMemory {
             left: 0,
             threads: Vec::with_capacity(CLOCKS),
             current: None,
+            taken: None,
             stamp: 0,
             steps: 0,
             time: 0,
@@ -271,7 +258,7 @@ impl RunState {
     pub fn start(&mut self, threads: usize) {
         self.threads.extend((0..threads).map(ExploredThread::new));
         // Earlier accesses are ordered before.
-        self.words.iter_mut().for_each(|w| w.clock = [0; CLOCKS]);
+        self.words.iter_mut().for_each(WordState::settle);
         self.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; CLOCKS]));
     }
 
@@ -280,6 +267,8 @@ impl RunState {
         let mut last = ExploredThread::new(self.threads.len());
         for thread in &self.threads {
             join(&mut last.clock, &thread.clock);
+            join(&mut last.deps, &thread.deps);
+            last.view.join(&thread.view);
         }
         self.threads.push(last);
     }
@@ -292,7 +281,7 @@ impl RunState {
 
     pub fn name_of(&self, object: TouchedObject) -> String {
         match object {
-            TouchedObject::Nothing => String::new(),
+            TouchedObject::Nothing | TouchedObject::Fence => String::new(),
             TouchedObject::Mutex(n) => format!("mutex {n}"),
             TouchedObject::Word(n) => match self.names.iter().find(|(word, _)| *word == n) {
                 Some((_, name)) => (*name).to_string(),
@@ -305,11 +294,24 @@ impl RunState {
     fn is_open(&self, index: usize) -> bool {
         match self.threads[index].pending.gate {
             Gate::Open => true,
-            Gate::Changed { word, seen } => self.words[word].value != seen,
+            Gate::Changed { .. } => self.candidate(index, 0).is_some(),
             Gate::Woken { .. } => self.threads[index].woken,
-            Gate::Moved { changes } => self.changes != changes,
+            Gate::Moved { changes } => self.changes != changes || self.has_news(index),
             Gate::Free { mutex } => self.mutexes[mutex].owner.is_none() || self.mutexes[mutex].lost,
         }
+    }
+
+    /// Returns whether a word has changed that the thread has looked at since it backed
+    /// off.
+    pub fn has_news(&self, index: usize) -> bool {
+        let SeenWords { words, values, .. } = &self.threads[index].looked;
+        words.iter().any(|&word| self.words[word].value() != values[word].1)
+    }
+
+    /// Returns whether the thread, which backs off, can as well go on: there is news.
+    pub fn need_not_wait(&mut self, index: usize) -> bool {
+        let news = self.has_news(index);
+        !std::mem::replace(&mut self.threads[index].looked.is_over, true) && news
     }
 
     /// Lists all possible next steps, by thread. Empty: all have ended, or none can go
@@ -322,6 +324,10 @@ impl RunState {
             let open = self.is_open(thread);
             if open {
                 options.push(StepChoice::normal(thread));
+                if t.pending.access != WordAccess::Latest {
+                    let older = (1..).take_while(|&n| self.candidate(thread, n).is_some());
+                    options.extend(older.map(|n| StepChoice { thread, turn: Turn::Earlier(n) }));
+                }
             }
             let other = match t.pending.other {
                 Other::SpinEnds { early } => early && !open && self.left_over.timeouts > 0,
@@ -368,11 +374,21 @@ impl RunState {
             (0..self.threads.len()).any(|i| self.threads[i].life == Life::Alive && self.is_open(i));
         let open = self.is_open(choice.thread);
         let stamp = self.stamp;
+        if !open && !anybody_can {
+            self.catch_up(choice.thread);
+        }
+        let older = if let Turn::Earlier(n) = choice.turn { n } else { 0 };
+        self.taken = match self.threads[choice.thread].pending {
+            Pending { object: TouchedObject::Word(word), access, .. } if access != WordAccess::Latest => {
+                self.candidate(choice.thread, older).map(|at| (word, at))
+            }
+            _ => None,
+        };
         let t = &mut self.threads[choice.thread];
+        t.deps[choice.thread] += 1;
         t.other = choice.turn == Turn::Other;
-        let backs_off = matches!(t.pending.gate, Gate::Moved { .. });
         // A thread that goes on because no other can depends on all of them.
-        self.footprint.all = backs_off || choice.turn != Turn::Normal;
+        self.footprint.all = !open || matches!(choice.turn, Turn::Other | Turn::Kill);
         if !open && choice.turn != Turn::Kill {
             // Threads see no more of the time than that it passes: a second stands for eternity.
             self.time += t.pending.ns.min(1_000_000_000);
@@ -388,11 +404,11 @@ impl RunState {
         if t.beginning {
             t.beginning = false;
             t.invoked = Some(stamp);
-            self.footprint.begins = true;
+            self.footprint.begins = self.model == MemoryModel::Sc;
             let call = std::mem::take(&mut t.call);
             self.line(choice.thread, "begins", || (String::new(), call));
         }
-        self.digest = mix(self.digest, choice.thread as u64 * 3 + choice.turn as u64);
+        self.digest = mix(self.digest, choice.thread as u64 * 3 + choice.turn.number());
     }
 
     pub fn kill(&mut self, index: usize, id: usize) {
@@ -405,9 +421,11 @@ impl RunState {
         self.changes += 1;
         // A thread learns of a death from the kernel, which orders what the dead did before
         // what the others do then.
+        let dead = std::mem::take(&mut self.threads[index].view);
         let clock = self.threads[index].clock;
         for t in &mut self.threads {
             join(&mut t.clock, &clock);
+            t.view.join(&dead);
             t.futile = 0;
         }
     }
@@ -416,6 +434,7 @@ impl RunState {
     pub fn release_mutexes(&mut self, id: usize) {
         for mutex in self.mutexes.iter_mut().filter(|m| m.owner == Some(id)) {
             (mutex.owner, mutex.inconsistent) = (None, true);
+            self.footprint.touch(TouchedObject::Mutex(0), true);
         }
     }
 
@@ -423,53 +442,11 @@ impl RunState {
     /// store, and frees the lock.
     pub fn roll_back(&mut self, index: usize) {
         let Some((lock, tentative)) = self.threads[index].section.take() else { return };
-        // (M1) Release: the kernel frees the lock after it has put the words back; pairs with the
-        // Acquire (C11) of the next holder in `take`.
-        let clock = self.release(index, Ordering::Release);
         if let Some((word, old)) = tentative {
-            self.write_word(word, old, clock);
+            self.put_back(index, word, old);
         }
-        self.write_word(lock, self.words[lock].value + 1, clock);
+        self.put_back(index, lock, self.words[lock].value() + 1);
         self.line(index, "is rolled back", Default::default);
-    }
-
-    pub fn acquire(&mut self, index: usize, clock: Clock, order: Ordering) {
-        let t = &mut self.threads[index];
-        join(&mut t.read, &clock);
-        if matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst) {
-            join(&mut t.clock, &clock);
-        }
-    }
-
-    /// Returns the clock that a write with this order makes visible.
-    pub fn release(&mut self, index: usize, order: Ordering) -> Clock {
-        let t = &mut self.threads[index];
-        if matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst) {
-            let clock = t.clock;
-            t.clock[index] += 1;
-            clock
-        } else {
-            t.fenced
-        }
-    }
-
-    /// Writes a word: takes others' reservations, and lets those look again that wait for
-    /// a change.
-    pub fn write_word(&mut self, word: usize, value: u64, clock: Clock) {
-        let state = &mut self.words[word];
-        let changes = state.value != value;
-        (state.value, state.clock) = (value, clock);
-        let current = self.current;
-        for (index, t) in self.threads.iter_mut().enumerate() {
-            if t.linked == Some(word) && current != Some(index) {
-                t.linked = None;
-            }
-            if changes {
-                t.futile = 0;
-            }
-        }
-        self.changes += u64::from(changes);
-        self.footprint.touch(TouchedObject::Word(word), true);
     }
 
     /// Reads or writes a datum, and looks whether that is a race.

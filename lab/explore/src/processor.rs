@@ -2,16 +2,17 @@
 //! gives.
 #![allow(unsafe_code)]
 
+use std::panic::Location;
 use std::sync::OnceLock;
 
 use corosensei::Yielder;
-use towpath_machine::{Event, Ordering, Processor};
+use towpath_machine::{Event, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
-use crate::machine::{
-    Bytes, CLOCKS, DatumId, ExploredMemory, Gate, Other, Pending, RunState, Word, join, mix,
-};
+use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, Word, mix};
+use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::trace::TraceLine;
+use crate::words::MemoryModel;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
 /// out while any thread can do anything.
@@ -116,10 +117,11 @@ impl Explorer {
         &self,
         what: &'static str,
         word: &Word,
+        access: WordAccess,
         other: Other,
-        access: impl FnOnce(&mut RunState) -> T,
+        take: impl FnOnce(&mut RunState) -> T,
     ) -> T {
-        self.turn(Pending { other, ..Pending::open(what, TouchedObject::Word(word.0)) }, access)
+        self.turn(Pending { access, other, ..Pending::open(what, TouchedObject::Word(word.0)) }, take)
     }
 
     /// Accesses a word once: `change` makes its new value of the old one.
@@ -131,21 +133,15 @@ impl Explorer {
         orders: (Ordering, Ordering),
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
-        let running = inner.current.is_some();
-        let (old, mut clock) = (inner.words[word].value, inner.words[word].clock);
+        let (old, is_stale) = (inner.old_value(word), inner.is_stale(word));
         let new = change(old);
-        if running {
-            inner.acquire(self.index, clock, if new.is_some() { orders.0 } else { orders.1 });
-        }
-        inner.footprint.touch(TouchedObject::Word(word), new.is_some());
+        inner.read_word(self.index, word, if new.is_some() { orders.0 } else { orders.1 });
+        self.looked(inner, word, old, false);
         if let Some(new) = new {
-            if running {
-                // It goes on with what the value before it released.
-                join(&mut clock, &inner.release(self.index, orders.0));
-            }
-            inner.write_word(word, new, clock);
+            inner.write_word(self.index, word, new, orders.0, true);
+            self.looked(inner, word, new, true);
         }
-        inner.record(self.index, what, TouchedObject::Word(word), old, new);
+        inner.record(self.index, what, word, is_stale, (Some(old), new));
         old
     }
 
@@ -158,22 +154,29 @@ impl Explorer {
         value: u64,
         order: Ordering,
     ) {
-        let clock = if inner.current.is_some() { inner.release(self.index, order) } else { [0; CLOCKS] };
-        let old = inner.words[word.0].value;
-        inner.write_word(word.0, value, clock);
-        inner.record(self.index, what, TouchedObject::Word(word.0), old, Some(value));
+        let (old, is_stale) = (inner.words[word.0].value(), inner.is_stale(word.0));
+        inner.write_word(self.index, word.0, value, order, false);
+        self.looked(inner, word.0, value, true);
+        inner.record(self.index, what, word.0, is_stale, (Some(old), Some(value)));
+    }
+
+    /// Notes a value that the thread has seen of a word: see [`Gate::Moved`].
+    #[inline]
+    fn looked(&self, inner: &mut RunState, word: usize, value: u64, ours: bool) {
+        if let Some(t) = inner.threads.get_mut(self.index) {
+            t.looked.note(word, value, ours);
+        }
     }
 
     pub(crate) fn update(
         &self,
         what: &'static str,
         word: &Word,
-        success: Ordering,
-        failure: Ordering,
+        order: Ordering,
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
-        self.step(what, word, Other::None, |inner| {
-            self.access(inner, what, word.0, (success, failure), change)
+        self.step(what, word, WordAccess::Update(order), Other::None, |inner| {
+            self.access(inner, what, word.0, (order, order), change)
         })
     }
 
@@ -196,10 +199,19 @@ impl Explorer {
         if !self.runs() {
             return;
         }
+        if self.memory.0.inner.borrow_mut().need_not_wait(self.index) {
+            return;
+        }
         let changes = self.memory.0.inner.borrow().changes;
         let pending =
             Pending { gate: Gate::Moved { changes }, ns, ..Pending::open(what, TouchedObject::Nothing) };
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
+    }
+
+    fn load_in(&self, word: &Word, order: Ordering) -> u64 {
+        self.step("load", word, WordAccess::Load(order), Other::None, |inner| {
+            self.access(inner, "load", word.0, (order, order), |_| None)
+        })
     }
 
     /// Waits until a word has another value than the one seen, and loads it.
@@ -208,13 +220,13 @@ impl Explorer {
         if budget == 0 {
             return None;
         }
-        let gate = Gate::Changed { word: word.0, seen };
+        let (gate, access) = (Gate::Changed { word: word.0 }, WordAccess::Change { seen, order });
         let other = match budget {
             ENDLESS.. => Other::None,
             _ => Other::SpinEnds { early: budget < PATIENT },
         };
         let pending =
-            Pending { gate, other, ns: budget, ..Pending::open("spin", TouchedObject::Word(word.0)) };
+            Pending { gate, access, other, ns: budget, ..Pending::open("spin", TouchedObject::Word(word.0)) };
         self.turn(pending, |inner| {
             if inner.ends_otherwise(self.index) {
                 let name = inner.name_of(TouchedObject::Word(word.0));
@@ -226,20 +238,20 @@ impl Explorer {
     }
 
     /// Begins a call: its first access is its invocation. `call` is its text, if the run
-    /// [is traced](Self::is_traced).
-    pub(crate) fn begin(&self, call: Option<String>) {
+    /// [is traced](Self::is_traced). Returns what the thread knows of the others.
+    pub(crate) fn begin(&self, call: Option<String>) -> Clock {
         let mut inner = self.memory.0.inner.borrow_mut();
-        if let Some(t) = inner.threads.get_mut(self.index) {
-            (t.beginning, t.invoked) = (true, None);
-            if let Some(call) = call {
-                t.call = call;
-            }
+        let Some(t) = inner.threads.get_mut(self.index) else { return [0; CLOCKS] };
+        (t.beginning, t.invoked) = (true, None);
+        if let Some(call) = call {
+            t.call = call;
         }
+        t.clock
     }
 
-    /// Ends it: when it was invoked, and now. A call without an access takes no time.
-    /// `result` is its text, if the run is traced.
-    pub(crate) fn end(&self, result: Option<String>) -> (u64, u64) {
+    /// Ends it. Returns the times of its invocation and of its end, and the thread's own
+    /// clock. A call without an access takes no time. `result` is its text, if the run is traced.
+    pub(crate) fn end(&self, result: Option<String>) -> (u64, u64, u32) {
         let mut inner = self.memory.0.inner.borrow_mut();
         if let Some(t) = inner.threads.get_mut(self.index)
             && t.beginning
@@ -249,15 +261,13 @@ impl Explorer {
         }
         inner.line(self.index, "ends", || (String::new(), result.unwrap_or_default()));
         inner.stamp += 2;
-        let now = inner.stamp;
-        inner.footprint.ends = true;
-        let Some(t) = inner.threads.get_mut(self.index) else { return (now - 1, now) };
+        let (now, is_timed) = (inner.stamp, inner.model == MemoryModel::Sc);
+        inner.footprint.ends = is_timed;
+        let Some(t) = inner.threads.get_mut(self.index) else { return (now - 1, now, 0) };
         let without_access = std::mem::take(&mut t.beginning);
-        let invoked = t.invoked.take().unwrap_or(now - 1);
-        if without_access {
-            inner.footprint.begins = true;
-        }
-        (invoked, now)
+        let (invoked, own) = (t.invoked.take().unwrap_or(now - 1), t.clock[self.index]);
+        inner.footprint.begins |= without_access && is_timed;
+        (invoked, now, own)
     }
 
     /// Returns whether the run is written down.
@@ -303,17 +313,20 @@ impl RunState {
         &mut self,
         thread: usize,
         what: &'static str,
-        object: TouchedObject,
-        old: u64,
-        new: Option<u64>,
+        word: usize,
+        is_stale: bool,
+        (old, new): (Option<u64>, Option<u64>),
     ) {
-        self.digest = mix(mix(self.digest, old), new.map_or(1, |new| new ^ 2));
+        let was = old.unwrap_or_default();
+        self.digest = mix(mix(self.digest, was), new.map_or(1, |new| new ^ 2));
         if self.trace.is_some() {
-            let name = self.name_of(object);
+            let (name, latest) = (self.name_of(TouchedObject::Word(word)), self.words[word].value());
             self.line(thread, what, || {
-                let detail = match new {
-                    None => show(old),
-                    Some(new) => format!("{} -> {}", show(old), show(new)),
+                let detail = match (new, is_stale) {
+                    (None, false) => show(was),
+                    (None, true) => format!("{}, although {} is the latest", show(was), show(latest)),
+                    (Some(new), false) => format!("{} -> {}", show(was), show(new)),
+                    (Some(new), true) => format!("{}, overwritten by {}", show(new), show(latest)),
                 };
                 (name, detail)
             });
@@ -339,15 +352,23 @@ impl Processor for Explorer {
     fn id(&self) -> usize {
         self.id
     }
+    #[track_caller]
     fn load(&self, word: &Word, order: Ordering) -> u64 {
-        self.update("load", word, order, order, |_| None)
+        self.load_in(word, weaken::access(Location::caller(), order))
     }
+    #[track_caller]
     fn store(&self, word: &Word, value: u64, order: Ordering) {
-        self.step("store", word, Other::None, |inner| self.put(inner, "store", word, value, order));
+        let order = weaken::access(Location::caller(), order);
+        self.step("store", word, WordAccess::Store(order), Other::None, |inner| {
+            self.put(inner, "store", word, value, order);
+        });
     }
+    #[track_caller]
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
-        self.update("swap", word, order, order, |_| Some(value))
+        let order = weaken::access(Location::caller(), order);
+        self.update("swap", word, order, |_| Some(value))
     }
+    #[track_caller]
     fn compare_exchange(
         &self,
         word: &Word,
@@ -356,25 +377,46 @@ impl Processor for Explorer {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
-        let found = self.update("compare_exchange", word, success, failure, |v| (v == old).then_some(new));
+        let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
+        let access = WordAccess::Compare { expected: old, success, failure };
+        let found = self.step("compare_exchange", word, access, Other::None, |inner| {
+            let change = |v| (v == old).then_some(new);
+            self.access(inner, "compare_exchange", word.0, (success, failure), change)
+        });
         if found == old { Ok(found) } else { Err(found) }
     }
+    #[track_caller]
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
-        self.update("fetch_add", word, order, order, |v| Some(v.wrapping_add(delta)))
+        let order = weaken::access(Location::caller(), order);
+        self.update("fetch_add", word, order, |v| Some(v.wrapping_add(delta)))
     }
+    #[track_caller]
     fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
-        self.update("fetch_or", word, order, order, |v| Some(v | bits))
+        let order = weaken::access(Location::caller(), order);
+        self.update("fetch_or", word, order, |v| Some(v | bits))
     }
+    #[track_caller]
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
-        self.update("fetch_and", word, order, order, |v| Some(v & mask))
+        let order = weaken::access(Location::caller(), order);
+        self.update("fetch_and", word, order, |v| Some(v & mask))
     }
-    /// Fences without a step: a fence orders only its own thread's accesses.
+    /// A fence is a step only if it is sequentially consistent, under C11: any other one
+    /// orders only its own thread's accesses.
+    #[track_caller]
     fn fence(&self, order: Ordering) {
+        let Some(order) = weaken::fence(Location::caller(), order) else { return };
+        let is_step = order == Ordering::SeqCst && self.memory.0.inner.borrow().model == MemoryModel::C11;
+        if is_step {
+            return self.turn(Pending::open("fence", TouchedObject::Fence), |inner| {
+                if inner.current.is_some() {
+                    inner.fence(self.index, order);
+                }
+                inner.line(self.index, "fence", Default::default);
+            });
+        }
         let mut inner = self.memory.0.inner.borrow_mut();
         if inner.current == Some(self.index) {
-            let read = inner.threads[self.index].read;
-            inner.acquire(self.index, read, order);
-            inner.threads[self.index].fenced = inner.release(self.index, order);
+            inner.fence(self.index, order);
         }
     }
     fn read(&self, cell: &DatumId) -> u64 {
@@ -418,6 +460,7 @@ impl Processor for Explorer {
 
     /// Blocks until the word changes. The budget may run out early if it is a short one,
     /// and runs out when no thread can do anything else.
+    #[track_caller]
     fn spin_until(
         &self,
         word: &Word,
@@ -425,7 +468,8 @@ impl Processor for Explorer {
         budget: u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
-        let mut value = self.load(word, order);
+        let order = weaken::access(Location::caller(), order);
+        let mut value = self.load_in(word, order);
         loop {
             if done(value) {
                 return Ok(value);

@@ -14,11 +14,13 @@ use crate::coroutine::thread;
 use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
-use crate::machine::{ExploredMemory, Gate, Life, RunState};
+use crate::machine::{ExploredMemory, Life, RunState};
+use crate::pending::Gate;
 use crate::plan::{Liberties, Plan};
 use crate::schedule::{Schedule, StepChoice, Turn};
 use crate::subject::{Subject, SubjectRun};
 use crate::trace::TraceLine;
+use crate::words::MemoryModel;
 
 /// Scheduler's view before a step.
 pub(crate) struct View<'a> {
@@ -70,6 +72,7 @@ pub(crate) struct Runner {
 /// Terms that all runs of a search have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
+    pub model: MemoryModel,
     pub plan: Plan,
     pub liberties: Liberties,
     /// Number of steps after which threads take turns; after ten times as many the run
@@ -127,7 +130,7 @@ impl Runner {
         strategy: &mut dyn Chooser,
         traced: bool,
     ) -> Result<RunOutcome, String> {
-        let memory = ExploredMemory::new(terms.liberties, traced);
+        let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
         let body = subject.set_up(&terms.plan, &memory)?;
         Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
     }
@@ -268,6 +271,15 @@ impl Play<'_> {
         self.last = Some(choice.thread);
         let inner = &self.memory.0.inner;
         inner.borrow_mut().choose(choice);
+        self.act(choice);
+        let mut inner = inner.borrow_mut();
+        if inner.model == MemoryModel::C11 {
+            inner.depend(choice.thread);
+        }
+    }
+
+    fn act(&mut self, choice: StepChoice) {
+        let inner = &self.memory.0.inner;
         if choice.turn == Turn::Kill {
             // Its coroutine stays where it is, and is taken down with the others.
             inner.borrow_mut().kill(choice.thread, choice.thread);
@@ -294,9 +306,8 @@ impl Play<'_> {
             }
         }
         inner.threads[index].life = Life::Ended;
+        inner.changes += 1;
         inner.release_mutexes(index);
-        // A question whether it still runs gets another answer.
-        inner.footprint.all = true;
     }
 }
 
@@ -304,7 +315,7 @@ impl RunState {
     fn kind_of_stuck(&self) -> Fault {
         let forgotten = self.threads.iter().any(|t| match t.pending.gate {
             Gate::Woken { word, expected } => {
-                t.life == Life::Alive && self.words[word].value as u32 != expected as u32
+                t.life == Life::Alive && self.words[word].value() as u32 != expected as u32
             }
             _ => false,
         });
@@ -319,14 +330,14 @@ impl RunState {
                 (Life::Ended, _) => format!("thread {index} has ended"),
                 (Life::Dead, _) => format!("thread {index} is dead"),
                 (_, Gate::Woken { word, expected }) => {
-                    let now = self.words[word].value;
+                    let now = self.words[word].value();
                     format!(
                         "thread {index} sleeps on {name} as long as it is {:#x}; it is {now:#x}",
                         expected as u32
                     )
                 }
-                (_, Gate::Changed { word, .. }) => {
-                    format!("thread {index} spins on {name}, which is {:#x}", self.words[word].value)
+                (_, Gate::Changed { word }) => {
+                    format!("thread {index} spins on {name}, which is {:#x}", self.words[word].value())
                 }
                 (_, Gate::Free { mutex }) => {
                     format!("thread {index} waits for mutex {mutex}, held by {:?}", self.mutexes[mutex].owner)

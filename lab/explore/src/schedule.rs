@@ -6,13 +6,28 @@ use std::str::FromStr;
 /// End of a thread's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Turn {
-    /// The expected one.
+    /// The expected one: the step takes the latest value that it may.
     Normal,
+    /// An older write than the latest, so many possible ones back: the step takes its
+    /// value, or places its own write behind it.
+    Earlier(u8),
     /// The other way that it may: a wait times out, a store-conditional fails for no
     /// reason, a park returns at once.
     Other,
     /// None at all: the thread dies before the step.
     Kill,
+}
+
+impl Turn {
+    /// A number of its own.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Turn::Normal => 0,
+            Turn::Other => 1,
+            Turn::Kill => 2,
+            Turn::Earlier(n) => 1_000 + u64::from(n),
+        }
+    }
 }
 
 /// One decision of the scheduler.
@@ -34,8 +49,9 @@ impl StepChoice {
 /// All decisions of a run, in order.
 ///
 /// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two,
-/// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. Where
-/// a schedule ends, the thread that ran last goes on, and after it the next that can.
+/// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. `1r2`
+/// lets thread 1 take a step with the value two before the latest. Where a schedule ends, the
+/// thread that ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(pub Vec<StepChoice>);
 
@@ -45,10 +61,15 @@ impl Schedule {
         self.0.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count()
     }
 
-    /// Measure by which failing schedules are compared: the fewest switches, then the
-    /// fewest steps.
-    pub fn size(&self) -> (usize, usize) {
-        (self.switches(), self.0.len())
+    /// Returns the number of steps that take an earlier value than the latest.
+    pub fn stale(&self) -> usize {
+        self.0.iter().filter(|c| matches!(c.turn, Turn::Earlier(_))).count()
+    }
+
+    /// Measure by which failing schedules are compared: the fewest old values, then the
+    /// fewest switches, then the fewest steps.
+    pub fn size(&self) -> (usize, usize, usize) {
+        (self.stale(), self.switches(), self.0.len())
     }
 
     /// The runs: equal decisions one after the other, and how many.
@@ -59,11 +80,16 @@ impl Schedule {
 
 impl Display for Schedule {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        for (n, (choice, count)) in self.runs().enumerate() {
-            if n > 0 {
+        let mut is_first = true;
+        for (choice, count) in self.runs() {
+            if !std::mem::take(&mut is_first) {
                 f.write_char('.')?;
             }
             match choice.turn {
+                Turn::Earlier(n) => {
+                    let one = format!("{}r{n}", choice.thread);
+                    f.write_str(&vec![one; count].join("."))?;
+                }
                 Turn::Normal => write!(f, "{}x{count}", choice.thread)?,
                 Turn::Other => write!(f, "{}t{count}", choice.thread)?,
                 Turn::Kill => write!(f, "{}k", choice.thread)?,
@@ -76,7 +102,7 @@ impl Display for Schedule {
 /// Error in the text of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{piece}` is no part of a schedule: write runs separated by dots, such as 0x4 (thread 0 takes four steps), 0t1 (its wait times out), 2k (thread 2 dies)"
+    "`{piece}` is no part of a schedule: write runs separated by dots, such as 0x4 (thread 0 takes four steps), 0t1 (its wait times out), 2k (thread 2 dies), 1r2 (thread 1 takes the value two before the latest)"
 )]
 pub struct BadSchedule {
     piece: String,
@@ -96,6 +122,12 @@ impl FromStr for Schedule {
             let (thread, rest) = piece.split_at(at);
             let thread = thread.parse().map_err(|_| bad())?;
             let turn = match rest.as_bytes()[0] {
+                b'r' => {
+                    let back =
+                        rest.get(1..).and_then(|n| n.parse().ok()).filter(|n| *n > 0).ok_or_else(bad)?;
+                    choices.push(StepChoice { thread, turn: Turn::Earlier(back) });
+                    continue;
+                }
                 b'x' => Turn::Normal,
                 b't' => Turn::Other,
                 b'k' => Turn::Kill,
@@ -121,17 +153,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let text = "0x4.1x2.0t1.2k.1x1";
+        let text = "0x4.1x2.0t1.2k.1r2.1r2.1x1";
         let schedule: Schedule = text.parse().unwrap();
         assert_eq!(schedule.to_string(), text);
-        assert_eq!(schedule.0.len(), 9);
-        assert_eq!(schedule.switches(), 4);
+        assert_eq!(schedule.0.len(), 11);
+        assert_eq!((schedule.switches(), schedule.stale()), (4, 2));
         assert_eq!("0x.0t".parse::<Schedule>().unwrap().to_string(), "0x1.0t1");
     }
 
     #[test]
     fn nonsense_is_named() {
-        for text in ["7", "x4", "0y3", "0x4.1q", "0x99999999", "0xé", "0é"] {
+        for text in ["7", "x4", "0y3", "0x4.1q", "0x99999999", "0r0", "0r", "0r999", "0xé", "0é"] {
             let error = text.parse::<Schedule>().unwrap_err().to_string();
             assert!(error.contains("is no part of a schedule"), "{error}");
         }

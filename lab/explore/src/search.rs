@@ -10,6 +10,7 @@ use crate::shrink::shrink;
 use crate::strategy::{ByChance, ByPriority, Written};
 use crate::subject::Subject;
 use crate::trace;
+use crate::words::MemoryModel;
 
 /// Number of vain looks: waiters ask only now and then whether a process is dead, every
 /// 256 rounds of backing off, or every millisecond.
@@ -38,6 +39,8 @@ pub enum Method {
 pub struct SearchSettings {
     /// Extent of a run.
     pub plan: Plan,
+    /// Memory model.
+    pub memory: MemoryModel,
     /// Method of the search.
     pub method: Method,
     /// Maximum number of schedules.
@@ -56,6 +59,7 @@ impl SearchSettings {
     pub fn new(plan: Plan, schedules: u64) -> SearchSettings {
         SearchSettings {
             plan,
+            memory: MemoryModel::default(),
             method: Method::Random,
             schedules,
             seed: 0,
@@ -71,7 +75,7 @@ impl SearchSettings {
         let naps = self.liberties.naps || subject.naps();
         let patience = if subject.endures_deaths() { PATIENCE } else { self.liberties.patience };
         let liberties = Liberties { naps, patience, ..self.liberties };
-        Ok(Terms { plan: self.plan, liberties, bound: self.bound })
+        Ok(Terms { model: self.memory, plan: self.plan, liberties, bound: self.bound })
     }
 }
 
@@ -94,7 +98,7 @@ pub enum Error {
     },
     /// A schedule takes decisions that cannot be taken.
     #[error(
-        "the schedule does not fit: {passed_over} of its decisions cannot be taken. Give the subject, --threads, --ops, --waiting and --kill with which it was found"
+        "the schedule does not fit: {passed_over} of its decisions cannot be taken. Give the subject, --threads, --ops, --memory, --waiting and --kill with which it was found"
     )]
     Misfit {
         /// Number of decisions that were passed over.

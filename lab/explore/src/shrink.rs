@@ -78,6 +78,14 @@ impl Shrinker<'_> {
                     return true;
                 }
             }
+            if let Turn::Earlier(_) = whole.0[at].turn {
+                // Take the latest value.
+                let mut latest = whole.0.clone();
+                latest[at].turn = Turn::Normal;
+                if self.improves(&Schedule(latest)) {
+                    return true;
+                }
+            }
             if whole.0[at].turn == Turn::Normal {
                 // Let it go on for longer before the next one, or come later.
                 for more in 1..=8 {

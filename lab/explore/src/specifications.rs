@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::Call;
+use crate::history::{Call, OrderedCalls};
 use crate::linearizability::{NoOrder, Specification, linearize};
 
 /// Operations on a queue or a stack.
@@ -88,12 +88,12 @@ macro_rules! container {
             /// # Errors
             ///
             /// The calls, if not.
-            pub fn judge(&self, calls: &[Call<Transfer, Transferred>]) -> Result<(), NoOrder> {
+            pub fn judge(&self, calls: &OrderedCalls<Transfer, Transferred>) -> Result<(), NoOrder> {
                 if let Some(at) = full_without_reason(calls, self.room) {
                     let text = format!(
                         "call {at} found it full, though fewer than {} places can have been in use\n{}",
                         self.room,
-                        crate::history::render(calls)
+                        crate::history::render(calls.as_slice())
                     );
                     return Err(NoOrder { explained: at, text });
                 }
@@ -111,22 +111,17 @@ container!(Lifo, false);
 /// A place that another thread takes or gives back at that time is out of reach, so "full" is no
 /// statement about the values alone: it has a reason if values and calls in progress together, at
 /// most, have taken all places.
-pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -> Option<usize> {
-    let ended = |c: &Call<Transfer, Transferred>, wanted: fn(&Transferred) -> bool, before: u64| {
-        c.responded.as_ref().is_some_and(|(at, r)| *at < before && wanted(r))
-    };
-    calls.iter().position(|call| {
-        let Some((end, Transferred::Full)) = call.responded else { return false };
-        let puts = calls.iter().filter(|c| ended(c, |r| *r == Transferred::Done, call.invoked)).count();
-        let takes = |before| {
-            calls.iter().filter(|c| ended(c, |r| matches!(r, Transferred::Value(_)), before)).count()
-        };
-        let overlapping = calls.iter().filter(|c| {
-            c.invoked < end
-                && (c.invoked, c.thread) != (call.invoked, call.thread)
-                && c.responded.as_ref().is_none_or(|(at, _)| *at > call.invoked)
-        });
-        (puts + overlapping.count()).saturating_sub(takes(call.invoked)) < room
+pub fn full_without_reason(ordered: &OrderedCalls<Transfer, Transferred>, room: usize) -> Option<usize> {
+    let calls = ordered.as_slice();
+    let result = |call: usize| calls[call].responded.as_ref().map(|r| &r.1);
+    (0..calls.len()).filter(|&call| result(call) == Some(&Transferred::Full)).find(|&call| {
+        let others = || (0..calls.len()).filter(|&other| other != call);
+        let earlier = || others().filter(|&other| ordered.precedes(other, call));
+        let puts = earlier().filter(|&other| result(other) == Some(&Transferred::Done)).count();
+        let takes = earlier().filter(|&other| matches!(result(other), Some(Transferred::Value(_)))).count();
+        let overlapping =
+            others().filter(|&other| !ordered.precedes(other, call) && !ordered.precedes(call, other));
+        (puts + overlapping.count()).saturating_sub(takes) < room
     })
 }
 

@@ -52,11 +52,32 @@ fn other_outcome(view: &View, random: &mut Random) -> Option<StepChoice> {
     one_of(random, view.options, |turn| turn == Turn::Other)
 }
 
+/// Sixteenths of a thread's steps that take an older value than the latest, if one can be
+/// taken; drawn for each schedule.
+fn earlier_share(random: &mut Random) -> usize {
+    [0, 2, 6, 10][below(random, 4)]
+}
+
+/// The step of this thread: now and then with an earlier value than the latest.
+fn perhaps_earlier(
+    random: &mut Random,
+    options: &[StepChoice],
+    choice: StepChoice,
+    share: usize,
+) -> StepChoice {
+    let is_earlier = |o: &StepChoice| o.thread == choice.thread && matches!(o.turn, Turn::Earlier(_));
+    let first = options.iter().position(is_earlier);
+    let Some(first) = first.filter(|_| share > 0 && below(random, 16) < share) else { return choice };
+    let count = options[first..].iter().take_while(|o| is_earlier(o)).count();
+    options[first + below(random, count)]
+}
+
 /// Random choice at each step; in three of four seeds mostly the thread that ran last.
 #[derive(Debug)]
 pub(crate) struct ByChance {
     random: Random,
     keep: usize,
+    earlier: usize,
     deaths: DeathPlan,
 }
 
@@ -65,7 +86,8 @@ impl ByChance {
         let mut random = Random::new(seed);
         let keep = [0, 8, 12, 15][below(&mut random, 4)];
         let deaths = DeathPlan::new(&mut random, kills, length);
-        ByChance { random, keep, deaths }
+        let earlier = earlier_share(&mut random);
+        ByChance { random, keep, earlier, deaths }
     }
 }
 
@@ -78,10 +100,11 @@ impl Chooser for ByChance {
             return Some(choice);
         }
         let last = view.last.map(StepChoice::normal).filter(|last| view.options.contains(last));
-        match last {
-            Some(last) if self.keep > 0 && below(&mut self.random, 16) < self.keep => Some(last),
-            _ => one_of(&mut self.random, view.options, |turn| turn == Turn::Normal),
-        }
+        let choice = match last {
+            Some(last) if self.keep > 0 && below(&mut self.random, 16) < self.keep => last,
+            _ => one_of(&mut self.random, view.options, |turn| turn == Turn::Normal)?,
+        };
+        Some(perhaps_earlier(&mut self.random, view.options, choice, self.earlier))
     }
 }
 
@@ -95,6 +118,7 @@ pub(crate) struct ByPriority {
     priorities: [i64; CLOCKS],
     lowest: i64,
     changes: Vec<usize>,
+    earlier: usize,
     deaths: DeathPlan,
 }
 
@@ -108,7 +132,8 @@ impl ByPriority {
         }
         let changes = (1..depth).map(|_| below(&mut random, length.max(1))).collect();
         let deaths = DeathPlan::new(&mut random, kills, length);
-        ByPriority { random, priorities, lowest: 0, changes, deaths }
+        let earlier = earlier_share(&mut random);
+        ByPriority { random, priorities, lowest: 0, changes, earlier, deaths }
     }
 
     fn fall(&mut self, thread: usize) {
@@ -131,7 +156,8 @@ impl Chooser for ByPriority {
             return Some(choice);
         }
         let normal = view.options.iter().filter(|o| o.turn == Turn::Normal);
-        normal.max_by_key(|o| self.priorities[o.thread]).copied()
+        let choice = *normal.max_by_key(|o| self.priorities[o.thread])?;
+        Some(perhaps_earlier(&mut self.random, view.options, choice, self.earlier))
     }
 }
 

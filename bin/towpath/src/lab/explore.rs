@@ -10,8 +10,8 @@ use serde_json::json;
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{FAMILIES, STRUCTURES, find, subjects};
 use towpath_explore::{
-    FoundFault, Liberties, MAX_THREADS, Method, Plan, Schedule, SearchReport, SearchSettings, Subject,
-    replay, replay_seed, search,
+    FoundFault, Liberties, MAX_THREADS, MemoryModel, Method, Plan, Schedule, SearchReport, SearchSettings,
+    Subject, replay, replay_seed, search,
 };
 use towpath_sync::Policy;
 
@@ -25,7 +25,7 @@ const DEPTH: u32 = 3;
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Search schedules for one under which an algorithm goes wrong",
-    long_about = "Runs a lock, a barrier, a queue, a counter or a non-blocking structure under schedule after schedule, on a machine that makes one access to shared memory after the other, and looks \
+    long_about = "Runs a lock, a barrier, a queue, a counter or a non-blocking structure under schedule after schedule, on a machine that makes one access to shared memory after the other, with C11's memory or a sequentially consistent one, and looks \
                   for a history that isn't linearizable, a deadlock, a lost wake-up, a lost element, or a data race. What is found is made as short as possible, printed step by step, \
                   and can be run again.",
     after_long_help = HELP
@@ -79,6 +79,11 @@ pub struct Arguments {
     #[arg(long, value_name = "SEED|SCHEDULE")]
     replay: Option<String>,
 
+    /// Memory model: sequentially consistent, or C11's, where a load may also take older
+    /// values than the latest
+    #[arg(long, value_name = "M", default_value = "c11", value_parser = PossibleValuesParser::new(MemoryModel::ALL.map(|(_, name)| name)))]
+    memory: String,
+
     /// Waiting policy of the threads
     #[arg(long, value_name = "W", default_value = "park", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)))]
     waiting: String,
@@ -98,15 +103,19 @@ Examples:
   towpath explore queue --schedules 10000 --pct               every queue, by random priorities
   towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
   towpath explore lock/mcs --dfs --depth 2                    every schedule with at most two interruptions
+  towpath explore queue/two-lock --memory sc                  loads take the latest values only
   towpath explore lock/robust --kill                          a thread dies in each schedule
   towpath explore hash-map --kill                             the non-blocking hash map, over every DCAS
   towpath explore planted/michael-scott-no-recheck            a fault that is there on purpose: see how it is shown
   towpath explore planted/michael-scott-no-recheck --replay 65
 
 What a search says:
-  Memory is sequentially consistent here; what an access orders is checked all the same, by the races of the data that it should have ordered. Orderings of the words
-  themselves are loom's business (the tests). Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with
-  each other, and says when there are no more. Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
+  Under c11 a load takes any value that C11 allows: `1r2` in a schedule is a step of thread 1 that takes the value two before the latest. Left out are load buffering (a load that takes
+  what its own thread makes possible only later), values out of thin air, and orders of sequentially consistent accesses that contradict what weaker accesses see. One call comes before
+  another if its end happens before the other's beginning: no thread sees the time. Under sc a load takes the latest value, and calls are ordered by time. Under both, two accesses to
+  plain data that nothing orders are a race.
+  Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with each other, and says when there are no more.
+  Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
   A deadlock is found at once: no thread can go on. A sleeper that only its time-out would wake counts as forgotten.
   With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.
 
@@ -187,8 +196,9 @@ impl Arguments {
     fn settings(&self) -> SearchSettings {
         let plan = Plan { threads: self.threads as usize, ops: self.ops as usize };
         let liberties = Liberties { kills: self.kill.into(), ..Liberties::default() };
-        let method = self.method();
-        SearchSettings { method, seed: self.seed, liberties, ..SearchSettings::new(plan, self.schedules) }
+        let (method, seed) = (self.method(), self.seed);
+        let memory = MemoryModel::from_name(&self.memory).unwrap_or_default();
+        SearchSettings { memory, method, seed, liberties, ..SearchSettings::new(plan, self.schedules) }
     }
 
     fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<SearchReport, CommandFailure> {
@@ -221,7 +231,7 @@ impl Arguments {
     fn again(&self, case: &Case, what: &str) -> String {
         let mut text =
             format!("towpath explore {} --threads {} --ops {}", case.name(), self.threads, self.ops);
-        let _ = write!(text, " --waiting {}", self.waiting);
+        let _ = write!(text, " --memory {} --waiting {}", self.memory, self.waiting);
         if self.kill {
             text += " --kill";
         }
@@ -273,11 +283,12 @@ impl Arguments {
     fn extent(&self, report: &SearchReport, took: Duration) -> String {
         let seconds = took.as_secs_f64();
         let mut text = format!(
-            "{} schedule{} of {} threads x {} operations ({})",
+            "{} schedule{} of {} threads x {} operations ({}, {})",
             report.schedules,
             if report.schedules == 1 { "" } else { "s" },
             self.threads,
             self.ops,
+            self.memory,
             self.method_options()
         );
         if self.replay.is_none() {
@@ -318,6 +329,7 @@ impl Arguments {
             "threads": self.threads,
             "ops": self.ops,
             "method": self.method_options(),
+            "memory": self.memory,
             "waiting": self.waiting,
             "kill": self.kill,
             "seed": self.seed,

@@ -12,7 +12,7 @@ use towpath_explore::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred, W
 use towpath_machine::{Arena, Dcas, FetchOp, LlSc, Ordering, Park, Place, Processor};
 use towpath_sync::{Alone, Lock, Policy, Wait};
 
-use Ordering::{AcqRel, Acquire, Relaxed, Release};
+use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Nodes of lists: 0 is none.
 pub struct Nodes {
@@ -152,7 +152,7 @@ impl Container for MichaelScott {
         let Some(node) = self.nodes.take(cpu) else { return Transferred::Full };
         cpu.store(&self.nodes.value[node as usize], value, Relaxed);
         let old = cpu.load(self.next(node), Relaxed);
-        cpu.store(self.next(node), counted(old, 0), Relaxed);
+        cpu.store(self.next(node), counted(old, 0), Release);
         loop {
             let tail = cpu.load(&self.tail, Acquire);
             let next = cpu.load(self.next(tail), Acquire);
@@ -328,6 +328,8 @@ impl ExploredLock for Sleeping {
         }
         while cpu.swap(&self.held, 1, Acquire) != 0 {
             cpu.fetch_add(&self.sleepers, 1, AcqRel);
+            // Either the holder sees the sleeper, or the sleeper sees the lock free.
+            cpu.fence(SeqCst);
             cpu.park(&self.held, 1, u64::MAX);
             cpu.fetch_add(&self.sleepers, u64::MAX, AcqRel);
         }
@@ -348,6 +350,7 @@ impl ExploredLock for Sleeping {
             }
             Slip::None | Slip::TestThenSet => {
                 cpu.store(&self.held, 0, Release);
+                cpu.fence(SeqCst);
                 if cpu.load(&self.sleepers, Acquire) > 0 {
                     cpu.wake(&self.held, u32::MAX);
                 }

@@ -2,7 +2,7 @@
 //! schedule explorer and by signals.
 
 use towpath_explore::harness::Case;
-use towpath_explore::{Liberties, Method, Plan, SearchReport, SearchSettings, search, subjects};
+use towpath_explore::{Liberties, MemoryModel, Method, Plan, SearchReport, SearchSettings, search, subjects};
 use towpath_machine::{Heap, Native};
 use towpath_structures::dcas::{Actor, Guerraoui};
 use towpath_structures::nonblocking;
@@ -68,7 +68,9 @@ fn right(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Resul
         for kills in 0..=u32::from(case.endures_deaths) {
             let liberties = Liberties { kills, ..Liberties::default() };
             let plan = Plan { threads: 3, ops: 4 };
-            let settings = SearchSettings { method, liberties, ..SearchSettings::new(plan, SCHEDULES) };
+            let memory = MemoryModel::Sc;
+            let settings =
+                SearchSettings { memory, method, liberties, ..SearchSettings::new(plan, SCHEDULES) };
             let report = explored(&case, &settings)?;
             all += report.schedules;
             if let Some(found) = report.found {
@@ -82,7 +84,8 @@ fn right(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Resul
 
 /// Tells the fault that is found in a wrong structure.
 fn wrong(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Result<(), Error> {
-    let settings = SearchSettings::new(Plan { threads: 3, ops: 4 }, ENOUGH);
+    let memory = MemoryModel::Sc;
+    let settings = SearchSettings { memory, ..SearchSettings::new(Plan { threads: 3, ops: 4 }, ENOUGH) };
     let report = explored(&case(name)?, &settings)?;
     match report.found {
         Some(found) => ours.push(format!(

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_explore::{Method, Plan, SearchReport, SearchSettings, search, subjects};
+use towpath_explore::{MemoryModel, Method, Plan, SearchReport, SearchSettings, search, subjects};
 use towpath_machine::{Arena, LlSc, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Simulation, machines};
 use towpath_sync::Policy;
@@ -86,8 +86,9 @@ fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Sea
     let case = found
         .first()
         .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))?;
-    let settings =
-        SearchSettings { method, seed, ..SearchSettings::new(Plan { threads: 3, ops: 3 }, schedules) };
+    // The papers' machines are sequentially consistent.
+    let (memory, plan) = (MemoryModel::Sc, Plan { threads: 3, ops: 3 });
+    let settings = SearchSettings { memory, method, seed, ..SearchSettings::new(plan, schedules) };
     search(case, &settings, &mut |_| {}).map_err(|error| Error::NotAvailable(error.to_string()))
 }
 

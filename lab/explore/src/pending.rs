@@ -1,0 +1,108 @@
+//! The next step of a thread: its access, and the condition for which it waits.
+
+use towpath_machine::Ordering;
+
+use crate::footprint::TouchedObject;
+
+/// Condition of a thread's next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// Spins until the word differs: the access is an [`WordAccess::Change`].
+    Changed {
+        word: usize,
+    },
+    /// Parked until woken.
+    Woken {
+        word: usize,
+        expected: u64,
+    },
+    /// Backs off until a word changes that it has looked at since it backed off last, or
+    /// until anything changes that is no word.
+    Moved {
+        changes: u64,
+    },
+    /// A free mutex.
+    Free {
+        mutex: usize,
+    },
+}
+
+/// The other way in which a step may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    None,
+    /// The end of a spinner's budget: whenever no thread can do anything else, and if it
+    /// is short, a few times in a run at any time.
+    SpinEnds {
+        early: bool,
+    },
+    /// The end of a sleeper's time: only if no thread can do anything else, and only
+    /// where that is no fault.
+    SleepEnds,
+    /// Something fails for no reason that the program could see.
+    Spurious,
+}
+
+/// Kind of a step's access to its word: it decides which writes the step may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WordAccess {
+    /// Takes the latest value, or none.
+    Latest,
+    Load(Ordering),
+    /// A load of another value than the one seen.
+    Change {
+        seen: u64,
+        order: Ordering,
+    },
+    Store(Ordering),
+    /// An update that always writes.
+    Update(Ordering),
+    /// An update that writes if it takes the expected value.
+    Compare {
+        expected: u64,
+        success: Ordering,
+        failure: Ordering,
+    },
+    /// The kernel's comparison before a thread falls asleep.
+    Kernel,
+}
+
+impl WordAccess {
+    /// Order of the access if it takes this value.
+    pub fn order(self, value: u64) -> Ordering {
+        match self {
+            WordAccess::Latest | WordAccess::Kernel => Ordering::Relaxed,
+            WordAccess::Load(order)
+            | WordAccess::Change { order, .. }
+            | WordAccess::Store(order)
+            | WordAccess::Update(order) => order,
+            WordAccess::Compare { expected, success, failure } => {
+                if value == expected {
+                    success
+                } else {
+                    failure
+                }
+            }
+        }
+    }
+}
+
+/// Next step of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub what: &'static str,
+    pub object: TouchedObject,
+    pub access: WordAccess,
+    pub gate: Gate,
+    pub other: Other,
+    /// Time until it gives up waiting, in nanoseconds.
+    pub ns: u64,
+}
+
+impl Pending {
+    /// A step that can be taken at once, and ends in one way.
+    pub fn open(what: &'static str, object: TouchedObject) -> Pending {
+        Pending { what, object, access: WordAccess::Latest, gate: Gate::Open, other: Other::None, ns: 0 }
+    }
+}

@@ -1,0 +1,542 @@
+//! Words with C11's memory: each keeps its history, and each thread has a view.
+//!
+//! **Source.** The rules are those of the repaired model RC11 (Lahav, Vafeiadis, Kang, Hur & Dreyer
+//! 2017), as a machine with views (Kang et al. 2017, without promises).
+//!
+//! * The writes of a word stand in its *modification order*. A thread's *view* says for each word
+//!   which write it must not go behind. A load takes any write that is not behind the view; a store
+//!   goes behind any such write; an update takes a write after which no other update stands, and
+//!   goes right behind it.
+//! * A Release write carries the view of its thread; an Acquire load that takes it joins that view.
+//!   An update hands on what the write before it carried: the release sequence. (Other stores of
+//!   the same thread don't: C++20.) A Release fence lends its view to later writes; an Acquire
+//!   fence joins the views of earlier loads.
+//! * Sequentially consistent accesses and fences take place in the order in which they are made. A
+//!   fence joins the view of all earlier ones, and leaves its own there. An access doesn't go
+//!   behind what an earlier one took of the same word.
+//!
+//! **Left out.** A load never takes a write that its thread makes possible only later: so load
+//! buffering and values out of thin air do not occur. Nor do outcomes in which the order of
+//! sequentially consistent accesses contradicts that in which weaker accesses see each other.
+//!
+//! **Reduction.** A load that could also have taken its value before a newer write was made need
+//! not take it after that write. So a step passes over newer writes only if it depends on them, or
+//! the write that it takes does (`ExploredThread::deps`). A thread takes an older value than the
+//! latest at most [`MAX_STALE`] times in a row of a word: an endless loop that sees nothing new
+//! ends.
+
+use std::rc::Rc;
+
+use towpath_machine::Ordering;
+
+use crate::footprint::TouchedObject;
+use crate::machine::{CLOCKS, Clock, RunState, join};
+use crate::pending::WordAccess;
+
+/// Number of times in a row that a thread takes an old value of a word.
+const MAX_STALE: u8 = 4;
+/// Distance of writes in the modification order: others may come in between.
+const GAP: u64 = 1 << 32;
+
+/// Memory model of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryModel {
+    /// Sequentially consistent: a load takes the latest write.
+    Sc,
+    /// C11's: a load takes any write that its thread's view allows.
+    #[default]
+    C11,
+}
+
+impl MemoryModel {
+    /// The models, and the names by which users choose them.
+    pub const ALL: [(MemoryModel, &'static str); 2] = [(MemoryModel::Sc, "sc"), (MemoryModel::C11, "c11")];
+
+    /// The name by which users choose it.
+    pub fn name(self) -> &'static str {
+        MemoryModel::ALL[self as usize].1
+    }
+
+    /// The model of this name.
+    pub fn from_name(name: &str) -> Option<MemoryModel> {
+        MemoryModel::ALL.iter().find(|(_, n)| *n == name).map(|(model, _)| *model)
+    }
+}
+
+/// For each word that was written, the place in its modification order that must not be
+/// gone behind. Words have slots in the order of their first writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryView(Vec<u64>);
+
+impl MemoryView {
+    #[inline]
+    fn at(&self, slot: usize) -> u64 {
+        self.0.get(slot).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn raise(&mut self, slot: usize, at: u64) {
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, 0);
+        }
+        self.0[slot] = self.0[slot].max(at);
+    }
+
+    pub fn join(&mut self, other: &MemoryView) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a = (*a).max(*b));
+    }
+}
+
+/// Knowledge that a write carries to those that acquire it.
+#[derive(Clone, Default)]
+pub(crate) struct Released {
+    pub clock: Clock,
+    /// `None`: of no word (but the one that is written).
+    pub view: Option<Rc<MemoryView>>,
+}
+
+impl Released {
+    pub fn join(&mut self, other: &Released) {
+        join(&mut self.clock, &other.clock);
+        match (&mut self.view, &other.view) {
+            (_, None) => {}
+            (None, Some(theirs)) => self.view = Some(Rc::clone(theirs)),
+            (Some(ours), Some(theirs)) => Rc::make_mut(ours).join(theirs),
+        }
+    }
+}
+
+/// Write in a word's modification order.
+#[derive(Clone, Default)]
+struct WordWrite {
+    value: u64,
+    at: u64,
+    /// The writer, its step, and the steps on which that one depends.
+    by: (usize, u32),
+    deps: Clock,
+    /// True if an update has taken it: its write stands right behind.
+    updated: bool,
+    released: Released,
+}
+
+/// A word: its writes, at least one, in modification order.
+pub(crate) struct WordState {
+    first: WordWrite,
+    later: Vec<WordWrite>,
+    /// Its place in views, from its first write in the run.
+    slot: Option<usize>,
+    /// Steps that the last accesses depend on: those that wrote, and those that read.
+    pub wrote: Clock,
+    pub read: Clock,
+    /// Those that were sequentially consistent.
+    strong: Clock,
+}
+
+impl WordState {
+    pub fn new(value: u64) -> WordState {
+        WordState {
+            first: WordWrite { value, ..WordWrite::default() },
+            later: Vec::new(),
+            slot: None,
+            wrote: [0; CLOCKS],
+            read: [0; CLOCKS],
+            strong: [0; CLOCKS],
+        }
+    }
+
+    /// The value of the last write in modification order.
+    #[inline]
+    pub fn value(&self) -> u64 {
+        self.later.last().map_or(self.first.value, |w| w.value)
+    }
+
+    /// Forgets all writes but the last one, of which all threads know.
+    pub fn settle(&mut self) {
+        *self = WordState::new(self.value());
+    }
+
+    #[inline]
+    fn last(&self) -> usize {
+        self.later.len()
+    }
+
+    #[inline]
+    fn write(&self, n: usize) -> &WordWrite {
+        n.checked_sub(1).map_or(&self.first, |n| &self.later[n])
+    }
+
+    fn write_mut(&mut self, n: usize) -> &mut WordWrite {
+        match n.checked_sub(1) {
+            None => &mut self.first,
+            Some(n) => &mut self.later[n],
+        }
+    }
+}
+
+/// Knowledge of a thread about words.
+#[derive(Default)]
+pub(crate) struct ThreadView {
+    now: MemoryView,
+    /// Views of the writes that it has taken without acquiring them.
+    read: MemoryView,
+    /// View of its last release fence.
+    fenced: Option<Rc<MemoryView>>,
+    /// By slot: number of times in a row that it has taken an old value.
+    stale: Vec<u8>,
+}
+
+impl ThreadView {
+    /// Learns all that the other knows now.
+    pub fn join(&mut self, other: &ThreadView) {
+        self.now.join(&other.now);
+    }
+}
+
+/// State of the kernel and of the sequentially consistent order.
+#[derive(Default)]
+pub(crate) struct GlobalViews {
+    /// Slots in use.
+    slots: usize,
+    /// View of the sequentially consistent accesses and fences so far.
+    ordered: MemoryView,
+    /// The kernel's view of the words on which it has woken sleepers. A thread that wants
+    /// to sleep compares no older value.
+    kernel: MemoryView,
+}
+
+fn acquires(order: Ordering) -> bool {
+    matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
+}
+
+fn releases(order: Ordering) -> bool {
+    matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst)
+}
+
+impl RunState {
+    /// The `n`-th of the writes that the thread's next step may take of its word (or go
+    /// behind, if it stores), from the latest one back; by its place in the modification order.
+    pub fn candidate(&self, thread: usize, n: u8) -> Option<usize> {
+        let t = &self.threads[thread];
+        let TouchedObject::Word(word) = t.pending.object else { return None };
+        let state = &self.words[word];
+        let last = state.last();
+        let (Some(slot), MemoryModel::C11) = (state.slot, self.model) else {
+            return (n == 0 && fits(state.write(last), t.pending.access)).then_some(last);
+        };
+        let (now, ordered) = (t.view.now.at(slot), self.views.ordered.at(slot));
+        let is_tired = t.view.stale.get(slot).is_some_and(|stale| *stale >= MAX_STALE);
+        let mut left = n;
+        // Steps of newer writes on which this thread does not depend yet.
+        let mut avoidable = [0; CLOCKS];
+        for at in (0..=last).rev() {
+            let write = state.write(at);
+            if at < last {
+                let (by, step) = state.write(at + 1).by;
+                let is_ordered = t.pending.access.order(0) == Ordering::SeqCst;
+                if t.deps[by].max(self.fences.by_all[by]) < step
+                    && !(is_ordered && self.fences.wrote[by].max(state.strong[by]) >= step)
+                {
+                    avoidable[by] = avoidable[by].max(step);
+                }
+                if is_tired {
+                    return None;
+                }
+            }
+            if write.at < now {
+                return None;
+            }
+            let is_hidden = match t.pending.access {
+                WordAccess::Kernel => write.at < self.views.kernel.at(slot),
+                access => access.order(write.value) == Ordering::SeqCst && write.at < ordered,
+            };
+            let comes_after = avoidable.iter().zip(&write.deps).all(|(step, past)| past >= step);
+            let has_space = at == last || state.write(at + 1).at - write.at > 1;
+            if !is_hidden && comes_after && has_space && fits(write, t.pending.access) {
+                match left {
+                    0 => return Some(at),
+                    _ => left -= 1,
+                }
+            }
+        }
+        None
+    }
+
+    /// The value that the step in progress takes of the word.
+    pub fn old_value(&self, word: usize) -> u64 {
+        self.words[word].write(self.taken(word)).value
+    }
+
+    /// The write that the step in progress takes of the word.
+    #[inline]
+    fn taken(&self, word: usize) -> usize {
+        self.taken.filter(|(of, _)| *of == word).map_or(self.words[word].last(), |(_, at)| at)
+    }
+
+    /// Returns whether the step in progress takes an older value than the latest one.
+    pub fn is_stale(&self, word: usize) -> bool {
+        self.taken(word) != self.words[word].last()
+    }
+
+    /// Takes the value of the word that was chosen.
+    pub fn read_word(&mut self, index: usize, word: usize, order: Ordering) {
+        let at = self.taken(word);
+        self.footprint.touch(TouchedObject::Word(word), false);
+        if self.current.is_none() {
+            return;
+        }
+        let (t, state) = (&mut self.threads[index], &self.words[word]);
+        let write = state.write(at);
+        join(&mut t.read, &write.released.clock);
+        if acquires(order) {
+            join(&mut t.clock, &write.released.clock);
+        }
+        if self.model == MemoryModel::Sc {
+            return;
+        }
+        if order == Ordering::SeqCst {
+            // Two that take the latest value can be exchanged.
+            self.footprint.touch(TouchedObject::Word(word), at != state.last());
+            self.footprint.touch(TouchedObject::Fence, false);
+        }
+        let Some(slot) = state.slot else { return };
+        if t.view.stale.len() <= slot {
+            t.view.stale.resize(slot + 1, 0);
+        }
+        let is_news = write.at > t.view.now.at(slot);
+        t.view.stale[slot] = match at == state.last() {
+            false if is_news => 1,
+            false => t.view.stale[slot] + 1,
+            true => 0,
+        };
+        t.view.now.raise(slot, write.at);
+        if let Some(view) = &write.released.view {
+            match acquires(order) {
+                true => t.view.now.join(view),
+                false => t.view.read.join(view),
+            }
+        }
+        if order == Ordering::SeqCst {
+            self.views.ordered.raise(slot, write.at);
+        }
+    }
+
+    /// Writes the word, behind the write that was chosen; an update also marks that one.
+    pub fn write_word(&mut self, index: usize, word: usize, value: u64, order: Ordering, updates: bool) {
+        let at = self.taken(word);
+        let mut released = Released::default();
+        if self.current.is_some() {
+            released = self.release(index, order);
+        }
+        if updates {
+            let source = self.words[word].write_mut(at);
+            source.updated = true;
+            if self.current.is_some() {
+                let handed_on = source.released.clone();
+                released.join(&handed_on);
+            }
+        }
+        let place = self.insert(word, at, value, released);
+        if let (Some(index), MemoryModel::C11) = (self.current, self.model) {
+            let slot = self.words[word].slot.expect("a word that was written");
+            self.threads[index].view.now.raise(slot, place);
+            if let Some(stale) = self.threads[index].view.stale.get_mut(slot) {
+                *stale = 0;
+            }
+            if order == Ordering::SeqCst {
+                self.footprint.touch(TouchedObject::Fence, false);
+                self.views.ordered.raise(slot, place);
+            }
+        }
+    }
+
+    /// Places a write behind the one at `at`: takes others' reservations, and lets those
+    /// look again that wait for a change. Returns its place in the modification order.
+    fn insert(&mut self, word: usize, at: usize, value: u64, released: Released) -> u64 {
+        let (current, model, started) = (self.current, self.model, !self.threads.is_empty());
+        let views = &mut self.views;
+        let state = &mut self.words[word];
+        let (mut by, mut deps) = ((0, 0), [0; CLOCKS]);
+        if let Some(index) = current {
+            deps = self.threads[index].deps;
+            by = (index, deps[index]);
+            join(&mut deps, &state.wrote);
+            join(&mut deps, &state.read);
+        }
+        let changes = state.value() != value;
+        let mut place = 0;
+        if started && model == MemoryModel::C11 {
+            state.slot.get_or_insert_with(|| {
+                views.slots += 1;
+                views.slots - 1
+            });
+            let before = state.write(at).at;
+            place = match state.later.get(at) {
+                None => before + GAP,
+                Some(next) => before + (next.at - before) / 2,
+            };
+            let write = WordWrite { value, at: place, by, deps, updated: false, released };
+            state.later.insert(at, write);
+        } else {
+            state.later.clear();
+            state.first = WordWrite { value, released, ..WordWrite::default() };
+        }
+        for (index, t) in self.threads.iter_mut().enumerate() {
+            if t.linked == Some(word) && current != Some(index) {
+                t.linked = None;
+            }
+            if changes {
+                t.futile = 0;
+            }
+        }
+        self.footprint.touch(TouchedObject::Word(word), true);
+        place
+    }
+
+    /// Places a write of the kernel's in the name of a thread: the latest one, with the
+    /// thread's view.
+    pub fn put_back(&mut self, index: usize, word: usize, value: u64) {
+        // (M1) Release: the kernel frees a lock after it has put a word back; pairs with the
+        // Acquire (C11) of the next holder in `take`.
+        let released = self.release(index, Ordering::Release);
+        let place = self.insert(word, self.words[word].last(), value, released);
+        if let Some(slot) = self.words[word].slot {
+            self.threads[index].view.now.raise(slot, place);
+        }
+    }
+
+    /// Makes two writes of a thread, the latest of their words, one: to see either is to
+    /// see both.
+    pub fn join_writes(&mut self, words: [usize; 2]) {
+        let places = words.map(|word| {
+            let state = &self.words[word];
+            state.slot.map(|slot| (slot, state.write(state.last()).at))
+        });
+        for (word, other) in [(words[0], places[1]), (words[1], places[0])] {
+            let state = &mut self.words[word];
+            if let (Some((slot, at)), Some(write)) = (other, state.later.last_mut()) {
+                Rc::make_mut(write.released.view.get_or_insert_default()).raise(slot, at);
+            }
+        }
+    }
+
+    /// Time has passed, so that the thread sees the latest values.
+    pub fn catch_up(&mut self, index: usize) {
+        let now = &mut self.threads[index].view.now;
+        for state in &self.words {
+            if let Some(slot) = state.slot {
+                now.raise(slot, state.write(state.last()).at);
+            }
+        }
+    }
+
+    /// Joins released knowledge to the thread's.
+    pub fn acquire(&mut self, index: usize, released: &Released) {
+        let t = &mut self.threads[index];
+        join(&mut t.clock, &released.clock);
+        if let Some(view) = &released.view {
+            t.view.now.join(view);
+        }
+    }
+
+    /// Returns the knowledge that a write with this order makes visible.
+    pub fn release(&mut self, index: usize, order: Ordering) -> Released {
+        let t = &mut self.threads[index];
+        if releases(order) {
+            let clock = t.clock;
+            t.clock[index] += 1;
+            let view = (self.model == MemoryModel::C11).then(|| Rc::new(t.view.now.clone()));
+            Released { clock, view }
+        } else {
+            Released { clock: t.fenced, view: t.view.fenced.clone() }
+        }
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, index: usize, order: Ordering) {
+        let t = &mut self.threads[index];
+        if acquires(order) {
+            let read = t.read;
+            join(&mut t.clock, &read);
+            let ThreadView { now, read, .. } = &mut t.view;
+            now.join(read);
+        }
+        if order == Ordering::SeqCst && self.model == MemoryModel::C11 {
+            self.footprint.touch(TouchedObject::Fence, true);
+            t.view.now.join(&self.views.ordered);
+            self.views.ordered.join(&t.view.now);
+        }
+        if releases(order) {
+            let released = self.release(index, order);
+            let t = &mut self.threads[index];
+            (t.fenced, t.view.fenced) = (released.clock, released.view);
+        }
+    }
+
+    /// The kernel wakes sleepers on a word, in the name of this thread.
+    pub fn tell_kernel(&mut self, index: usize, word: usize) {
+        if let (Some(slot), Some(t)) = (self.words[word].slot, self.threads.get(index)) {
+            self.views.kernel.raise(slot, t.view.now.at(slot));
+        }
+    }
+
+    /// Notes the steps on which the one depends that was just taken.
+    pub fn depend(&mut self, index: usize) {
+        let footprint = self.footprint;
+        let mut deps = self.threads[index].deps;
+        join(&mut deps, &self.fences.by_all);
+        if footprint.all {
+            self.threads.iter().for_each(|t| join(&mut deps, &t.deps));
+            self.fences.by_all = deps;
+        }
+        let is_strong = footprint.touched.contains(&Some((TouchedObject::Fence, false)));
+        for &(touched, changed) in footprint.touched.iter().flatten() {
+            let (wrote, read) = self.dependencies(touched);
+            join(&mut deps, wrote);
+            if changed {
+                join(&mut deps, read);
+            }
+        }
+        for &(touched, changed) in footprint.touched.iter().flatten() {
+            let (wrote, read) = self.dependencies(touched);
+            join(if changed { wrote } else { read }, &deps);
+            if let (TouchedObject::Word(word), true) = (touched, is_strong) {
+                join(&mut self.words[word].strong, &deps);
+            }
+        }
+        self.threads[index].deps = deps;
+    }
+
+    /// Steps on which the last accesses of an object depend: those that changed it, and
+    /// others.
+    fn dependencies(&mut self, object: TouchedObject) -> (&mut Clock, &mut Clock) {
+        match object {
+            TouchedObject::Word(word) => {
+                let state = &mut self.words[word];
+                (&mut state.wrote, &mut state.read)
+            }
+            _ => (&mut self.fences.wrote, &mut self.fences.read),
+        }
+    }
+}
+
+/// Steps on which those depend that touch no word: fences and the kernel's mutexes.
+#[derive(Default)]
+pub(crate) struct OrderedSteps {
+    pub wrote: Clock,
+    pub read: Clock,
+    /// Steps that depend on all others, and all others on them.
+    pub by_all: Clock,
+}
+
+/// Returns whether an access may take this write, whatever the thread knows.
+fn fits(write: &WordWrite, access: WordAccess) -> bool {
+    match access {
+        WordAccess::Latest | WordAccess::Load(_) | WordAccess::Kernel => true,
+        WordAccess::Change { seen, .. } => write.value != seen,
+        WordAccess::Store(_) | WordAccess::Update(_) => !write.updated,
+        WordAccess::Compare { expected, .. } => write.value != expected || !write.updated,
+    }
+}
