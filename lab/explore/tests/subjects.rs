@@ -63,27 +63,27 @@ fn all_pass<'a>(cases: impl Iterator<Item = &'a Case>, policy: Policy, schedules
 
 #[test]
 fn everything_passes_while_waiters_park() {
-    everything_passes(Policy::Park, 600);
+    everything_passes(Policy::Park, 400);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_before() {
-    everything_passes(Policy::SpinThenPark, 400);
+    everything_passes(Policy::SpinThenPark, 200);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin() {
-    everything_passes(Policy::Spin, 400);
+    everything_passes(Policy::Spin, 200);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_and_yield() {
-    everything_passes(Policy::SpinThenYield, 200);
+    everything_passes(Policy::SpinThenYield, 100);
 }
 
 #[test]
 fn everything_passes_while_waiters_adapt() {
-    everything_passes(Policy::Adaptive, 200);
+    everything_passes(Policy::Adaptive, 100);
 }
 
 /// Structures' threads wait for no other (over locks, for the holder): so one way of
