@@ -3,6 +3,8 @@
 //! Without the right to make namespaces the tests say so, and check nothing.
 
 mod launching;
+#[path = "lock_hosts/soak.rs"]
+mod soak;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -330,78 +332,16 @@ fn next_grant_on_another_host_is_measured() {
     }
 }
 
-/// Disturbs the cluster at random while holders come and go.
-///
-/// A resource that refuses tokens smaller than the largest never has two writers with one token,
-/// and no holder runs beside one with a larger token.
+#[test]
+fn random_disturbances_break_no_promise() {
+    let dog = Watchdog::new("random_disturbances_break_no_promise");
+    soak::disturb(&dog, 12);
+}
+
 #[test]
 #[ignore = "takes minutes: see CONTRIBUTING.md"]
 fn thousand_random_disturbances() {
     let dog = Watchdog::with("thousand_random_disturbances", Duration::from_secs(3600));
-    let Some(mut cluster) = Cluster::start(&dog, "300ms") else { return };
-    // A holder with a smaller token than the one that runs is told of it, or stopped.
-    let script = r#"
-trap 'exit 0' TERM
-set -- $(cat in 2>/dev/null)
-if [ -n "$1" ] && [ "$2" -ge $TOWPATH_TOKEN ]; then
-    case "$(cat /proc/$1/stat 2>/dev/null)" in ""|*") Z "*|*") X "*) ;; *) echo "$2 runs beside $TOWPATH_TOKEN" >> violations;; esac
-fi
-echo $$ $TOWPATH_TOKEN > in.$$ && mv in.$$ in
-flock fence sh -c 'last=$(cat last 2>/dev/null || echo 0); [ $TOWPATH_TOKEN -lt $last ] || { echo $TOWPATH_TOKEN > last; echo $TOWPATH_TOKEN >> accepted; }'
-sleep 0.0$(($$ % 9))
-"#;
-    let rounds: u32 = std::env::var("ROUNDS").map_or(1000, |rounds| rounds.parse().unwrap());
-    let mut random = towpath_machine::Random::new(11);
-    let mut shells: Vec<(usize, Member)> = Vec::new();
-    for round in 0..rounds {
-        for host in 0..3 {
-            while shells.iter().filter(|(of, _)| *of == host).count() < 3 {
-                shells.push((host, cluster.lock(host, &["x", "--on-loss", "term", "-c", script])));
-            }
-        }
-        std::thread::sleep(Duration::from_millis(random.below(60)));
-        let host = random.below(3) as usize;
-        match random.below(10) {
-            0 => {
-                cluster.agents[host].take().unwrap().kill();
-                std::thread::sleep(Duration::from_millis(random.below(900)));
-                cluster.start_agent(host);
-            }
-            1 => {
-                cluster.set_link(host, "down");
-                std::thread::sleep(Duration::from_millis(random.below(900)));
-                cluster.set_link(host, "up");
-            }
-            2 => {
-                let agent = cluster.agents[host].as_ref().unwrap().pid();
-                signal(agent, libc::SIGSTOP);
-                std::thread::sleep(Duration::from_millis(random.below(900)));
-                signal(agent, libc::SIGCONT);
-            }
-            _ => {
-                let victim = random.below(shells.len() as u64) as usize;
-                shells[victim].1.kill();
-            }
-        }
-        shells.retain_mut(|(_, shell)| {
-            let over = is_gone(shell.pid());
-            if over {
-                shell.wait();
-            }
-            !over
-        });
-        if round % 100 == 99 {
-            let accepted = cluster.read("accepted").lines().count();
-            println!("round {}: {accepted} writes accepted, {}", round + 1, cluster.status(0)[0]["epoch"]);
-        }
-    }
-    cluster.wait_until_all_take_part();
-    for (_, mut shell) in shells {
-        shell.wait();
-    }
-    let (status, ..) = cluster.lock(0, &["x", "-w", "10", "true"]).finish();
-    assert_eq!(status.code(), Some(0));
-    assert_eq!(cluster.read("violations"), "");
-    let accepted: Vec<u64> = cluster.read("accepted").lines().map(|line| line.parse().unwrap()).collect();
-    assert!(accepted.is_sorted_by(|a, b| a < b), "each token writes once");
+    let rounds = std::env::var("ROUNDS").map_or(1000, |rounds| rounds.parse().unwrap());
+    soak::disturb(&dog, rounds);
 }

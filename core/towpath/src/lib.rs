@@ -29,7 +29,7 @@
 //! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::mutex`]). |
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
-//! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. |
+//! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
 //!

@@ -75,10 +75,11 @@ struct Cluster {
     /// Locks whose exclusive holder has died, where the next one was not told yet.
     deaths: BTreeMap<&'static str, bool>,
     grants: usize,
+    clock: Dice,
 }
 
 impl Cluster {
-    fn new() -> Cluster {
+    fn new(seed: u64) -> Cluster {
         let mut cluster = Cluster {
             hosts: Vec::new(),
             log: Vec::new(),
@@ -90,6 +91,7 @@ impl Cluster {
             data: BTreeMap::new(),
             deaths: BTreeMap::new(),
             grants: 0,
+            clock: Dice(seed),
         };
         for host in 0..HOSTS as Node {
             let new = cluster.make(host);
@@ -100,11 +102,17 @@ impl Cluster {
         cluster
     }
 
+    /// Time of a wall clock that is set at each look. Only the status depends on it.
+    fn time(&mut self) -> u64 {
+        self.clock.below(usize::MAX);
+        self.clock.0
+    }
+
     fn make(&mut self, host: Node) -> SimulatedHost {
         self.last_incarnation += 1 << 20;
         let incarnation = self.last_incarnation;
-        let mut service = LockService::new(host, HOSTS, incarnation);
-        service.set_valid(true, 0);
+        let (now, mut service) = (self.time(), LockService::new(host, HOSTS, incarnation));
+        service.set_valid(true, now);
         let (membership, removed) = (HostMembership::new(HOSTS), Vec::new());
         SimulatedHost { service, membership, applied: 0, incarnation, valid: true, removed }
     }
@@ -229,7 +237,8 @@ impl Cluster {
         self.clients.insert(number, SimulatedClient { host, name, mode, tries, state, token });
         Self::trace(format_args!("wish {number} {:?}", self.clients[&number]));
         let wish = Wish { client: number, mode, tries, process: 1, description: String::new(), since: 0 };
-        self.hosts[usize::from(host)].service.on_wish(name, wish, 0);
+        let now = self.time();
+        self.hosts[usize::from(host)].service.on_wish(name, wish, now);
         self.carry(host);
     }
 
@@ -250,7 +259,8 @@ impl Cluster {
         let host = client.host;
         Self::trace(format_args!("leaves {number} {client:?} {leaving:?}"));
         client.state = ClientState::Over;
-        self.hosts[usize::from(host)].service.on_leave(number, leaving, data.as_deref(), 0);
+        let now = self.time();
+        self.hosts[usize::from(host)].service.on_leave(number, leaving, data.as_deref(), now);
         self.carry(host);
     }
 
@@ -263,6 +273,7 @@ impl Cluster {
     fn deliver(&mut self, from: Node, to: Node) {
         let Some(on_the_way) = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
         let LetterOnTheWay { epoch, letter, incarnations } = on_the_way;
+        let now = self.time();
         let host = &mut self.hosts[usize::from(to)];
         let is_over = host.removed.contains(&incarnations[0]) || incarnations[1] != host.incarnation;
         if is_over {
@@ -271,17 +282,18 @@ impl Cluster {
         let bytes = letter.encode(from);
         assert_eq!(AgentLetter::decode(from, &bytes).as_ref(), Some(&letter));
         Self::trace(format_args!("{from} -> {to} [{epoch}, at {}] {letter:?}", host.service.epoch));
-        host.service.on_letter(from, epoch, letter, 0);
+        host.service.on_letter(from, epoch, letter, now);
         self.carry(to);
     }
 
     fn apply(&mut self, to: Node) {
+        let now = self.time();
         let host = &mut self.hosts[usize::from(to)];
         let Some(change) = self.log.get(host.applied) else { return };
         host.applied += 1;
         let Some(applied) = host.membership.apply(change) else { return };
         Self::trace(format_args!("{to} applies {applied:?}"));
-        host.service.on_change(applied, &host.membership, 0);
+        host.service.on_change(applied, &host.membership, now);
         if let Applied::Removed(_, incarnation) = applied {
             host.removed.push(incarnation);
         }
@@ -289,9 +301,9 @@ impl Cluster {
             // It comes again as another incarnation.
             self.last_incarnation += 1 << 20;
             host.incarnation = self.last_incarnation;
-            host.service.reset(host.incarnation, 0);
+            host.service.reset(host.incarnation, now);
             host.valid = true;
-            host.service.set_valid(true, 0);
+            host.service.set_valid(true, now);
             let (incarnation, floor) = (host.incarnation, 0);
             self.log.push(MembershipChange::Admit { host: to, incarnation, floor });
         }
@@ -310,8 +322,9 @@ impl Cluster {
         if !decided.has(host, incarnation) || decided.here().count() < HOSTS {
             return;
         }
+        let now = self.time();
         self.hosts[at].valid = false;
-        self.hosts[at].service.set_valid(false, 0);
+        self.hosts[at].service.set_valid(false, now);
         self.carry(host);
         // The news of an older death may be on its way to or from this host.
         self.deaths.clear();
@@ -353,7 +366,7 @@ impl Drop for Seed {
 fn history(seed: u64, steps: usize, deaths: bool) -> usize {
     let _printed = Seed(seed);
     let mut dice = Dice(seed);
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::new(seed);
     let host = |dice: &mut Dice| dice.below(HOSTS) as Node;
     for _ in 0..steps {
         match dice.below(40) {
@@ -392,8 +405,9 @@ fn history(seed: u64, steps: usize, deaths: bool) -> usize {
                     let valid = !cluster.hosts[at].valid;
                     let doomed = cluster.log.iter().any(|change| matches!(change, MembershipChange::Suspect { incarnation, .. } if *incarnation == cluster.hosts[at].incarnation));
                     if !doomed {
+                        let now = cluster.time();
                         cluster.hosts[at].valid = valid;
-                        cluster.hosts[at].service.set_valid(valid, 0);
+                        cluster.hosts[at].service.set_valid(valid, now);
                         cluster.carry(at as Node);
                     }
                 }
@@ -410,10 +424,11 @@ fn history(seed: u64, steps: usize, deaths: bool) -> usize {
             while cluster.hosts[usize::from(to)].applied < cluster.log.len() {
                 cluster.apply(to);
             }
+            let now = cluster.time();
             let at = &mut cluster.hosts[usize::from(to)];
             if !at.valid && !at.membership.is_doomed(at.incarnation) {
                 at.valid = true;
-                at.service.set_valid(true, 0);
+                at.service.set_valid(true, now);
                 cluster.carry(to);
             }
         }
