@@ -21,6 +21,7 @@
 //! simulator can put a spinner to sleep until its line changes, and a checker can block it.
 
 mod adjacent;
+mod event;
 mod native;
 mod native_bytes;
 mod park;
@@ -37,6 +38,7 @@ pub mod weaken;
 
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
+pub use event::Event;
 pub use native::{Heap, Native, NativeKernelMutex};
 pub use native_bytes::NativeBytes;
 pub use park::UNHEARD_NS;
@@ -44,8 +46,8 @@ pub use park::UNHEARD_NS;
 pub use plain::describe_type;
 pub use plain::{Concurrent, Object, Plain, TypeText};
 pub use processor::{
-    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Park,
-    Place, Prefetch, Processor, RollBack, Scheduling,
+    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place,
+    Prefetch, Processor, RollBack, Scheduling,
 };
 pub use random::Random;
 pub use streaming::{copy_by_lines, copy_past_caches};

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::Event;
+
 /// Place of a word or datum in memory. Natively the layout of the Rust structure decides
 /// and this is ignored; a simulated machine takes it as an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +43,6 @@ pub trait Arena<P: Processor> {
     fn cell(&self, place: Place, value: u64) -> P::Cell;
     /// A run of zeroed payload bytes, starting on a new line.
     fn bytes(&self, len: usize) -> P::Bytes;
-}
-
-/// Remark of an algorithm to the machine; costs nothing natively.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The start of an acquisition or claim of the object with this number.
-    Acquiring(u64),
-    /// Lock acquired.
-    Acquired(u64),
-    /// Lock released.
-    Released(u64),
-    /// A message was published or consumed, by sequence number.
-    Message(u64),
 }
 
 /// The acting processor: every access to shared memory goes through it.
