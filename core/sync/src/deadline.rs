@@ -16,6 +16,18 @@ use towpath_machine::{Native, Processor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(u64);
 
+/// Error of a waiter whose time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl core::fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the time was over before it came: try again, or wait longer")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
 impl Deadline {
     /// The waiter never gives up.
     pub const NEVER: Deadline = Deadline(u64::MAX);

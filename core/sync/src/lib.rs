@@ -22,7 +22,7 @@ mod waited;
 mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
-pub use deadline::Deadline;
+pub use deadline::{Deadline, TimedOut};
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};
 pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, PrimitiveKind, Universal};

@@ -4,7 +4,7 @@ use core::convert::Infallible;
 
 use towpath_machine::{Arena, Processor};
 
-use crate::{Deadline, Waiting};
+use crate::{Deadline, TimedOut, Waiting};
 
 /// Reason for a lock that could not be had.
 ///
@@ -107,6 +107,12 @@ impl<G> core::fmt::Debug for LockError<G> {
 }
 
 impl<G> std::error::Error for LockError<G> {}
+
+impl<G> From<TimedOut> for LockError<G> {
+    fn from(_: TimedOut) -> Self {
+        LockError::TimedOut
+    }
+}
 
 /// A mutual exclusion lock in shared memory.
 ///

@@ -14,7 +14,7 @@ use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeTe
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
 use crate::unrepaired::Repair;
-use crate::{Alone, Deadline, Lock, LockError, Policy, Wait, Waiting};
+use crate::{Alone, Deadline, Lock, LockError, Policy, Surroundings, Wait, Waiting};
 
 /// Wait of threads of one process.
 pub(crate) fn adaptive() -> Wait<'static> {
@@ -223,8 +223,16 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let mut guard =
-            MutexGuard { mutex: self, wait, held: None, place: None, cpu, keep: None, thread: PhantomData };
+        let mut guard = MutexGuard {
+            mutex: self,
+            wait,
+            held: None,
+            place: None,
+            cpu,
+            caller: cpu,
+            keep: None,
+            thread: PhantomData,
+        };
         let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
         if identity == 1 {
             if cpu.id() >= self.lock.capacity() {
@@ -293,14 +301,37 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     }
 }
 
+/// The caller of a guard, which can lock the mutex again as before.
+pub(crate) struct Caller<'a, T, L> {
+    mutex: &'a Mutex<T, L>,
+    pub cpu: Native,
+    pub wait: Wait<'a>,
+    keep: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
+    /// Acquires the mutex again.
+    pub fn lock_again(&self) -> Result<MutexGuard<'a, T, L>, LockError> {
+        // SAFETY: with the surroundings and the number with which its guard was acquired, by the
+        // thread that had it: the promises of that call hold as long as these references live, or
+        // `keep`, which the guard gets.
+        let mut guard = unsafe { self.mutex.lock_between(self.cpu, self.wait, Deadline::NEVER) }?;
+        guard.keep.clone_from(&self.keep);
+        Ok(guard)
+    }
+}
+
 /// The lock is held while this lives.
-pub struct MutexGuard<'a, T, L: Lock<Native>> {
+pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     mutex: &'a Mutex<T, L>,
     wait: Wait<'a>,
     held: Option<L::Held>,
     /// Among the mutex's intents.
     place: Option<usize>,
+    /// The processor that has the lock.
     cpu: Native,
+    /// The processor that called.
+    caller: Native,
     /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
     /// a guard leaves a repair to the next owner.
     keep: Option<Arc<dyn Any + Send + Sync>>,
@@ -373,7 +404,30 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
             )
         };
         let (held, place) = (self.held.take(), self.place.take());
-        MutexGuard { mutex, wait, held, place, cpu: self.cpu, keep: Some(keep), thread: PhantomData }
+        let (cpu, caller) = (self.cpu, self.caller);
+        MutexGuard { mutex, wait, held, place, cpu, caller, keep: Some(keep), thread: PhantomData }
+    }
+}
+
+impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
+    pub(crate) fn caller(&self) -> Caller<'a, T, L> {
+        Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep: self.keep.clone() }
+    }
+
+    /// Surroundings with which the mutex was acquired, for the rooms that lend mutexes to
+    /// processes.
+    pub fn surroundings(&self) -> &dyn Surroundings {
+        self.wait.around
+    }
+
+    /// Releases half-changed data without a repair: the next owner is told of the death.
+    pub fn hand_on(mut self) {
+        let (mutex, wait, cpu) = (self.mutex, self.wait, self.cpu);
+        if self.place.is_none()
+            && let Some(held) = self.held.take()
+        {
+            mutex.lock.hand_on(&cpu, &wait, held);
+        }
     }
 }
 

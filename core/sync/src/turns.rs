@@ -3,17 +3,13 @@
 
 use towpath_machine::Processor;
 
-use crate::{Deadline, Waiting};
+use crate::{Deadline, TimedOut, Waiting};
 
 /// Time between two questions for deaths, in nanoseconds.
 const ASK_EVERY: u64 = 1_000_000;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds: bounds the time until
 /// a death is found, and the delay of a wake-up whose sender died.
 pub(crate) const TURN: u64 = 4_000_000;
-
-/// Error of a wait whose time is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimeOver;
 
 /// One wait.
 #[derive(Debug)]
@@ -67,10 +63,10 @@ impl Turns {
         wait: &W,
         word: &P::Word,
         seen: u64,
-    ) -> Result<(), TimeOver> {
+    ) -> Result<(), TimedOut> {
         let turn = match self.deadline {
             Deadline::NEVER => self.turn,
-            deadline if deadline.is_over(cpu) => return Err(TimeOver),
+            deadline if deadline.is_over(cpu) => return Err(TimedOut),
             deadline => deadline.left(cpu).min(self.turn),
         };
         wait.wait_turn(cpu, word, seen, self.round, turn);

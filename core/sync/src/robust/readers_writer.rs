@@ -264,7 +264,7 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
                 self.write_unlock(cpu, wait, held);
                 continue;
             }
-            turns.wait(cpu, wait, &self.head.gate, gate).map_err(|_| LockError::TimedOut)?;
+            turns.wait(cpu, wait, &self.head.gate, gate)?;
         }
     }
 
@@ -479,7 +479,7 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
                 let _ = cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
             }
-            turns.wait(cpu, wait, word, value & !PARKED).map_err(|_| LockError::TimedOut)?;
+            turns.wait(cpu, wait, word, value & !PARKED)?;
         }
     }
 

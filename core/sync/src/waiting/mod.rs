@@ -120,6 +120,11 @@ pub trait Waiting<P: Processor> {
     /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}
 
+    /// Wakes at most `count` waiters that are parked on the word. Returns their number.
+    fn wake_some(&self, _cpu: &P, _word: &P::Word, _count: u32) -> u32 {
+        0
+    }
+
     /// Identity of the caller among the processes that share the lock, 1 to 2³¹ − 1, for
     /// a robust lock to write down.
     fn identity(&self) -> u32 {
@@ -129,6 +134,11 @@ pub trait Waiting<P: Processor> {
     /// Returns whether the process of that identity is alive.
     fn is_alive(&self, _identity: u32) -> bool {
         true
+    }
+
+    /// Rank of the process of that identity, if it has one.
+    fn rank_of(&self, _identity: u32) -> Option<u32> {
+        None
     }
 
     /// Writes a word that others may wait for, with Release, and wakes them.

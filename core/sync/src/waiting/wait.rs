@@ -117,12 +117,20 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         cpu.wake(word, u32::MAX);
     }
 
+    fn wake_some(&self, cpu: &P, word: &P::Word, count: u32) -> u32 {
+        cpu.wake(word, count)
+    }
+
     fn identity(&self) -> u32 {
         self.around.identity()
     }
 
     fn is_alive(&self, identity: u32) -> bool {
         self.around.is_alive(identity)
+    }
+
+    fn rank_of(&self, identity: u32) -> Option<u32> {
+        self.around.rank_of(identity)
     }
 
     #[inline(always)]

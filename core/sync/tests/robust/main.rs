@@ -1,7 +1,9 @@
 //! Primitives that survive deaths: between threads, and under the model checker, with
 //! each ordering weakened in turn.
 
+mod loom_others;
 mod loom_rw;
+mod others;
 mod rw_lock;
 mod support;
 // Written for the channel's models.

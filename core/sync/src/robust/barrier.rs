@@ -1,0 +1,421 @@
+//! `barrier`: no participant passes before all have arrived; a dead one is reported to
+//! all others at one time, and not waited for again.
+//!
+//! **Source.** The sense-reversing central barrier (Mellor-Crummey & Scott 1991, algorithm 7).
+//! The count only tells which participant looks whether all have arrived; each writes its arrival
+//! into a place of its own, so no death leaves a count wrong. The outcome of an episode is in the
+//! word that ends it, so that all waiters read the same.
+//!
+//! **Progress.** Blocking, by nature; a dead participant holds the others up for no longer than it
+//! takes to notice its death.
+//!
+//! ```text
+//! episode:    63       62            32 31      24 23       0
+//!             [PARKED ][ dead, or 0    ][ joins   ][ number  ]
+//! places[i]:           62            32 31    30        29        16 15        0
+//!                      [ identity      ][TOLD][PENDING   ][ processor ][ arrived  ]
+//! ```
+//!
+//! **Fields.** `episode`: any participant, by compare-and-swap. `places[i]`: 0; from 0, or from a
+//! dead participant's that was told of, by the one that takes it; then by that one; [`TOLD`] by
+//! any. `count`: number of arrivals and of known deaths in this episode, a hint: it says which
+//! participant looks at once, and the others look every millisecond.
+//!
+//! A participant that takes the place of a dead one counts itself in `joins`, so that no episode
+//! ends by an older look at the places.
+//!
+//! **Crashes.** Before it arrives, or after: the others end the episode without it, and all get
+//! its identity ([`EpisodeError::PeerDied`]). That is said once: before the next episode ends,
+//! its place is marked. If two have died, the second is reported by the next episode. A
+//! participant that dies before it arrives for the first time is not known: the others wait until
+//! their deadlines, or until another comes instead. A waiter at its deadline has arrived
+//! ([`PENDING`]); it waits for the same episode when it comes again.
+//!
+//! **Memory.** `N` / 8 + 2 lines.
+//!
+//! **Don't use it** where no participant can die alone: `centralized` and its like are faster.
+//! Use the barrier of a world where all its ranks take part.
+
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+
+use crate::mutex::adaptive;
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, PARKED, Waiting};
+
+/// In a place: the death of its participant was told.
+const TOLD: u64 = 1 << 31;
+/// In a place: its participant has arrived, and has not had the outcome yet.
+const PENDING: u64 = 1 << 30;
+/// In a place: first bit of the processor's number.
+const PROCESSOR: u32 = 16;
+/// In a place: the episode at which its participant has arrived, modulo 2¹⁶.
+const ARRIVED: u64 = (1 << 16) - 1;
+/// In a place: identity and processor.
+const OWNER: u64 = !(PARKED | TOLD | PENDING | ARRIVED);
+/// In the episode: its number, modulo 2²⁴.
+const NUMBER: u64 = (1 << 24) - 1;
+/// In the episode: one participant that took the place of a dead one; they are counted
+/// modulo 2⁸.
+const JOIN: u64 = 1 << 24;
+/// In the episode: number of such participants.
+const JOINS: u64 = 0xff * JOIN;
+
+/// Reason for an episode that did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpisodeError {
+    /// A participant died. All that are there get the same error, and the next episode
+    /// is among the survivors.
+    PeerDied {
+        /// Rank of the dead, if it has one.
+        rank: Option<u32>,
+    },
+    /// The caller's time was over. It has arrived: when it comes again, it waits for
+    /// the same episode.
+    TimedOut,
+    /// There are as many participants as the barrier is for, and none of them is dead.
+    Capacity,
+}
+
+impl core::fmt::Display for EpisodeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            EpisodeError::PeerDied { .. } => {
+                "a participant of the barrier died: the next episode is among the survivors"
+            }
+            EpisodeError::TimedOut => {
+                "not all participants had arrived before the time was over: come again, and wait longer"
+            }
+            EpisodeError::Capacity => "the barrier has all its participants: make it for more",
+        })
+    }
+}
+
+impl std::error::Error for EpisodeError {}
+
+const fn identity(value: u64) -> u32 {
+    (value >> 32) as u32 & 0x7fff_ffff
+}
+
+/// Number of the episode after that one.
+const fn next_number(episode: u64) -> u64 {
+    episode.wrapping_add(1) & NUMBER
+}
+
+/// A barrier for some participants, with `N` places. Between processes: a named object
+/// of a world.
+///
+/// ```
+/// use towpath_sync::robust::Barrier;
+///
+/// let barrier: Barrier = Barrier::new(2);
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| barrier.wait());
+///     barrier.wait()
+/// })?;
+/// # Ok::<(), towpath_sync::robust::EpisodeError>(())
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct Barrier<P: Processor = Native, const N: usize = 64> {
+    episode: OwnLine<P::Word>,
+    arrivals: ArrivalCount<P>,
+    places: [P::Word; N],
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct ArrivalCount<P: Processor> {
+    count: P::Word,
+    /// Number of participants. Written before the barrier is used, and never again.
+    participants: P::Word,
+}
+
+impl<P: Processor, const N: usize> Barrier<P, N> {
+    /// Maximum number of participants.
+    pub const MOST: usize = N;
+
+    /// A barrier for so many participants, in memory of the given arena.
+    ///
+    /// # Panics
+    ///
+    /// If there are none or more than `N`.
+    pub fn in_arena(arena: &impl Arena<P>, participants: usize) -> Self {
+        assert!(
+            (1..=N).contains(&participants),
+            "{participants} participants for a barrier with {N} places: choose one with enough of them"
+        );
+        Barrier {
+            episode: OwnLine(arena.word(Place::NewLine, 0)),
+            arrivals: ArrivalCount {
+                count: arena.word(Place::NewLine, 0),
+                participants: arena.word(Place::SameLine, participants as u64),
+            },
+            places: core::array::from_fn(|i| arena.word(Place::in_row(i % 8), 0)),
+        }
+    }
+
+    /// Sets the number of participants (1 to `N`) of a barrier that came to be as
+    /// zeroed memory, before any process uses it.
+    pub fn prepare_with(&self, cpu: &P, participants: usize) {
+        // Relaxed: published with the object.
+        cpu.store(&self.arrivals.participants, participants.clamp(1, N) as u64, Ordering::Relaxed);
+    }
+
+    fn participants(&self, cpu: &P) -> u64 {
+        // Relaxed: never changed while it is used. Another process may have written anything.
+        cpu.load(&self.arrivals.participants, Ordering::Relaxed).clamp(1, N as u64)
+    }
+
+    /// Takes the caller's place without arriving, so that the others know it if it dies
+    /// before it arrives for the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`EpisodeError::Capacity`].
+    pub fn join_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), EpisodeError> {
+        match self.join_for(cpu, wait.identity(), cpu.id()) {
+            Some(_) => Ok(()),
+            None => Err(EpisodeError::Capacity),
+        }
+    }
+
+    /// Arrives, and waits until all participants have arrived. The participant is the
+    /// processor of this number in the process of this identity.
+    ///
+    /// # Errors
+    ///
+    /// See [`EpisodeError`].
+    pub fn wait_as<W: Waiting<P> + Clone>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<(), EpisodeError> {
+        let (place, mine, count) = self.arrive(cpu, wait)?;
+        let word = &self.places[place];
+        let reached = |episode: u64| episode.wrapping_sub(mine) & NUMBER <= NUMBER / 2;
+        let missing = self.participants(cpu).saturating_sub(count);
+        let patient = wait.scaled(missing);
+        let mut turns = Turns::new(cpu, deadline, TURN);
+        loop {
+            // (Q1) Acquire: what all did before they arrived; pairs with the Release (Q2).
+            let episode = cpu.load(&self.episode, Ordering::Acquire) & !PARKED;
+            if reached(episode) {
+                // It is this one: the next one needs this participant.
+                // Relaxed: only this participant writes its place, while it lives.
+                cpu.store(word, cpu.load(word, Ordering::Relaxed) & !PENDING, Ordering::Relaxed);
+                return match identity(episode) {
+                    0 => Ok(()),
+                    dead => Err(EpisodeError::PeerDied { rank: wait.rank_of(dead) }),
+                };
+            }
+            if turns.is_time_to_ask(cpu) && self.end(cpu, wait, mine) {
+                continue;
+            }
+            turns.wait(cpu, &patient, &self.episode, episode).map_err(|_| EpisodeError::TimedOut)?;
+        }
+    }
+
+    /// Arrives. Returns the participant's place, the number of the episode, and how
+    /// many have arrived, or a few more.
+    fn arrive<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(usize, u64, u64), EpisodeError> {
+        let place = self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)?;
+        // (Q1b) Acquire: as (Q1); pairs with the Release (Q2). This episode can't end before this
+        // participant arrives, so the next number is its own.
+        let mine = next_number(cpu.load(&self.episode, Ordering::Acquire));
+        let word = &self.places[place];
+        // Relaxed: only this participant writes its place, while it lives.
+        let seen = cpu.load(word, Ordering::Relaxed);
+        if seen & PENDING != 0 {
+            // It has arrived before, at this episode or the last one, and its time was over.
+            let at_next = seen & ARRIVED == mine & ARRIVED;
+            return Ok((place, if at_next { mine } else { mine.wrapping_sub(1) & NUMBER }, 0));
+        }
+        let arrived = seen & OWNER | PENDING | mine & ARRIVED;
+        // (Q3) Release: what it did before; pairs with the Acquire (Q4).
+        cpu.store(word, arrived, Ordering::Release);
+        // (Q5) AcqRel: the places of all that have counted before; pairs with itself.
+        let count = cpu.fetch_add(&self.arrivals.count, 1, Ordering::AcqRel) + 1;
+        if count >= self.participants(cpu) {
+            self.end(cpu, wait, mine);
+        }
+        Ok((place, mine, count))
+    }
+
+    /// Place of the processor of this number in the process of this identity, taken if
+    /// it has none.
+    #[doc(hidden)]
+    pub fn join_for(&self, cpu: &P, identity: u32, processor: usize) -> Option<usize> {
+        let me = u64::from(identity) << 32 | (processor as u64) << PROCESSOR & (PENDING - 1);
+        let participants = self.participants(cpu) as usize;
+        let places = || {
+            let all = (0..participants).map(|i| (processor + i) % participants);
+            all.map(|place| (place, &self.places[place]))
+        };
+        loop {
+            // Relaxed: this participant has written it.
+            let mine = |word: &P::Word| cpu.load(word, Ordering::Relaxed) & OWNER == me;
+            if let Some((place, _)) = places().find(|(_, word)| mine(word)) {
+                return Some(place);
+            }
+            // (Q1c) Acquire: as (Q1); pairs with (Q2).
+            let last = cpu.load(&self.episode, Ordering::Acquire);
+            self.note_told(cpu, last);
+            // A free one, or that of a participant whose death all others know.
+            let (place, seen) = places()
+                // Relaxed: the exchange compares.
+                .map(|(place, word)| (place, cpu.load(word, Ordering::Relaxed)))
+                .find(|&(_, seen)| seen == 0 || seen & TOLD != 0)?;
+            // It has arrived nowhere yet: at the last episode, which is over.
+            let taken = me | last & ARRIVED;
+            let word = &self.places[place];
+            // Relaxed: what a participant did is published by its arrival (Q3).
+            let done = cpu.compare_exchange(word, seen, taken, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if done && seen != 0 {
+                self.note_join(cpu);
+            }
+        }
+    }
+
+    /// Counts a participant that took the place of a dead one. An episode that ends
+    /// afterwards ends by a look at its place.
+    fn note_join(&self, cpu: &P) {
+        // Relaxed: the exchange compares.
+        let mut seen = cpu.load(&self.episode, Ordering::Relaxed);
+        loop {
+            let next = seen & !JOINS | seen.wrapping_add(JOIN) & JOINS;
+            // (Q6) AcqRel: Release for the place, pairs with the Acquire (Q2b); Acquire for the
+            // earlier episodes, pairs with the Release (Q2).
+            match cpu.compare_exchange(&self.episode, seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Marks the place of the participant whose death an episode has reported.
+    fn note_told(&self, cpu: &P, episode: u64) {
+        let dead = identity(episode);
+        if dead == 0 {
+            return;
+        }
+        for word in &self.places {
+            // Relaxed: a mark; the exchange compares. The dead change nothing.
+            let seen = cpu.load(word, Ordering::Relaxed);
+            if identity(seen) == dead && seen & TOLD == 0 {
+                let _ = cpu.compare_exchange(word, seen, seen | TOLD, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Ends this episode if it is the next one, and all its participants have arrived
+    /// or are dead. Returns whether it is over.
+    fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, mine: u64) -> bool {
+        loop {
+            // (Q1d) Acquire: as (Q1); pairs with the Release (Q2).
+            let seen = cpu.load(&self.episode, Ordering::Acquire);
+            if next_number(seen) != mine {
+                return true;
+            }
+            self.note_told(cpu, seen);
+            let Some((dead, known)) = self.all_arrived(cpu, wait, mine) else { return false };
+            // Relaxed: a hint.
+            cpu.store(&self.arrivals.count, known, Ordering::Relaxed);
+            if self.turn_over(cpu, wait, seen, u64::from(dead) << 32 | seen & JOINS | mine) {
+                return true;
+            }
+        }
+    }
+
+    /// Returns a participant that died before it arrived (or 0) and the number of
+    /// deaths that are known then, if all others have arrived.
+    fn all_arrived<W: Waiting<P>>(&self, cpu: &P, wait: &W, mine: u64) -> Option<(u32, u64)> {
+        let participants = self.participants(cpu) as usize;
+        let (mut dead, mut known) = (0, 0);
+        for word in &self.places[..participants] {
+            // (Q4) Acquire: pairs with the Release (Q3).
+            let place = cpu.load(word, Ordering::Acquire);
+            if place & TOLD != 0 {
+                known += 1;
+            } else if place == 0 {
+                return None;
+            } else if place & ARRIVED != mine & ARRIVED {
+                if wait.is_alive(identity(place)) {
+                    return None;
+                }
+                // One that arrived and died then is told of by a later episode, when it does not
+                // arrive.
+                dead = identity(place);
+            }
+        }
+        Some((dead, known + u64::from(dead != 0)))
+    }
+
+    /// Replaces the word of the episode, unless it has changed otherwise than by a
+    /// sleeper's mark. Wakes the sleepers.
+    fn turn_over<W: Waiting<P>>(&self, cpu: &P, wait: &W, mut seen: u64, next: u64) -> bool {
+        loop {
+            // (Q2) AcqRel: Release pairs with the Acquire (Q1); Acquire for what others did that
+            // ended earlier episodes. (Q2b) Acquire: the place of a participant that joined; pairs
+            // with the Release (Q6).
+            match cpu.compare_exchange(&self.episode, seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    if seen & PARKED != 0 {
+                        wait.wake_all(cpu, &self.episode);
+                    }
+                    return true;
+                }
+                Err(now) if now & !PARKED == seen & !PARKED => seen = now,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl Barrier<Native> {
+    /// A barrier for so many threads.
+    ///
+    /// # Panics
+    ///
+    /// If there are none or more than 64.
+    pub fn new(participants: usize) -> Self {
+        Barrier::in_arena(&Heap, participants)
+    }
+
+    /// Arrives, and waits until all threads have arrived.
+    ///
+    /// # Errors
+    ///
+    /// [`EpisodeError::Capacity`] if more threads come than it was made for.
+    pub fn wait(&self) -> Result<(), EpisodeError> {
+        self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER)
+    }
+
+    /// Arrives, and waits until all threads have arrived; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`EpisodeError::TimedOut`]; as [`Barrier::wait`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// let barrier: Barrier = Barrier::new(2);
+    /// let brief = Duration::from_millis(1);
+    /// assert_eq!(barrier.wait_timeout(brief), Err(EpisodeError::TimedOut));
+    /// ```
+    pub fn wait_timeout(&self, time: Duration) -> Result<(), EpisodeError> {
+        self.wait_as(&Native::of_thread(), &adaptive(), Deadline::within(time))
+    }
+
+    /// Arrives, and waits until all threads have arrived; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`EpisodeError::TimedOut`]; as [`Barrier::wait`].
+    pub fn wait_until(&self, instant: Instant) -> Result<(), EpisodeError> {
+        self.wait_as(&Native::of_thread(), &adaptive(), Deadline::at(instant))
+    }
+}

@@ -1,0 +1,176 @@
+//! `event`: a flag that waiters wait for. A waiter that was there when it was set goes
+//! on, also if it is reset at once.
+//!
+//! **Source.** The event of Windows and of Python's `threading`, over a count of settings as in an
+//! eventcount (Reed & Kanodia 1979), which tells a waiter that it was set meanwhile.
+//!
+//! **Progress.** Setting and resetting are lock-free; waiting is blocking, by nature.
+//!
+//! **Fields.** `word`: number of settings (bits 1 to 31), above whether it is set (bit 0). Any
+//! process; waiters add [`PARKED`].
+//!
+//! **Crashes.** A waiter, anywhere: nothing. One that sets it, before the exchange: nothing; after
+//! it, before it has woken the sleepers: they look again within a few milliseconds. There is no
+//! owner: if the only process that would set it dies, waiters wait until their deadlines.
+//!
+//! **Memory.** A line.
+//!
+//! **Don't use it** to hand something to one waiter: all go on. A semaphore or a channel does that.
+
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+
+use crate::mutex::adaptive;
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, PARKED, TimedOut, Waiting};
+
+/// In the word: the event is set.
+const SET: u64 = 1;
+/// In the word: number of settings and [`SET`].
+const VALUE: u64 = u32::MAX as u64;
+
+/// A flag that waiters wait for. Between processes: a named object of a world.
+///
+/// ```
+/// use towpath_sync::robust::Event;
+///
+/// let ready: Event = Event::new();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| ready.wait());
+///     ready.set();
+/// });
+/// assert!(ready.is_set());
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct Event<P: Processor = Native> {
+    word: OwnLine<P::Word>,
+}
+
+impl<P: Processor> Event<P> {
+    /// An event that is not set, in memory of the given arena.
+    pub fn in_arena(arena: &impl Arena<P>) -> Self {
+        Event { word: OwnLine(arena.word(Place::NewLine, 0)) }
+    }
+
+    /// Sets it, and wakes all that wait for it.
+    pub fn set_by<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        // Relaxed: the exchange compares, and publishes.
+        let mut seen = cpu.load(&self.word, Ordering::Relaxed);
+        loop {
+            let next = if seen & SET == 0 { seen.wrapping_add(2) & VALUE | SET } else { seen };
+            // (V1) Release: the setter's writes, also if it is set already; pairs with the Acquire
+            // (V2), (V3).
+            match cpu.compare_exchange(&self.word, seen, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => {
+                    if (seen ^ next) & PARKED != 0 {
+                        wait.wake_all(cpu, &self.word);
+                    }
+                    return;
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Resets it. Returns whether it was set.
+    pub fn reset_by(&self, cpu: &P) -> bool {
+        // (V4) AcqRel: the setter's writes, as for a waiter, pairs with the Release (V1); this
+        // process's come before the next setting.
+        cpu.fetch_and(&self.word, !SET, Ordering::AcqRel) & SET != 0
+    }
+
+    /// Returns whether it is set.
+    pub fn is_set_for(&self, cpu: &P) -> bool {
+        // (V2) Acquire: pairs with the Release (V1).
+        cpu.load(&self.word, Ordering::Acquire) & SET != 0
+    }
+
+    /// Waits until it is set, or has been set since the call began.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    pub fn wait_as<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
+        // (V2b) Acquire: as (V2); pairs with the Release (V1).
+        let first = cpu.load(&self.word, Ordering::Acquire) & VALUE;
+        if first & SET != 0 {
+            return Ok(());
+        }
+        let mut turns = Turns::new(cpu, deadline, TURN);
+        loop {
+            turns.wait(cpu, wait, &self.word, first)?;
+            // (V3) Acquire: pairs with the Release (V1). The number of settings only grows.
+            if cpu.load(&self.word, Ordering::Acquire) & VALUE != first {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Event<Native> {
+    /// An event between threads that is not set.
+    pub fn new() -> Self {
+        Event::in_arena(&Heap)
+    }
+
+    /// Sets it, and wakes all threads that wait for it.
+    pub fn set(&self) {
+        self.set_by(&Native::of_thread(), &adaptive());
+    }
+
+    /// Resets it. Returns whether it was set.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// ready.set();
+    /// assert!(ready.reset() && !ready.reset());
+    /// ```
+    pub fn reset(&self) -> bool {
+        self.reset_by(&Native::of_thread())
+    }
+
+    /// Returns whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.is_set_for(&Native::of_thread())
+    }
+
+    /// Waits until it is set.
+    pub fn wait(&self) {
+        // Without a deadline the time is never over.
+        while self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER).is_err() {}
+    }
+
+    /// Waits until it is set; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// assert!(ready.wait_timeout(Duration::from_millis(1)).is_err());
+    /// ```
+    pub fn wait_timeout(&self, time: Duration) -> Result<(), TimedOut> {
+        self.wait_as(&Native::of_thread(), &adaptive(), Deadline::within(time))
+    }
+
+    /// Waits until it is set; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    pub fn wait_until(&self, instant: Instant) -> Result<(), TimedOut> {
+        self.wait_as(&Native::of_thread(), &adaptive(), Deadline::at(instant))
+    }
+}
+
+impl Default for Event<Native> {
+    fn default() -> Self {
+        Event::new()
+    }
+}
