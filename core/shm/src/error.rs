@@ -56,6 +56,19 @@ pub enum Error {
         most: u32,
     },
 
+    /// A number that the primitive of a world does not allow.
+    #[error("{wanted} {of} are asked for: from {least} to {most} are possible")]
+    NumberOutOfRange {
+        /// Things that are counted.
+        of: &'static str,
+        /// The number that was asked for.
+        wanted: u64,
+        /// Minimum.
+        least: u64,
+        /// Maximum.
+        most: u64,
+    },
+
     /// A size that no address space holds.
     #[error(
         "a world with an area or objects of {0} bytes is larger than this machine can map; ask for less with --size or --objects"

@@ -29,6 +29,7 @@
 //! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::mutex`]). |
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
+//! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -129,11 +130,13 @@ pub use towpath_am::{
 };
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
-    Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes, Shared,
-    World, WorldSpec,
+    Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes,
+    SemaphorePermit, Shared, World, WorldSpec,
 };
+pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};
 pub use towpath_sync::{
-    Exclusive, LockError, Mutex, MutexGuard, Policy, RwLock, RwLockReadGuard, RwLockWriteGuard, Unrepaired,
+    Exclusive, LockError, Mutex, MutexGuard, Policy, RwLock, RwLockReadGuard, RwLockWriteGuard, TimedOut,
+    Unrepaired,
 };
 
 /// Channels below the endpoints: queues with their claim algorithms, packets, intents.

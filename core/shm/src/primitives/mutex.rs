@@ -113,7 +113,7 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
     /// ```
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
-        self.acquire(Deadline::NEVER)
+        self.acquire_mutex(Deadline::NEVER)
     }
 
     /// Acquires if the mutex is free; never waits.
@@ -131,7 +131,7 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
-        self.acquire(Deadline::PAST)
+        self.acquire_mutex(Deadline::PAST)
     }
 
     /// Acquires as [`Shared::lock`]; gives up after that time.
@@ -148,7 +148,7 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lock_timeout(&self, time: Duration) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
-        self.acquire(Deadline::within(time))
+        self.acquire_mutex(Deadline::within(time))
     }
 
     /// Acquires as [`Shared::lock`]; gives up at that instant.
@@ -165,11 +165,11 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lock_until(&self, instant: Instant) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
-        self.acquire(Deadline::at(instant))
+        self.acquire_mutex(Deadline::at(instant))
     }
 
     #[inline]
-    pub(crate) fn acquire(&self, deadline: Deadline) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
+    pub(crate) fn acquire_mutex(&self, deadline: Deadline) -> Result<MutexGuard<'_, T, L>, Told<T, L>> {
         // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a
         // mutex.
         let mutex = unsafe { self.as_ptr().as_ref() };

@@ -1,0 +1,108 @@
+//! Events in a world, by name.
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use towpath_machine::Native;
+use towpath_sync::robust::Event;
+use towpath_sync::{Deadline, LockError, Policy, Wait};
+
+use crate::{Error, Shared, World};
+
+impl World {
+    /// Opens the event of that name; makes it, not set, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::shared`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// ready.set(); // another process's ready.wait() returns
+    /// ready.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn event(&self, name: &str) -> Result<Shared<Event>, Error> {
+        self.shared(name, |_| ())
+    }
+}
+
+fn of(shared: &Shared<Event>) -> &Event {
+    // SAFETY: aligned and mapped as long as the handle lives; any bits are an event, whose word is
+    // atomic.
+    unsafe { shared.as_ptr().as_ref() }
+}
+
+/// A process that has not entered the world may set events, too.
+fn wait_of(world: &World) -> Wait<'_> {
+    Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() }
+}
+
+impl Shared<Event> {
+    /// Sets it, and wakes all that wait for it.
+    pub fn set(&self) {
+        of(self).set_by(&Native::with_id(0), &wait_of(self.world()));
+    }
+
+    /// Resets it. Returns whether it was set. Those that wait already still go on.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// ready.set();
+    /// assert!(ready.reset() && !ready.is_set());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset(&self) -> bool {
+        of(self).reset_by(&Native::with_id(0))
+    }
+
+    /// Returns whether it is set.
+    pub fn is_set(&self) -> bool {
+        of(self).is_set_for(&Native::with_id(0))
+    }
+
+    /// Waits until it is set, or has been set since the call began. An event has no
+    /// owner: if the only process dies that would set it, nothing ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NotEntered`].
+    pub fn wait(&self) -> Result<(), LockError> {
+        self.wait_before(Deadline::NEVER)
+    }
+
+    /// Waits as [`Shared::wait`]; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::Duration;
+    /// assert!(world.event("never")?.wait_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_timeout(&self, time: Duration) -> Result<(), LockError> {
+        self.wait_before(Deadline::within(time))
+    }
+
+    /// Waits as [`Shared::wait`]; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    pub fn wait_until(&self, instant: Instant) -> Result<(), LockError> {
+        self.wait_before(Deadline::at(instant))
+    }
+
+    fn wait_before(&self, deadline: Deadline) -> Result<(), LockError> {
+        let (cpu, wait) = self.world().participation()?;
+        Ok(of(self).wait_as(&cpu, &wait, deadline)?)
+    }
+}

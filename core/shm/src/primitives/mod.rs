@@ -1,0 +1,14 @@
+//! Primitives of a world that survive the deaths of their users, by name.
+//!
+//! The algorithms are those of `towpath_sync`. A handle ([`Shared`](crate::Shared)) tells them
+//! which participant calls, and asks the world which of the others live.
+
+mod barrier;
+mod condvar;
+mod event;
+mod mutex;
+mod once;
+mod rw_lock;
+mod semaphore;
+
+pub use semaphore::SemaphorePermit;
