@@ -1,5 +1,7 @@
 //! Primitives that survive the deaths of their users.
 
+mod others;
+
 use std::rc::Rc;
 
 use towpath_sync::locks::{Posix, Robust};
@@ -17,6 +19,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     readers_writer::<Posix<Explorer>, 1_000_000_000_000>(cases, policy, "readers-writer/posix");
     readers_writer::<Posix<Explorer>, 0>(cases, policy, "readers-writer/insisting");
     readers_writer::<Robust<Explorer, 8>, 0>(cases, policy, "readers-writer/robust");
+    others::all(cases, policy);
 }
 
 /// Those that are wrong on purpose, as a death shows.
@@ -27,6 +30,7 @@ pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     };
     let name = "planted/readers-writer-loses-the-dead";
     cases.push(Case { endures_deaths: true, ..Case::new(name, "wrong on purpose", make) });
+    others::planted(cases, policy);
 }
 
 /// Takes all for alive.

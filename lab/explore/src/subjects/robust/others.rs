@@ -1,0 +1,342 @@
+//! Events, onces, semaphores, barriers and condition variables that survive deaths.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Place, Processor};
+use towpath_sync::locks::Posix;
+use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, OnceTurn, Semaphore, Woken};
+use towpath_sync::{Deadline, Lock, Policy, Wait};
+
+use super::super::{BUDGET, ExploredMember};
+use super::LosesTheDead;
+use crate::fault::LocatedFault;
+use crate::harness::Case;
+use crate::machine::DatumId;
+use crate::{End, ExploredMemory, Explorer, Plan, SubjectRun};
+
+/// Waiting of the threads of a case.
+#[derive(Clone, Copy)]
+struct Waiters {
+    policy: Policy,
+    /// True if they take all for alive, which is wrong.
+    loses_the_dead: bool,
+}
+
+impl Waiters {
+    fn with_wait<T>(self, cpu: &Explorer, act: impl FnOnce(&Wait) -> T) -> T {
+        let around = ExploredMember::new(cpu);
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        if self.loses_the_dead {
+            return act(&Wait { around: &LosesTheDead(&around), ..wait });
+        }
+        act(&wait)
+    }
+}
+
+/// All of them.
+pub fn all(cases: &mut Vec<Case>, policy: Policy) {
+    let waiters = Waiters { policy, loses_the_dead: false };
+    let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let event = Event::in_arena(memory);
+        Ok(Rc::new(EventRun { event, datum: memory.cell(Place::NewLine, 0), waiters }))
+    };
+    cases.push(Case::new("event", "no waiter stays that was there when it was set", make));
+    let about = "done once; after a death by another thread, which is told";
+    once(cases, "once", about, waiters);
+    semaphore(cases, "semaphore", "no more permits than there are; those of the dead come back", waiters);
+    barrier(
+        cases,
+        "barrier/robust",
+        "no thread leaves before all have come; a death is told once, to all",
+        waiters,
+    );
+    condvar(cases, "condvar", "no notification is lost, also not with the waiter that got it", waiters);
+}
+
+/// Those that are wrong on purpose, as a death shows.
+pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
+    let (waiters, about) = (Waiters { policy, loses_the_dead: true }, "wrong on purpose");
+    once(cases, "planted/once-loses-the-dead", about, waiters);
+    semaphore(cases, "planted/semaphore-loses-the-dead", about, waiters);
+}
+
+fn once(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+    let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let data = [0, 1].map(|_| memory.cell(Place::NewLine, 0));
+        Ok(Rc::new(OnceRun { once: Once::in_arena(memory), data, waiters, tries: Cell::default() }))
+    };
+    cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+fn semaphore(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let semaphore = Semaphore::in_arena(memory, PERMITS);
+        let inside = Cell::default();
+        Ok(Rc::new(SemaphoreRun { semaphore, plan: *plan, waiters, inside }))
+    };
+    cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+fn barrier(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let barrier = Barrier::in_arena(memory, plan.threads);
+        // A participant that dies before it has come for the first time is not known.
+        for thread in 0..plan.threads {
+            barrier.join_for(&memory.at_rest(), thread as u32 + 1, thread);
+        }
+        let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        let outcomes = RefCell::default();
+        Ok(Rc::new(BarrierRun { barrier, plan: *plan, waiters, data, outcomes }))
+    };
+    cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+fn condvar(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        Ok(Rc::new(CondvarRun {
+            condvar: Condvar::in_arena(memory),
+            mutex: Posix::new(memory),
+            tokens: memory.cell(Place::NewLine, 0),
+            known: Cell::default(),
+            plan: *plan,
+            waiters,
+        }))
+    };
+    cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+/// The first thread sets the event, resets it and sets it again; the others wait.
+struct EventRun {
+    event: Event<Explorer>,
+    datum: DatumId,
+    waiters: Waiters,
+}
+
+impl SubjectRun for EventRun {
+    fn thread(&self, cpu: &Explorer) {
+        self.waiters.with_wait(cpu, |wait| {
+            if cpu.id() == 0 {
+                cpu.write(&self.datum, 1);
+                self.event.set_by(cpu, wait);
+                self.event.reset_by(cpu);
+                self.event.set_by(cpu, wait);
+                return;
+            }
+            self.event.wait_as(cpu, wait, Deadline::NEVER).expect("there is no deadline");
+            assert_eq!(cpu.read(&self.datum), 1);
+        });
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+struct OnceRun {
+    once: Once<Explorer>,
+    data: [DatumId; 2],
+    waiters: Waiters,
+    /// Number of runners that gave up.
+    tries: Cell<u64>,
+}
+
+impl OnceRun {
+    fn act(&self, cpu: &Explorer, gives_up: bool) {
+        let [first, second] = &self.data;
+        self.waiters.with_wait(cpu, |wait| {
+            match self.once.begin(cpu, wait, Deadline::NEVER).expect("there is no deadline") {
+                Some(turn) if gives_up && self.tries.replace(1) == 0 => self.once.give_up(cpu, wait, turn),
+                Some(turn) => {
+                    if turn.dead().is_none() {
+                        assert_eq!(cpu.read(second), 0, "done twice");
+                        assert_eq!(cpu.read(first), 0, "half done, and not told");
+                    }
+                    cpu.write(first, 1);
+                    cpu.write(second, 1);
+                    self.once.finish(cpu, wait, turn);
+                }
+                None => assert_eq!((cpu.read(first), cpu.read(second)), (1, 1), "not done"),
+            }
+        });
+    }
+}
+
+impl SubjectRun for OnceRun {
+    fn thread(&self, cpu: &Explorer) {
+        self.act(cpu, cpu.id() == 1);
+        self.act(cpu, false);
+    }
+    fn last(&self, cpu: &Explorer) {
+        self.act(cpu, false);
+        let again = self.waiters.with_wait(cpu, |wait| self.once.begin(cpu, wait, Deadline::PAST));
+        assert!(matches!(again, Ok(None::<OnceTurn>)));
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Number of permits.
+const PERMITS: u64 = 2;
+
+struct SemaphoreRun {
+    semaphore: Semaphore<Explorer, 8>,
+    plan: Plan,
+    waiters: Waiters,
+    /// Threads that have a permit, a bit each, kept by the host.
+    inside: Cell<u64>,
+}
+
+impl SubjectRun for SemaphoreRun {
+    fn thread(&self, cpu: &Explorer) {
+        let me = 1 << cpu.id();
+        for n in 0..self.plan.ops {
+            // Every third time it tries only.
+            let deadline = if n % 3 == 2 { Deadline::PAST } else { Deadline::NEVER };
+            let taken = self.waiters.with_wait(cpu, |wait| self.semaphore.acquire_as(cpu, wait, deadline));
+            if taken.is_err() {
+                assert_eq!(deadline, Deadline::PAST);
+                continue;
+            }
+            self.inside.set(self.inside.get() | me);
+            let living =
+                (0..self.plan.threads).filter(|&id| self.inside.get() >> id & 1 == 1 && !cpu.is_dead(id));
+            assert!(living.count() as u64 <= PERMITS, "more permits than there are");
+            self.semaphore.available_for(cpu); // A step at which it may die.
+            self.inside.set(self.inside.get() & !me);
+            assert!(self.waiters.with_wait(cpu, |wait| self.semaphore.release_as(cpu, wait)), "it had one");
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        self.waiters.with_wait(cpu, |wait| {
+            for _ in 0..PERMITS {
+                assert!(self.semaphore.acquire_as(cpu, wait, Deadline::PAST).is_ok(), "a permit was lost");
+            }
+            assert!(self.semaphore.acquire_as(cpu, wait, Deadline::PAST).is_err(), "a permit too many");
+        });
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+struct BarrierRun {
+    barrier: Barrier<Explorer, 8>,
+    plan: Plan,
+    waiters: Waiters,
+    /// Each thread's own two data, of which it writes one in an episode.
+    data: Vec<DatumId>,
+    /// Outcome of each episode, by the first thread that had it.
+    outcomes: RefCell<Vec<Result<(), EpisodeError>>>,
+}
+
+impl SubjectRun for BarrierRun {
+    fn thread(&self, cpu: &Explorer) {
+        let (me, threads) = (cpu.id(), self.plan.threads);
+        for episode in 0..self.plan.ops {
+            let half = episode % 2 * threads;
+            cpu.write(&self.data[half + me], episode as u64 + 1);
+            let outcome =
+                self.waiters.with_wait(cpu, |wait| self.barrier.wait_as(cpu, wait, Deadline::NEVER));
+            let mut outcomes = self.outcomes.borrow_mut();
+            match outcomes.get(episode) {
+                Some(first) => assert_eq!(*first, outcome, "two outcomes of episode {episode}"),
+                None => outcomes.push(outcome),
+            }
+            let told = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+            let dead = (0..threads).filter(|&id| cpu.is_dead(id)).count();
+            assert!(told <= dead, "a death is told twice: {outcomes:?}");
+            drop(outcomes);
+            for other in (0..threads).filter(|&id| !cpu.is_dead(id)) {
+                let seen = cpu.read(&self.data[half + other]);
+                assert_eq!(seen, episode as u64 + 1, "thread {other} has not come");
+            }
+        }
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Threads put tokens in by turns, and take them out as long as they wait for one.
+struct CondvarRun {
+    condvar: Condvar<Explorer, 8>,
+    mutex: Posix<Explorer>,
+    tokens: DatumId,
+    /// The tokens, as the host knows them.
+    known: Cell<u64>,
+    plan: Plan,
+    waiters: Waiters,
+}
+
+impl CondvarRun {
+    fn locked<T>(&self, cpu: &Explorer, wait: &Wait, act: impl FnOnce() -> T) -> T {
+        let mut held = self.mutex.lock(cpu, wait).expect("the mutex is never lost");
+        if <Posix<Explorer> as Lock<Explorer>>::owner_died(&held) {
+            // The dead holder may have changed the number, and not noted it.
+            cpu.write(&self.tokens, self.known.get());
+            self.mutex.make_consistent(cpu, &mut held);
+        }
+        let result = act();
+        self.mutex.unlock(cpu, wait, held);
+        result
+    }
+
+    fn change(&self, cpu: &Explorer, tokens: u64) {
+        cpu.write(&self.tokens, tokens);
+        self.known.set(tokens);
+    }
+
+    fn put(&self, cpu: &Explorer, wait: &Wait) {
+        self.locked(cpu, wait, || self.change(cpu, cpu.read(&self.tokens) + 1));
+        self.condvar.notify_one_by(cpu, wait);
+    }
+
+    fn take(&self, cpu: &Explorer, wait: &Wait) {
+        let deadline = Deadline::after(cpu, 50_000_000);
+        let mut waiting = None;
+        loop {
+            let begun = self.locked(cpu, wait, || {
+                if let Some(waiting) = waiting.take() {
+                    self.condvar.end(cpu, waiting);
+                }
+                match cpu.read(&self.tokens) {
+                    0 => Some(self.condvar.begin(cpu, wait)),
+                    tokens => {
+                        self.change(cpu, tokens - 1);
+                        None
+                    }
+                }
+            });
+            let Some(begun) = begun else { return };
+            let woken = self.condvar.sleep(cpu, wait, &begun, deadline);
+            if woken == Woken::TimedOut {
+                // Sleepers time out only when no thread can go on.
+                if self.waiters.policy == Policy::Park {
+                    assert_eq!(self.known.get(), 0, "a token, and no waiter was notified of it");
+                }
+                return self.locked(cpu, wait, || self.condvar.end(cpu, begun));
+            }
+            waiting = Some(begun);
+        }
+    }
+}
+
+impl SubjectRun for CondvarRun {
+    fn thread(&self, cpu: &Explorer) {
+        self.waiters.with_wait(cpu, |wait| {
+            for n in 0..self.plan.ops {
+                if (n + cpu.id()).is_multiple_of(2) {
+                    self.put(cpu, wait);
+                } else {
+                    self.take(cpu, wait);
+                }
+            }
+            // None waits in vain for a thread that has ended.
+            self.put(cpu, wait);
+        });
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
