@@ -29,13 +29,15 @@ pub mod mp3d;
 pub mod native;
 pub mod parts;
 pub mod problem;
+pub mod program;
 pub mod radiosity;
 pub mod raytrace;
 pub mod simulated;
 pub mod spark98;
 pub mod team;
 
-pub use problem::{Application, Picture, Problem, ProblemChoice, Size, Verified};
+pub use problem::{Application, PartKind, Picture, Problem, ProblemChoice, Size, Verified};
+pub use program::AnyApplication;
 pub use team::{LockSet, MeetingPoint, Needs, TaskQueues, Team};
 
 /// The README's example compiles and runs.

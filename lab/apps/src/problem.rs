@@ -74,10 +74,30 @@ impl Application {
         }
     }
 
+    /// Returns the kind of part that decides most about its time.
+    pub const fn decided_by(self) -> PartKind {
+        match self {
+            Application::Spark98Reduced | Application::Lu => PartKind::Barrier,
+            Application::Cholesky => PartKind::Queue,
+            _ => PartKind::Lock,
+        }
+    }
+
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Application> {
         Application::ALL.into_iter().find(|a| a.name() == name)
     }
+}
+
+/// Kind of a team's part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// Its locks.
+    Lock,
+    /// Its barrier.
+    Barrier,
+    /// Its queues of tasks.
+    Queue,
 }
 
 /// Size of a problem. The head of an application's file gives its numbers.

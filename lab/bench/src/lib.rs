@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+pub mod apps;
 pub mod contenders;
 mod crash_test;
 pub mod experiment;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::apps::AppSettings;
 use crate::structures::Structure;
 use towpath_host::topology::Pin;
 use towpath_report::{ADAPTIVE, Asked};
@@ -27,10 +28,12 @@ pub struct BenchSettings {
     pub peers: bool,
     /// The MPIs (`mpi`).
     pub mpis: Vec<String>,
-    /// Numbers of processes (`mpi`, `structures`); empty: the experiment's own.
+    /// Numbers of processes (`mpi`, `structures`, `apps`); empty: the experiment's own.
     pub procs: Vec<u32>,
     /// The settings of `structures`.
     pub structures: StructureSettings,
+    /// The settings of `apps`.
+    pub apps: AppSettings,
     /// Number of processes to kill.
     pub kills: u32,
     /// Seed of pseudo-random choices.
@@ -55,6 +58,7 @@ impl Default for BenchSettings {
             mpis: vec!["mpich".into(), "open-mpi".into()],
             procs: Vec::new(),
             structures: StructureSettings::default(),
+            apps: AppSettings::default(),
             kills: 300,
             seed: 1,
             sample: Duration::from_secs(2),

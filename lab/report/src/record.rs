@@ -247,6 +247,8 @@ pub mod metrics {
         /// also what those that were stopped took meanwhile. `crash`: one recovery in a thousand
         /// does.
         P999_US = "p999_us", "us";
+        /// `apps`: from the start of the first processor to the end of the last one.
+        SOLUTION_MS = "solution_ms", "ms";
         /// `structures`: descriptors that are neither free nor in the structure after
         /// recovery.
         LEAKED_DESCRIPTORS = "leaked_descriptors", "count";
@@ -391,6 +393,15 @@ pub mod metrics {
         REMOTE_IDLE = "remote_idle", "ratio";
         /// Simulated `mplocks`: the part that found it held.
         REMOTE_BUSY = "remote_busy", "ratio";
+        /// Simulated `apps`: acquisitions of locks.
+        ACQUISITIONS = "acquisitions", "count";
+        /// Simulated `apps`: the part of all threads' time from asking for a lock to
+        /// having it, and for releases.
+        IN_LOCKS = "time_in_locks", "ratio";
+        /// Simulated `apps`: the part of all threads' time within barriers.
+        IN_BARRIERS = "time_in_barriers", "ratio";
+        /// Simulated `apps`: requests that all ranks have sent.
+        REQUESTS = "requests", "count";
         /// Simulated: how many time slices a thread has had on average, counting the end
         /// of each that another thread waited for.
         SLICES = "time_slices_per_thread", "count";

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
+use towpath_apps::{AnyApplication, Size};
 use towpath_host::{Error, Pin};
+use towpath_lab::apps::AppSettings;
 use towpath_lab::experiments::find;
 use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Structure};
@@ -22,8 +24,10 @@ use crate::{CommandFailure, Outcome, output};
 const REPORT: &str = "towpath-report";
 /// Name of the experiment that has options of its own.
 const STRUCTURES: &str = "structures";
-/// Default number of rounds of that experiment, which has many variants.
-const RUNS_OF_STRUCTURES: u32 = 5;
+/// Name of the experiment that runs applications.
+const APPS: &str = "apps";
+/// Default number of rounds of these two experiments, which have many variants.
+const RUNS_OF_MANY: u32 = 5;
 
 /// Arguments of `towpath bench`.
 ///
@@ -85,8 +89,8 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = MpiKind::ALL.map(MpiKind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes (experiments mpi and structures) [default: mpi 2,4,8,16;
-    /// structures 1,2,4,8]
+    /// Numbers of processes (experiments mpi, structures and apps) [default: mpi 2,4,8,16;
+    /// structures 1,2,4,8; apps 1, the cores, twice the cores]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -113,6 +117,14 @@ pub struct BenchArgs {
     /// 100000]
     #[arg(long, value_name = "N", value_parser = pool)]
     pub pool: Option<u32>,
+
+    /// Applications to run (experiment apps) [default: all]
+    #[arg(long, value_name = "APP,…", value_delimiter = ',', value_parser = applications())]
+    pub app: Vec<String>,
+
+    /// Size of the applications' problems (experiment apps) [default: medium]
+    #[arg(long, value_name = "SIZE", value_parser = Size::ALL.map(Size::name))]
+    pub input: Option<String>,
 
     /// Processes to kill, all of them however long it takes: senders in the crash test,
     /// participants of structures [default: crash 300]
@@ -155,6 +167,8 @@ Examples:
   towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
   towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
   towpath bench structures --kills 10000 --algorithms guerraoui
+  towpath bench apps --app barnes,lu --procs 1,2,4
+                                                  papers' applications under every lock or barrier, and other crates'
   towpath bench crash --kills 10000               for as long as that takes
 
 Reading the results:
@@ -174,6 +188,12 @@ fn experiments() -> PossibleValuesParser {
 fn algorithms() -> PossibleValuesParser {
     let all: Vec<&str> = EXPERIMENTS.iter().flat_map(|e| e.algorithms()).collect();
     PossibleValuesParser::new(deduplicated(&all))
+}
+
+fn applications() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        AnyApplication::all().map(|a| clap::builder::PossibleValue::new(a.name()).help(a.about())),
+    )
 }
 
 /// Parses the size of a pool. There are few, since the compiler must know them.
@@ -203,6 +223,7 @@ impl BenchArgs {
             if given.is_empty() { default } else { deduplicated(given) }
         };
         let of_structures = self.experiment.as_deref() == Some(STRUCTURES);
+        let of_apps = self.experiment.as_deref() == Some(APPS);
         let explicit = self.messages.is_some() || self.kills.is_some() && !of_structures;
         BenchSettings {
             algorithms: or(&self.algorithms, defaults.algorithms),
@@ -210,7 +231,7 @@ impl BenchArgs {
             writers: if self.writers.is_empty() { defaults.writers } else { deduplicated(&self.writers) },
             messages: self.messages.unwrap_or(defaults.messages),
             sizes: if self.sizes.is_empty() { defaults.sizes } else { deduplicated(&self.sizes) },
-            runs: self.runs.unwrap_or(if of_structures { RUNS_OF_STRUCTURES } else { defaults.runs }),
+            runs: self.runs.unwrap_or(if of_structures || of_apps { RUNS_OF_MANY } else { defaults.runs }),
             pin: match (self.pin, self.no_pin) {
                 (true, _) => Pin::Yes,
                 (_, true) => Pin::No,
@@ -221,9 +242,22 @@ impl BenchArgs {
             procs: if self.procs.is_empty() { defaults.procs } else { deduplicated(&self.procs) },
             kills: self.kills.unwrap_or(defaults.kills),
             structures: self.structures(),
+            apps: self.apps(),
             seed: self.seed.unwrap_or(defaults.seed),
             sample: if explicit { Duration::from_secs(3600) } else { defaults.sample },
             limit: None,
+        }
+    }
+
+    fn apps(&self) -> AppSettings {
+        let defaults = AppSettings::default();
+        let chosen = deduplicated(&self.app);
+        AppSettings {
+            applications: match chosen.is_empty() {
+                true => defaults.applications,
+                false => chosen.iter().filter_map(|name| AnyApplication::from_name(name)).collect(),
+            },
+            size: self.input.as_deref().and_then(Size::from_name).unwrap_or(defaults.size),
         }
     }
 
@@ -276,6 +310,11 @@ impl BenchArgs {
             let text = format!(
                 "{option} is an option of the experiment structures: towpath bench structures {option} …"
             );
+            return Err(CommandFailure::new(text).with_code(2));
+        }
+        let only_there = [("--app", !self.app.is_empty()), ("--input", self.input.is_some())];
+        if let Some((option, _)) = only_there.into_iter().find(|(_, given)| *given && here != APPS) {
+            let text = format!("{option} is an option of the experiment apps: towpath bench apps {option} …");
             return Err(CommandFailure::new(text).with_code(2));
         }
         match self.algorithms.iter().find(|a| !offered.contains(&a.as_str())) {
@@ -487,10 +526,23 @@ mod tests {
             ("structures --procs 1,2 --stop 2", "--procs 3"),
             ("structures --algorithms ticket", "dashmap"),
             ("mpi --procs 1", "2 processes"),
+            ("mpi --app lu", "towpath bench apps"),
+            ("--input tiny", "--input"),
         ] {
             let refused = parse(wrong).unwrap().check().expect_err(wrong);
             assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");
         }
+    }
+
+    #[test]
+    fn apps_have_options_of_their_own() {
+        let s = parse("apps --app lu,fft,lu --input tiny --procs 1,2").unwrap();
+        assert!(s.check().is_ok());
+        let s = s.settings();
+        assert_eq!(s.apps.applications.iter().map(|a| a.name()).collect::<Vec<_>>(), ["lu", "fft"]);
+        assert_eq!((s.apps.size, s.procs, s.runs), (Size::Tiny, vec![1, 2], 5));
+        assert!(parse("apps --app gauss").unwrap_err().contains("barnes"));
+        assert!(parse("apps --algorithms crossbeam,mcs,lock-free").unwrap().check().is_ok());
     }
 
     #[test]

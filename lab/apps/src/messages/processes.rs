@@ -65,6 +65,37 @@ fn take_part(
     result
 }
 
+/// Runs a body in a process of its own. Returns what it leaves.
+///
+/// # Errors
+///
+/// If the body fails, with its reason, or does not end within `limit`.
+pub fn run_apart(limit: Duration, body: impl Fn() -> Result<RankRun, String>) -> Result<RankRun, String> {
+    gather(&[None], limit, |_| body()).map(|mut runs| runs.swap_remove(0))
+}
+
+/// Runs a body in a process for each core, and gathers what they leave.
+fn gather(
+    cores: &[Option<usize>],
+    limit: Duration,
+    body: impl Fn(usize) -> Result<RankRun, String>,
+) -> Result<Vec<RankRun>, String> {
+    let row: SharedRow<[AtomicU64; LEFT]> = SharedRow::row(cores.len()).map_err(|e| e.to_string())?;
+    let ended = team(cores, limit, |rank| {
+        let result = body(rank);
+        leave(&row[rank], &result);
+        if result.is_ok() { 0 } else { FAILED }
+    });
+    let runs: Vec<RankRun> = row.iter().map(|words| left(words)).collect();
+    match ended {
+        Ok(_) => Ok(runs),
+        Err(error) => {
+            let said = runs.iter().map(|r| r.text.as_str()).find(|text| !text.is_empty());
+            Err(said.map_or(error.to_string(), |said| format!("{error}: {said}")))
+        }
+    }
+}
+
 /// Runs an application as processes of their own, one for each rank of the world.
 /// `cores`: where each is to be pinned.
 ///
@@ -80,19 +111,6 @@ pub fn run_processes(
 ) -> Result<Vec<RankRun>, String> {
     let procs = config.processes as usize;
     let world = towpath::create(None, config).map_err(|e| e.to_string())?;
-    let row: SharedRow<[AtomicU64; LEFT]> = SharedRow::row(procs).map_err(|e| e.to_string())?;
     let cores: Vec<Option<usize>> = (0..procs).map(|n| cores.get(n).copied().flatten()).collect();
-    let ended = team(&cores, limit, |rank| {
-        let result = take_part(&world, rank, application, input);
-        leave(&row[rank], &result);
-        if result.is_ok() { 0 } else { FAILED }
-    });
-    let runs: Vec<RankRun> = row.iter().map(|words| left(words)).collect();
-    match ended {
-        Ok(_) => Ok(runs),
-        Err(error) => {
-            let said = runs.iter().map(|r| r.text.as_str()).find(|text| !text.is_empty());
-            Err(said.map_or(error.to_string(), |said| format!("{error}: {said}")))
-        }
-    }
+    gather(&cores, limit, |rank| take_part(&world, rank, application, input))
 }

@@ -1,5 +1,6 @@
 //! The experiments: one file each, and one line in [`EXPERIMENTS`].
 
+mod apps;
 mod bulk;
 mod crash;
 pub mod dcas;
@@ -26,6 +27,7 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &mpi::MpiExperiment,
     &dcas::DcasExperiment,
     &structures::Structures,
+    &apps::Apps,
     &simulator::Simulator,
 ];
 

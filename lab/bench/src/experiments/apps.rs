@@ -1,0 +1,116 @@
+//! The papers' applications: speed-up under each lock, barrier, queue, claim algorithm and
+//! waiting policy, beside the same kernels with other crates' (papers L, N, K).
+
+use towpath_sync::Policy;
+
+use crate::apps::{AppRun, all_runs, shown, way_names};
+use crate::experiment::{Bench, Measure, Samples, Variant};
+use towpath_host::Error;
+use towpath_report::record::RecordSubject;
+use towpath_report::record::metrics::SOLUTION_MS;
+use towpath_report::{Experiment, Results, Section};
+
+/// The experiment.
+pub struct Apps;
+
+impl Experiment for Apps {
+    fn name(&self) -> &'static str {
+        "apps"
+    }
+    fn about(&self) -> &'static str {
+        "the papers' applications: speed-up under each lock, barrier, queue and claim, beside other crates' (papers L, N, K); --app, --input"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        way_names()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::sections(results)
+    }
+}
+
+impl Measure for Apps {
+    fn seconds(&self) -> u64 {
+        60
+    }
+    /// Returns false: it compares so much that it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let settings = bench.settings;
+        let policies: Vec<Policy> = settings.waiting.iter().filter_map(|w| Policy::from_name(w)).collect();
+        let cores = bench.placement.cores() as u32;
+        let mut procs =
+            if settings.procs.is_empty() { vec![1, cores, 2 * cores] } else { settings.procs.clone() };
+        procs.sort_unstable();
+        procs.dedup();
+        let subject = |run: &AppRun| {
+            let waiting = if run.way.has_policy() { run.policy.name() } else { "own" };
+            RecordSubject::new(self.name(), run.way.name(), waiting, run.procs)
+                .with("application", run.application.name())
+                .with("size", run.size.name())
+        };
+        let variants: Vec<Variant<AppRun>> =
+            all_runs(&settings.apps, &settings.algorithms, &policies, &procs)
+                .into_iter()
+                .map(|run| Variant { subject: subject(&run), key: run })
+                .collect();
+        bench.compare(&variants, |_, run, circumstances| {
+            Ok(Samples::one(SOLUTION_MS, run.measure(circumstances)?))
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apps::AppSettings;
+    use crate::fake::{Collected, bench_with, quick};
+    use crate::settings::BenchSettings;
+    use towpath_apps::{AnyApplication, Size};
+
+    fn asked(applications: &[&str], ways: &[&str], procs: &[u32]) -> BenchSettings {
+        BenchSettings {
+            apps: AppSettings {
+                applications: applications.iter().filter_map(|a| AnyApplication::from_name(a)).collect(),
+                size: Size::Tiny,
+            },
+            algorithms: ways.iter().map(|w| w.to_string()).collect(),
+            procs: procs.to_vec(),
+            ..quick()
+        }
+    }
+
+    #[test]
+    fn each_way_is_measured_beside_the_sequential_program() {
+        let ways = ["mcs", "parking-lot", "centralized", "std-barrier", "locked", "crossbeam", "ticket"];
+        let settings = asked(&["mp3d", "lu", "cholesky", "con-comm"], &ways, &[1, 2]);
+        let mut sink = Collected::default();
+        bench_with(&settings, &mut [], &mut sink, |b| Apps.run(b).unwrap());
+        assert!(sink.missing.is_empty(), "{:?}", sink.missing);
+        let ways_of = |application: &str| {
+            let records = sink.records.iter().filter(|r| r.text("application") == Some(application));
+            records.map(|r| (r.algorithm.clone(), r.procs)).collect::<Vec<_>>()
+        };
+        let of = |way: &str| [1, 2].map(|n| (way.to_string(), n));
+        for (application, ours, theirs) in [
+            ("mp3d", "mcs", "parking-lot"),
+            ("lu", "centralized", "std-barrier"),
+            ("cholesky", "locked", "crossbeam"),
+        ] {
+            let all = ways_of(application);
+            assert!(all.contains(&("sequential".into(), 1)), "{application}: {all:?}");
+            assert!(
+                of(ours).iter().chain(&of(theirs)).all(|way| all.contains(way)),
+                "{application}: {all:?}"
+            );
+        }
+        assert!(ways_of("con-comm").len() == 4, "mcs and ticket claim, too: {:?}", ways_of("con-comm"));
+        let results = Results { records: sink.records, ..crate::fake::example_results() };
+        let sections = Apps.sections(&results);
+        assert_eq!(sections.len(), 4);
+        assert!(sections.iter().all(|s| s.table.rows.iter().all(|row| row.len() == 3) && s.plots.len() == 1));
+        assert!(sections[1].table.note.contains("without locks"), "{}", sections[1].table.note);
+    }
+}
