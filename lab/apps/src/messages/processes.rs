@@ -65,7 +65,7 @@ fn take_part(
     result
 }
 
-/// Runs a body in a process of its own. Returns what it leaves.
+/// Runs a body in a process of its own. Returns its result.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn run_apart(limit: Duration, body: impl Fn() -> Result<RankRun, String>) ->
     gather(&[None], limit, |_| body()).map(|mut runs| runs.swap_remove(0))
 }
 
-/// Runs a body in a process for each core, and gathers what they leave.
+/// Runs a body in a process for each core, and gathers their results.
 fn gather(
     cores: &[Option<usize>],
     limit: Duration,

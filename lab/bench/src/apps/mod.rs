@@ -46,9 +46,9 @@ pub const SEQUENTIAL: &str = "sequential";
 pub enum AppWay {
     /// On one processor, without locks and barriers.
     Sequential,
-    /// With one of Towpath's locks, barriers or queues.
+    /// One of Towpath's locks, barriers or queues.
     Ours(PartKind, &'static str),
-    /// With a rival's.
+    /// Parts of a rival.
     Rival(AppRival),
     /// Over messages that are claimed so.
     Claim(&'static str),
@@ -191,8 +191,8 @@ impl AppRun {
     }
 }
 
-/// Runs that are to be compared: each application in each way, under each policy, on each number
-/// of processors.
+/// Runs that are to be compared: each application in each way, under each policy, on each
+/// number of processors.
 pub fn all_runs(settings: &AppSettings, ways: &[String], policies: &[Policy], procs: &[u32]) -> Vec<AppRun> {
     let mut runs = Vec::new();
     for &application in &settings.applications {

@@ -51,13 +51,13 @@ impl<'a> Figures<'a> {
         self.records.iter().copied().find(|r| r.algorithm == way && r.waiting == waiting && r.procs == procs)
     }
 
-    /// Time to compare with: the sequential program's, or that of the same way on one processor.
+    /// Time to compare with: the sequential program's, or the way's on one processor.
     fn base(&self, way: (&str, &str)) -> Option<&'a Record> {
         let sequential = self.records.iter().copied().find(|r| r.algorithm == SEQUENTIAL);
         sequential.or_else(|| self.find(way, 1))
     }
 
-    /// Work done in a time, as a multiple of what the base does in it.
+    /// Speed as a multiple of the base's.
     fn speed_up(&self, way: (&str, &str), procs: u32) -> Option<f64> {
         let ratio = self.base(way)?.divided_by(self.find(way, procs)?)?;
         Some(if grows(self.application) { ratio * f64::from(procs) } else { ratio })

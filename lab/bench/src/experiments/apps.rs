@@ -1,5 +1,6 @@
-//! The papers' applications: speed-up under each lock, barrier, queue, claim algorithm and
-//! waiting policy, beside the same kernels with other crates' (papers L, N, K).
+//! The papers' applications: speed-up under each lock, barrier, queue, claim and policy.
+//!
+//! Beside the same kernels with other crates' parts (papers L, N, K).
 
 use towpath_sync::Policy;
 
