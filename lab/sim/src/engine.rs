@@ -71,7 +71,7 @@ impl Engine {
         Engine {
             now: 0,
             events: EventQueue::new(),
-            memory: Memory::new(processors, nodes, p.line, marks),
+            memory: Memory::new(&p, processors, nodes, marks),
             cpus: (0..processors).map(|_| Cpu::new(sets, p.ways as usize)).collect(),
             threads: Vec::new(),
             numbers: BTreeMap::new(),

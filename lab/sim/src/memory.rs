@@ -5,6 +5,8 @@
 
 use towpath_machine::Place;
 
+use crate::parameters::{FIRST_TOUCH, Parameters};
+
 /// States of a copy of a line in a cache, ordered by the accesses that they allow.
 pub(crate) mod copy {
     /// No copy.
@@ -84,12 +86,14 @@ pub(crate) struct Memory {
     /// Words of the last line that are taken.
     used: u64,
     nodes: usize,
+    /// True if lines without a home of their own lie at the first node.
+    first_touch: bool,
     next_home: usize,
 }
 
 impl Memory {
-    pub fn new(processors: usize, nodes: usize, line_bytes: u64, has_marks: bool) -> Self {
-        let shift = (line_bytes / 8).trailing_zeros();
+    pub fn new(p: &Parameters, processors: usize, nodes: usize, has_marks: bool) -> Self {
+        let shift = (p.line / 8).trailing_zeros();
         Memory {
             values: Vec::new(),
             lines: Vec::new(),
@@ -102,6 +106,7 @@ impl Memory {
             shift,
             used: 1 << shift,
             nodes,
+            first_touch: p.placement == FIRST_TOUCH,
             next_home: 0,
         }
     }
@@ -125,13 +130,12 @@ impl Memory {
         self.used = 0;
     }
 
-    /// Makes a word. Lines without a home of their own are dealt out to the nodes in
-    /// turn.
+    /// Makes a word. Lines without a home of their own lie where `memory.placement` says.
     pub fn word(&mut self, place: Place, value: u64) -> u32 {
         match place {
             Place::SameLine if self.used < 1 << self.shift && !self.lines.is_empty() => {}
             Place::SameLine | Place::NewLine => {
-                let home = self.next_home;
+                let home = if self.first_touch { 0 } else { self.next_home };
                 self.next_home += 1;
                 self.new_line(home, false);
             }
@@ -241,9 +245,24 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn memory(processors: usize, nodes: usize, line: u64) -> Memory {
+        let mut p = crate::machines::by_name("avalanche").unwrap();
+        p.line = line;
+        Memory::new(&p, processors, nodes, false)
+    }
+
+    #[test]
+    fn first_touch_leaves_lines_at_the_first_node() {
+        let mut p = crate::machines::by_name("avalanche").unwrap();
+        p.set_from_text("memory.placement=first-touch").unwrap();
+        let mut m = Memory::new(&p, 4, 4, false);
+        let lines = [Place::NewLine, Place::NewLine, Place::Home(3)].map(|place| m.word(place, 0));
+        assert_eq!(lines.map(|word| m.lines[m.line_of(word)].home), [0, 0, 3]);
+    }
+
     #[test]
     fn places_decide_lines_and_homes() {
-        let mut m = Memory::new(4, 2, 128, false);
+        let mut m = memory(4, 2, 128);
         let a = m.word(Place::NewLine, 7);
         let b = m.word(Place::SameLine, 8);
         let c = m.word(Place::NewLine, 0);
@@ -263,7 +282,7 @@ mod tests {
 
     #[test]
     fn sharers_are_a_set() {
-        let mut m = Memory::new(130, 65, 64, false);
+        let mut m = memory(130, 65, 64);
         let line = m.word(Place::NewLine, 0) as usize >> 3;
         for p in [0, 63, 64, 129] {
             m.add_sharer(line, p);

@@ -85,6 +85,8 @@ pub(crate) struct Messages {
     free: Vec<usize>,
     /// By node: until when its kernel is busy.
     busy: Vec<Time>,
+    /// By node: time that its kernel has taken.
+    taken: Vec<Time>,
     /// By node: true if its thread is notified and has not seen it.
     notified: Vec<bool>,
     /// By node: true if its thread is in a critical section.
@@ -101,6 +103,7 @@ impl Messages {
     pub fn new(processors: usize) -> Self {
         Messages {
             busy: vec![0; processors],
+            taken: vec![0; processors],
             notified: vec![false; processors],
             inside: vec![false; processors],
             ..Messages::default()
@@ -146,6 +149,7 @@ impl Machine {
         e.counters.message_interrupts += 1;
         e.counters.interrupts_inside += u64::from(e.messages.inside[to]);
         e.counters.kernel_time += cost;
+        e.messages.taken[to] += cost;
         self.steal(to, cost);
         self.perform(&kernel, begin + handled, self.engine.p.message_send);
     }
@@ -206,6 +210,7 @@ impl Sim {
         let cost = call + kernel.sent.len() as Time * e.p.message_send;
         e.threads[self.thread].clock = begin + cost;
         e.counters.kernel_time += cost;
+        e.messages.taken[node] += cost;
         e.progress = e.progress.max(begin);
         let send = e.p.message_send;
         machine.perform(&kernel, begin + call, send);
@@ -231,6 +236,14 @@ impl Sim {
             }
             self.stop();
         }
+    }
+
+    /// Returns the time of this node's kernel so far, in picoseconds.
+    ///
+    /// It is that of system calls about messages, and of interrupts by them.
+    pub fn kernel_time(&self) -> Time {
+        let e = &*self.engine();
+        e.messages.taken[e.threads[self.thread].cpu]
     }
 
     /// Number of the node that the thread runs on, where a node has one processor.

@@ -326,6 +326,8 @@ pub const HYPERCUBE: u64 = 0;
 pub const CLASSES: u64 = 1;
 /// `network.topology`: crossbar switches, one or a mesh of them.
 pub const SWITCHES: u64 = 2;
+/// `memory.placement`: lines without a home of their own lie at the first node.
+pub const FIRST_TOUCH: u64 = 1;
 /// `directory.protocol`: owners reply to requesters, sharers acknowledge to writers.
 pub const FORWARDING: u64 = 0;
 /// `directory.protocol`: owners and sharers answer the home, which blocks the line and
@@ -372,6 +374,7 @@ parameters! {
     cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";
     ways "cache.ways" Unit::Count, "", "1", "lines in a set";
     fabric "fabric" Unit::Choice(&["bus", "directory", "none"]), "", "", "what keeps the caches coherent: a snooping bus, directories, or nothing";
+    placement "memory.placement" Unit::Choice(&["in-turn", "first-touch"]), "directory", "in-turn", "where lines lie without a home of their own: at the nodes in turn, or all at the first node, whose thread makes them";
     protocol "bus.protocol" Unit::Choice(&["moesi", "write-once"]), "bus", "moesi", "split transactions with owned lines, or a bus that is held for each transaction, with write-once";
     bus_address "bus.address" Unit::Time, "moesi", "", "time between two address slots";
     bus_snoop "bus.snoop" Unit::Time, "moesi", "", "from the address to the snoop's result";
