@@ -11,13 +11,14 @@ use toml::de::{DeTable, DeValue};
 use crate::parameters::{ParameterError, Parameters, Value, ValueSource};
 
 /// The machines that come with Towpath, and their files.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("enterprise5000", include_str!("machines/enterprise5000.toml")),
     ("origin2000", include_str!("machines/origin2000.toml")),
     ("sx4", include_str!("machines/sx4.toml")),
     ("paradigm", include_str!("machines/paradigm.toml")),
     ("avalanche", include_str!("machines/avalanche.toml")),
     ("avalanche-slow", include_str!("machines/avalanche-slow.toml")),
+    ("rdma-cluster", include_str!("machines/rdma-cluster.toml")),
     ("epyc-milan", include_str!("machines/epyc-milan.toml")),
     ("graviton3", include_str!("machines/graviton3.toml")),
 ];
