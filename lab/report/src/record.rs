@@ -384,8 +384,20 @@ pub mod metrics {
         /// Simulated: the part of the operations in whose critical sections a forwarded
         /// request interrupted the holder.
         INTERRUPTS_INSIDE = "interrupts_inside_sections", "ratio";
+        /// Simulated: the part of the operations in whose critical sections a forwarded
+        /// request for the lock itself interrupted the holder.
+        HOLDERS_ASKED = "holders_asked_for_their_lock", "ratio";
         /// Simulated: time in kernels, by system calls and interrupts about messages.
         KERNEL_TIME = "kernel_time_per_operation", "ns";
+        /// Simulated `mplocks`, its programs: computation, all threads together. Kernels'
+        /// time counts as none of this and the following three.
+        COMPUTING_TIME = "computing_time_per_operation", "ns";
+        /// Simulated `mplocks`, its programs: accesses to shared data.
+        SHARED_TIME = "shared_data_time_per_operation", "ns";
+        /// Simulated `mplocks`, its programs: waiting at barriers.
+        BARRIER_TIME = "barrier_time_per_operation", "ns";
+        /// Simulated `mplocks`, its programs: acquiring and releasing locks.
+        LOCK_TIME = "lock_time_per_operation", "ns";
         /// Simulated `mplocks`: the part of the acquisitions that found the lock free and
         /// last held by the same node.
         LOCAL_IDLE = "local_idle", "ratio";

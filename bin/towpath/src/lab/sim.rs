@@ -93,7 +93,8 @@ pub struct SimArgs {
     per_processor: Vec<u32>,
 
     /// States and programs (mplocks): local-idle, remote-idle, remote-busy, one-lock,
-    /// many-locks, one-home, bursts, spark98, mp3d [default: the first four]
+    /// many-locks, one-home, bursts, spark98, mp3d, and the skeletons barnes, radiosity,
+    /// raytrace [default: the first four]
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     patterns: Vec<String>,
 
@@ -130,6 +131,8 @@ Examples:
   towpath sim sx4 ladder                                               figures 1 and 4 to 7 of Gropp & Lusk
   towpath sim paradigm list --procs 1-16 --per-processor 1,3 --work 20,2000   figures 5 to 7 of Greenwald & Cheriton
   towpath sim avalanche mplocks --patterns remote-idle,one-lock        table 1 of Kuo, Carter & Kuramkote; avalanche-slow has slow switches
+  towpath sim avalanche mplocks --patterns mp3d --procs 4,8,16,32  figure 1 of Kuo, Carter & Kuramkote; spark98, and skeletons of barnes, radiosity, raytrace
+  towpath sim rdma-cluster mplocks --patterns many-locks --procs 64,256,1024
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.

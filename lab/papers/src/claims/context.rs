@@ -121,6 +121,27 @@ impl<'a> At<'a> {
 /// The contradictions of a claim, from a way to look figures up.
 type Contradictions<'a> = dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String> + 'a;
 
+/// A way to look figures up in several series, by the series' place.
+pub type Lookup<'a> = dyn Fn(usize, At<'_>, Metric) -> f64 + 'a;
+
+/// Judges a claim about several series, as [`Series::judge`] does: by the medians and by
+/// each seed alone.
+pub fn judge_together(series: &[&Series], claim: &dyn Fn(&Lookup<'_>) -> Vec<String>) -> Vec<String> {
+    let by_median = claim(&|i, at, metric| series[i].median(at, metric));
+    if !by_median.is_empty() {
+        return by_median;
+    }
+    let seeds = series.iter().map(|s| s.seeds).min().unwrap_or(0);
+    let mut failing = Vec::new();
+    for seed in 0..seeds {
+        let against = claim(&|i, at, metric| series[i].with_seed(at, metric, seed));
+        if let Some(first) = against.first() {
+            failing.push(format!("with seed {}: {first}", seed + 1));
+        }
+    }
+    failing
+}
+
 impl Series {
     /// A figure, for each seed. Empty if it was not measured.
     pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
@@ -161,20 +182,12 @@ impl Series {
 
     /// Judges any claim: compiled once.
     fn judge_by(&self, claim: &Contradictions<'_>) -> Vec<String> {
-        let by_median = claim(&|at, metric| self.median(at, metric));
-        if !by_median.is_empty() {
-            return by_median;
-        }
-        let mut failing = Vec::new();
-        for seed in 0..self.seeds {
-            let value =
-                |at: At<'_>, metric: Metric| self.each(at, metric).get(seed).copied().unwrap_or(f64::NAN);
-            let against = claim(&value);
-            if let Some(first) = against.first() {
-                failing.push(format!("with seed {}: {first}", seed + 1));
-            }
-        }
-        failing
+        judge_together(&[self], &|value| claim(&|at, metric| value(0, at, metric)))
+    }
+
+    /// A figure with one seed; not a number if it was not measured.
+    fn with_seed(&self, at: At<'_>, metric: Metric, seed: usize) -> f64 {
+        self.each(at, metric).get(seed).copied().unwrap_or(f64::NAN)
     }
 
     /// A plot of a metric over the length of messages, a line for each algorithm.

@@ -2,13 +2,13 @@
 //! K23, K25 to K28).
 
 use super::context::{At, Series};
-use super::{Claim, Context, Finding, above, below, not_above};
+use super::{Claim, Context, Finding, above, below, k_programs, not_above};
 use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds, percent};
 use towpath_report::record::Metric;
 use towpath_report::record::metrics::{
-    INTERRUPTS_INSIDE, MESSAGE_INTERRUPTS, PROGRAM_TIME, TIME_PER_OPERATION,
+    HOLDERS_ASKED, INTERRUPTS_INSIDE, MESSAGE_INTERRUPTS, PROGRAM_TIME, TIME_PER_OPERATION,
 };
 
 const TTS: &str = "test-and-test-and-set";
@@ -44,7 +44,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         id: "K25",
         what: "Forwarded requests interrupt few holders, and none under MP-cent",
         paper: "≤ 7 %; none",
-        tolerance: "MP-cent exactly 0; MP-dist and MP-react at most 14 % of the operations of many-locks, spark98 and mp3d on 4 to 32 nodes",
+        tolerance: "MP-cent exactly 0; MP-dist and MP-react at most 14 % of the operations of many-locks and the five programs on 4 to 32 nodes",
         input: false,
         simulated: k25,
         native: None,
@@ -162,14 +162,16 @@ fn k23(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k25(context: &Context<'_>) -> Result<Finding, Error> {
-    const PROCS: [usize; 2] = [4, 32];
     let all = [CENTRAL, DISTRIBUTED, MP_REACTIVE];
     let (mut ours, mut against) = (Vec::new(), Vec::new());
-    for pattern in ["many-locks", "spark98", "mp3d"] {
-        let series = context.ask(&sweep("avalanche", pattern, &all, &PROCS, 20_000, 4_000))?;
+    let many = sweep("avalanche", "many-locks", &all, &k_programs::PROCS, 20_000, 4_000);
+    let programs = ["spark98", "mp3d", "barnes", "radiosity", "raytrace"];
+    let questions = programs.map(|program| (program, k_programs::question("avalanche", program)));
+    for (pattern, question) in [("many-locks", many)].into_iter().chain(questions) {
+        let series = context.ask(&question)?;
         against.extend(series.judge(|v| {
             let mut against = Vec::new();
-            for n in PROCS {
+            for n in k_programs::PROCS {
                 for a in all {
                     let inside = v(At::new(a, n), INTERRUPTS_INSIDE);
                     let most = if a == CENTRAL { 0.0 } else { 0.14 };
@@ -180,14 +182,15 @@ fn k25(context: &Context<'_>) -> Result<Finding, Error> {
             }
             against
         }));
-        let of = |a: &&str| {
-            let text =
-                PROCS.map(|n| format!("{n}: {}", percent(series.median(At::new(a, n), INTERRUPTS_INSIDE))));
-            format!("{a} {}", text.join(", "))
+        let of = |n| {
+            let part = |metric| percent(series.median(At::new(DISTRIBUTED, n), metric));
+            format!("{n}: {} ({})", part(INTERRUPTS_INSIDE), part(HOLDERS_ASKED))
         };
-        ours.push(format!("{pattern}: {}", all.iter().map(of).collect::<Vec<_>>().join(", ")));
+        ours.push(format!("{pattern} {}", k_programs::PROCS.map(of).join(", ")));
     }
-    Ok(Finding::new(ours.join("; "), against))
+    let caveat = "in brackets: requests for the lock that is held. Those are Table 4's, within 4 points, in all five programs (2, 4, 6, 7 %; 0; 3, 6, 3, 2 %; 2, 5, 4, 0 %; 0)";
+    let ours = format!("under MP-dist on nodes: {}", ours.join("; "));
+    Ok(Finding { caveat: caveat.into(), ..Finding::new(ours, against) })
 }
 
 fn k26(context: &Context<'_>) -> Result<Finding, Error> {
@@ -254,5 +257,7 @@ fn k28(context: &Context<'_>) -> Result<Finding, Error> {
         let interrupts = series.median(At::new(MP_REACTIVE, 32), MESSAGE_INTERRUPTS);
         ours.push(format!("{} interrupts for each operation of MP-react on 32", digits(interrupts)));
     }
-    Ok(Finding::new(ours.join("; "), against))
+    Ok(Finding::new(ours.join("; "), against).because(
+        "whether going back to test&test&set is a mistake depends on the burst that follows. In these bursts, of four acquisitions by each node, test&test&set is the faster lock: its holder takes it again at once. With one acquisition by each node it is the slower one, and the lock that went back loses",
+    ))
 }

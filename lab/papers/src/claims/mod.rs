@@ -17,6 +17,7 @@ mod g_model;
 mod gap_is_stress;
 mod k_kernels;
 mod k_patterns;
+mod k_programs;
 mod k_table;
 mod l_causes;
 mod l_machine;
@@ -209,6 +210,7 @@ pub fn claims() -> Vec<Claim> {
         g_model::CLAIMS,
         k_kernels::CLAIMS,
         k_patterns::CLAIMS,
+        k_programs::CLAIMS,
         k_table::CLAIMS,
         l_machine::CLAIMS,
         l_messages::CLAIMS,

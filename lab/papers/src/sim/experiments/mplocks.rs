@@ -7,7 +7,7 @@ use towpath_sync::Policy;
 
 use super::{Point, Simulate, Sweep, procs, show, subject};
 use crate::sim::Run;
-use crate::sim::mplocks::{PATTERNS, Scheme, State, measure, run};
+use crate::sim::mplocks::{MOST_NODES, PATTERNS, Scheme, State, WORKLOADS, measure, run, run_program};
 use towpath_host::Error;
 use towpath_report::{Experiment, Results, Section};
 
@@ -16,7 +16,7 @@ pub(super) struct MessageLocks;
 
 /// Number of processors on which the states are measured.
 const NODES: usize = 8;
-/// Most processors that the locks are made for.
+/// Most processors that the paper's programs run on.
 const MOST: usize = 64;
 
 /// Programs that run unless others are asked for.
@@ -24,13 +24,14 @@ const USUAL: [&str; 4] = ["local-idle", "remote-idle", "remote-busy", "one-lock"
 
 /// Names of all programs and states.
 fn patterns() -> impl Iterator<Item = &'static str> {
-    State::ALL.into_iter().map(State::name).chain(PATTERNS.iter().map(|p| p.0))
+    let programs = WORKLOADS.iter().map(|w| w.0);
+    State::ALL.into_iter().map(State::name).chain(PATTERNS.iter().map(|p| p.0)).chain(programs)
 }
 
 fn schemes(sweep: &Sweep) -> Result<Vec<Scheme>, Error> {
     let machine = &sweep.run.machine;
     if sweep.algorithms.is_empty() {
-        return Ok(Scheme::ALL.into_iter().filter(|s| s.lacks(machine).is_none()).collect());
+        return Ok(Scheme::usual(machine));
     }
     let find = |name: &String| {
         let Some(scheme) = Scheme::ALL.into_iter().find(|s| s.name() == name) else {
@@ -74,7 +75,8 @@ impl Simulate for MessageLocks {
         for name in wanted {
             let state = State::ALL.into_iter().find(|s| s.name() == name);
             let pattern = PATTERNS.iter().find(|p| p.0 == name).map(|p| p.1);
-            if state.is_none() && pattern.is_none() {
+            let workload = WORKLOADS.iter().find(|w| w.0 == name).map(|w| w.1);
+            if state.is_none() && pattern.is_none() && workload.is_none() {
                 let names = patterns().collect::<Vec<_>>().join(", ");
                 let text = format!("no pattern is called `{name}`; there are {names}");
                 return Err(Error::NotAvailable(text));
@@ -85,17 +87,19 @@ impl Simulate for MessageLocks {
             }
             let all = if state.is_some() { vec![NODES] } else { procs(sweep)? };
             for scheme in schemes(sweep)? {
-                for &procs in all.iter().filter(|&&n| n <= MOST) {
+                let most = if workload.is_some() { MOST } else { MOST_NODES };
+                for &procs in all.iter().filter(|&&n| n <= most) {
                     let run_of = Run { seed: sweep.run.seed, procs, ..sweep.run.clone() };
                     let subject =
                         subject(self.name(), scheme.name(), Policy::Spin.name(), procs, sweep.run.work);
                     points.push(Point {
                         subject: subject.with("pattern", name),
                         run: run_of,
-                        runner: Arc::new(move |setting: &Run| match (state, pattern) {
-                            (Some(state), _) => measure(setting, scheme, state),
-                            (_, Some(pattern)) => run(setting, scheme, pattern),
-                            _ => Err(Error::NotAvailable("neither a state nor a pattern".into())),
+                        runner: Arc::new(move |setting: &Run| match (state, pattern, workload) {
+                            (Some(state), ..) => measure(setting, scheme, state),
+                            (_, Some(pattern), _) => run(setting, scheme, pattern),
+                            (.., Some(workload)) => run_program(setting, scheme, workload),
+                            _ => Err(Error::NotAvailable("neither a state nor a program".into())),
                         }),
                     });
                 }

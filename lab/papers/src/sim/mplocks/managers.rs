@@ -6,7 +6,7 @@
 //! everything else interrupts its receiver.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
     FencingToken, HomeLock, LockRequest, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox,
@@ -55,14 +55,23 @@ impl Outbox for Letters<'_> {
 struct ManagedLock {
     home: usize,
     at_home: HomeLock,
-    at_nodes: Vec<NodeLock>,
-    tickets: Vec<u32>,
+    /// By node that has asked for the lock: its state and its last ticket.
+    at_nodes: BTreeMap<usize, (NodeLock, u32)>,
 }
 
 impl ManagedLock {
     fn holds(&self, node: usize) -> bool {
-        matches!(self.at_nodes[node].state(), NodeState::Held(_))
+        self.at_nodes.get(&node).is_some_and(|it| matches!(it.0.state(), NodeState::Held(_)))
     }
+}
+
+/// Number of forwarded requests that have interrupted a node in a critical section.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::sim) struct ForwardsInside {
+    /// All of them.
+    pub any: u64,
+    /// Those for the lock that the node holds.
+    pub wanted: u64,
 }
 
 /// The lock managers of all nodes.
@@ -73,8 +82,7 @@ pub(super) struct Managers {
     free: RefCell<Vec<usize>>,
     /// By node: number of locks that it holds.
     inside: RefCell<Vec<u32>>,
-    /// Number of forwarded requests that have interrupted a node in a critical section.
-    forwards_inside: Cell<u64>,
+    forwards_inside: Cell<ForwardsInside>,
 }
 
 impl Managers {
@@ -83,20 +91,19 @@ impl Managers {
         let lock = |&home: &usize| ManagedLock {
             home,
             at_home: HomeLock::new(protocol, 1, FencingToken::NONE),
-            at_nodes: vec![NodeLock::default(); nodes],
-            tickets: vec![0; nodes],
+            at_nodes: BTreeMap::new(),
         };
         Managers {
             locks: RefCell::new(homes.iter().map(lock).collect()),
             letters: RefCell::default(),
             free: RefCell::default(),
             inside: RefCell::new(vec![0; nodes]),
-            forwards_inside: Cell::new(0),
+            forwards_inside: Cell::default(),
         }
     }
 
-    /// Returns how many forwarded requests have interrupted a node in a critical section.
-    pub fn forwards_inside(&self) -> u64 {
+    /// Returns which forwarded requests have interrupted a node in a critical section.
+    pub fn forwards_inside(&self) -> ForwardsInside {
         self.forwards_inside.get()
     }
 
@@ -107,7 +114,10 @@ impl Managers {
         self.free.borrow_mut().push(number);
         let is_forward = matches!(letter.message.body, MessageBody::Forward { .. });
         if is_forward && self.inside.borrow()[kernel.node()] > 0 {
-            self.forwards_inside.set(self.forwards_inside.get() + 1);
+            let mut inside = self.forwards_inside.get();
+            inside.any += 1;
+            inside.wanted += u64::from(self.locks.borrow()[letter.lock].holds(kernel.node()));
+            self.forwards_inside.set(inside);
         }
         if self.settle(kernel, arrival.from, VecDeque::from([letter])) {
             kernel.notify();
@@ -121,10 +131,11 @@ impl Managers {
             let mut letters = VecDeque::new();
             {
                 let it = &mut self.locks.borrow_mut()[lock];
-                it.tickets[node] += 1;
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                let request = LockRequest::waiting(it.tickets[node], Mode::Exclusive);
-                let _ = it.at_nodes[node].acquire(request, &mut out);
+                let (at_node, ticket) = it.at_nodes.entry(node).or_default();
+                *ticket += 1;
+                let request = LockRequest::waiting(*ticket, Mode::Exclusive);
+                let _ = at_node.acquire(request, &mut out);
             }
             self.settle(kernel, node, letters);
             self.locks.borrow()[lock].holds(node)
@@ -146,7 +157,7 @@ impl Managers {
             {
                 let it = &mut self.locks.borrow_mut()[lock];
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                it.at_nodes[node].release(true, 0, &mut out);
+                it.at_nodes.entry(node).or_default().0.release(true, 0, &mut out);
             }
             self.settle(kernel, node, letters);
         });
@@ -167,7 +178,8 @@ impl Managers {
             match letter.side {
                 LetterSide::Home => it.at_home.on_message(from as Node, &letter.message, &mut out),
                 LetterSide::User => {
-                    granted |= it.at_nodes[node].on_message(&letter.message, &mut out).is_some();
+                    let at_node = &mut it.at_nodes.entry(node).or_default().0;
+                    granted |= at_node.on_message(&letter.message, &mut out).is_some();
                 }
             }
             // All further letters come from this node itself.

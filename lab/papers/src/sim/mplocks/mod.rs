@@ -3,29 +3,40 @@
 //!
 //! * `managers.rs`: lock managers in the nodes' kernels, over the state machines of `core/mplock`.
 //! * `states.rs`: an acquisition in each of the paper's three states (Table 1).
-//! * `patterns.rs`: programs that use locks: one lock, many, bursts, and two small kernels.
+//! * `patterns.rs`: small patterns: one lock, many, bursts.
+//! * `programs/`: the paper's programs.
+//! * `backing_off.rs`: the paper's test&test&set.
+//! * `one_sided.rs`: locks by one-sided operations, which are no part of the paper.
 
+mod backing_off;
 mod managers;
+mod one_sided;
 mod patterns;
+mod programs;
 mod states;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use managers::Managers;
+use backing_off::BackingOff;
+use managers::{ForwardsInside, Managers};
+use one_sided::OneSidedLock;
 pub use patterns::{PATTERNS, Pattern, run};
+pub use programs::{WORKLOADS, Workload, run as run_program};
 pub use states::{Cost, State, acquisition, measure};
 use towpath_machine::{Arena, Place};
 use towpath_mplock::Protocol;
 use towpath_sim::parameters::NO_MESSAGES;
 use towpath_sim::{Parameters, Sim, SimArena, SimBytes, SimCell, SimWord, Simulation};
-use towpath_sync::locks::{Mcs, McsHeld, Reactive, ReactiveHeld, TestAndTestAndSet};
+use towpath_sync::locks::{Mcs, McsHeld, ModeWord, Reactive, ReactiveHeld};
 use towpath_sync::{Lock, Policy};
 
 use super::Patience;
 
-/// Most nodes.
+/// Most nodes of the paper's programs, and of the usual locks.
 const NODES: usize = 64;
+/// Most nodes of all.
+pub(in crate::sim) const MOST_NODES: usize = 1024;
 
 /// Kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +45,19 @@ pub enum Scheme {
     TestAndTestAndSet,
     /// MCS in shared memory.
     Mcs,
-    /// Lim & Agarwal's in shared memory.
+    /// Lim & Agarwal's in shared memory, with their mode variable.
     Reactive,
     /// By message.
     Message(Protocol),
+    /// Spinlock by one-sided operations.
+    OneSidedSpinlock,
+    /// Ticket lock by one-sided operations.
+    OneSidedTicket,
 }
 
 impl Scheme {
-    /// All, in the paper's order.
-    pub const ALL: [Scheme; 6] = [
+    /// The paper's, in its order.
+    pub const PAPER: [Scheme; 6] = [
         Scheme::TestAndTestAndSet,
         Scheme::Mcs,
         Scheme::Reactive,
@@ -50,6 +65,24 @@ impl Scheme {
         Scheme::Message(Protocol::Distributed),
         Scheme::Message(Protocol::Reactive),
     ];
+
+    /// All of them.
+    pub const ALL: [Scheme; 8] = [
+        Scheme::PAPER[0],
+        Scheme::PAPER[1],
+        Scheme::PAPER[2],
+        Scheme::PAPER[3],
+        Scheme::PAPER[4],
+        Scheme::PAPER[5],
+        Scheme::OneSidedSpinlock,
+        Scheme::OneSidedTicket,
+    ];
+
+    /// Returns those that are usual on a machine: on the paper's machine the paper's.
+    pub fn usual(machine: &Parameters) -> Vec<Scheme> {
+        let all = if machine.name.starts_with("avalanche") { &Scheme::PAPER[..] } else { &Scheme::ALL };
+        all.iter().copied().filter(|scheme| scheme.lacks(machine).is_none()).collect()
+    }
 
     /// Its name, as users call it.
     pub fn name(self) -> &'static str {
@@ -60,6 +93,8 @@ impl Scheme {
             Scheme::Message(Protocol::Central) => "mp-central",
             Scheme::Message(Protocol::Distributed) => "mp-distributed",
             Scheme::Message(Protocol::Reactive) => "mp-reactive",
+            Scheme::OneSidedSpinlock => "one-sided-spinlock",
+            Scheme::OneSidedTicket => "one-sided-ticket",
         }
     }
 
@@ -93,7 +128,11 @@ struct LockArena<'a> {
     home: usize,
     homes: HomePlacement,
     nodes: usize,
+    /// Number of lines before the queue's entries.
+    own: usize,
     lines: Cell<usize>,
+    /// Word that stands for those that no node uses.
+    unused: Cell<Option<SimWord>>,
 }
 
 impl LockArena<'_> {
@@ -105,8 +144,8 @@ impl LockArena<'_> {
         let node = match self.homes {
             // A queue's entries follow the lock's own lines.
             HomePlacement::From(first) => first + line,
-            _ if line == 0 => self.home,
-            _ => line - 1,
+            _ if line < self.own => self.home,
+            _ => line - self.own,
         };
         Place::Home((node % self.nodes) as u32)
     }
@@ -114,7 +153,14 @@ impl LockArena<'_> {
 
 impl Arena<Sim> for LockArena<'_> {
     fn word(&self, place: Place, value: u64) -> SimWord {
-        self.arena.word(self.place(place), value)
+        let place = self.place(place);
+        if self.lines.get() <= self.own + self.nodes {
+            return self.arena.word(place, value);
+        }
+        // Entries of nodes that there are not.
+        let word = self.unused.get().unwrap_or_else(|| self.arena.word(place, value));
+        self.unused.set(Some(word));
+        word
     }
     fn cell(&self, place: Place, value: u64) -> SimCell {
         self.arena.cell(self.place(place), value)
@@ -126,9 +172,14 @@ impl Arena<Sim> for LockArena<'_> {
 
 /// A lock in shared memory.
 enum SharedLock {
-    TestAndTestAndSet(TestAndTestAndSet<Sim>),
+    TestAndTestAndSet(BackingOff),
     Mcs(Mcs<Sim, NODES>),
-    Reactive(Reactive<Sim, NODES>),
+    Reactive(Reactive<Sim, NODES, 4, 16, ModeWord<Sim>>),
+    /// For more nodes.
+    LargeMcs(Box<Mcs<Sim, MOST_NODES>>),
+    /// For more nodes.
+    LargeReactive(Box<Reactive<Sim, MOST_NODES, 4, 16, ModeWord<Sim>>>),
+    OneSided(OneSidedLock),
 }
 
 /// State of a holder.
@@ -145,7 +196,7 @@ pub struct Mix {
     pub local_idle: u64,
     /// Free, and last held by another node (or by none).
     pub remote_idle: u64,
-    /// Held.
+    /// Held by another node, or on its way to one that has asked before.
     pub busy: u64,
 }
 
@@ -156,8 +207,10 @@ pub(super) struct LockTable {
     patience: Patience,
     /// By node: its thread's hold. A thread holds one lock at a time.
     held: RefCell<Vec<HeldState>>,
-    /// By lock: its last holder, and whether that still has it.
-    last: RefCell<Vec<(usize, bool)>>,
+    /// By lock: its last holder, and the number of nodes that hold it or wait for it.
+    last: RefCell<Vec<(usize, u32)>>,
+    /// By lock: true if a node is in its critical section.
+    inside: RefCell<Vec<bool>>,
     mix: Cell<Mix>,
 }
 
@@ -178,9 +231,18 @@ impl LockTable {
         };
         let arena = simulation.arena();
         let shared = |k: usize| {
-            let arena = LockArena { arena: &arena, home: home(k), homes, nodes, lines: Cell::new(0) };
+            let (lines, unused) = (Cell::new(0), Cell::new(None));
+            let own = if scheme == Scheme::Reactive { 3 } else { 1 };
+            let at_memory = &arena;
+            let arena = LockArena { arena: &arena, home: home(k), homes, nodes, own, lines, unused };
             Some(match scheme {
-                Scheme::TestAndTestAndSet => SharedLock::TestAndTestAndSet(Lock::new(&arena)),
+                Scheme::Mcs if nodes > NODES => SharedLock::LargeMcs(Box::new(Lock::new(&arena))),
+                Scheme::Reactive if nodes > NODES => SharedLock::LargeReactive(Box::new(Lock::new(&arena))),
+                Scheme::OneSidedSpinlock => {
+                    SharedLock::OneSided(OneSidedLock::new(at_memory, home(k), false))
+                }
+                Scheme::OneSidedTicket => SharedLock::OneSided(OneSidedLock::new(at_memory, home(k), true)),
+                Scheme::TestAndTestAndSet => SharedLock::TestAndTestAndSet(BackingOff::new(&arena)),
                 Scheme::Mcs => SharedLock::Mcs(Lock::new(&arena)),
                 Scheme::Reactive => SharedLock::Reactive(Lock::new(&arena)),
                 Scheme::Message(_) => return None,
@@ -199,23 +261,30 @@ impl LockTable {
         LockTable {
             locks: (0..count).filter_map(shared).collect(),
             managers,
-            patience: Patience::new(machine, Policy::Spin),
+            patience: Patience::new(machine, Policy::Spin)
+                .at_memory(matches!(scheme, Scheme::OneSidedSpinlock | Scheme::OneSidedTicket)),
             held: RefCell::new((0..nodes).map(|_| HeldState::Nothing).collect()),
-            last: RefCell::new(vec![(usize::MAX, false); count]),
+            last: RefCell::new(vec![(usize::MAX, 0); count]),
+            inside: RefCell::new(vec![false; count]),
             mix: Cell::default(),
         }
     }
 
     /// Acquires a lock, of which a thread holds one at a time.
+    ///
+    /// # Panics
+    ///
+    /// If two nodes hold it.
     pub fn acquire(&self, cpu: &Sim, k: usize) {
         let node = cpu.node();
         {
             cpu.await_now();
-            let (last, is_held) = self.last.borrow()[k];
+            let (last, claims) = &mut self.last.borrow_mut()[k];
             let mut mix = self.mix.get();
+            *claims += 1;
             match () {
-                () if is_held => mix.busy += 1,
-                () if last == node => mix.local_idle += 1,
+                () if *claims > 1 => mix.busy += 1,
+                () if *last == node => mix.local_idle += 1,
                 () => mix.remote_idle += 1,
             }
             self.mix.set(mix);
@@ -228,8 +297,10 @@ impl LockTable {
             (None, Some(lock)) => self.lock(cpu, lock),
             (None, None) => HeldState::Nothing,
         };
+        let others = std::mem::replace(&mut self.inside.borrow_mut()[k], true);
+        assert!(!others, "lock {k} has two holders");
         self.held.borrow_mut()[node] = holding;
-        self.last.borrow_mut()[k] = (node, true);
+        self.last.borrow_mut()[k].0 = node;
         cpu.mark_section(true);
     }
 
@@ -237,11 +308,19 @@ impl LockTable {
         const WORKS: &str = "a lock that no holder poisons or abandons";
         match lock {
             SharedLock::TestAndTestAndSet(lock) => {
-                lock.lock(cpu, &self.patience).expect(WORKS);
+                lock.lock(cpu, &self.patience);
                 HeldState::Nothing
             }
             SharedLock::Mcs(lock) => HeldState::Mcs(lock.lock(cpu, &self.patience).expect(WORKS)),
             SharedLock::Reactive(lock) => HeldState::Reactive(lock.lock(cpu, &self.patience).expect(WORKS)),
+            SharedLock::LargeMcs(lock) => HeldState::Mcs(lock.lock(cpu, &self.patience).expect(WORKS)),
+            SharedLock::LargeReactive(lock) => {
+                HeldState::Reactive(lock.lock(cpu, &self.patience).expect(WORKS))
+            }
+            SharedLock::OneSided(lock) => {
+                lock.lock(cpu, &self.patience);
+                HeldState::Nothing
+            }
         }
     }
 
@@ -249,13 +328,19 @@ impl LockTable {
     pub fn release(&self, cpu: &Sim, k: usize) {
         let node = cpu.node();
         cpu.mark_section(false);
-        self.last.borrow_mut()[k] = (node, false);
+        self.last.borrow_mut()[k].1 -= 1;
+        self.inside.borrow_mut()[k] = false;
         if let Some(managers) = &self.managers {
             return managers.release(cpu, k);
         }
         let held = std::mem::replace(&mut self.held.borrow_mut()[node], HeldState::Nothing);
         match (&self.locks[k], held) {
-            (SharedLock::TestAndTestAndSet(lock), _) => lock.unlock(cpu, &self.patience, ()),
+            (SharedLock::TestAndTestAndSet(lock), _) => lock.unlock(cpu),
+            (SharedLock::OneSided(lock), _) => lock.unlock(cpu),
+            (SharedLock::LargeMcs(lock), HeldState::Mcs(held)) => lock.unlock(cpu, &self.patience, held),
+            (SharedLock::LargeReactive(lock), HeldState::Reactive(held)) => {
+                lock.unlock(cpu, &self.patience, held);
+            }
             (SharedLock::Mcs(lock), HeldState::Mcs(held)) => lock.unlock(cpu, &self.patience, held),
             (SharedLock::Reactive(lock), HeldState::Reactive(held)) => lock.unlock(cpu, &self.patience, held),
             _ => {}
@@ -268,8 +353,8 @@ impl LockTable {
     }
 
     /// Number of forwarded requests that have interrupted a node in a critical section.
-    pub fn forwards_inside(&self) -> u64 {
-        self.managers.as_ref().map_or(0, |managers| managers.forwards_inside())
+    pub fn forwards_inside(&self) -> ForwardsInside {
+        self.managers.as_ref().map(|managers| managers.forwards_inside()).unwrap_or_default()
     }
 }
 

@@ -1,11 +1,4 @@
 //! Programs that use locks: number of locks, their order, and the work under them.
-//!
-//! `spark98` and `mp3d` are small kernels after the paper's programs of these names, not the
-//! programs: a product of a symmetric sparse matrix and a vector, with a lock for each element of
-//! the result; and molecules that move through cells of space, with a lock for each cell. Their
-//! computation between two acquisitions is the time of Table 4 less what its locks take here, an
-//! input. The matrix is that of a grid in space, of about as many points as the paper's input sf10
-//! has (7,294, from memory), whose rows are dealt out in blocks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,37 +23,18 @@ pub enum Pattern {
     OneHome,
     /// One node uses a lock alone, and then all want it at once.
     Bursts,
-    /// Product of a sparse matrix and a vector.
-    Spark98,
-    /// Molecules in cells of space.
-    Mp3d,
 }
 
 /// Programs by name.
-pub const PATTERNS: [(&str, Pattern); 6] = [
+pub const PATTERNS: [(&str, Pattern); 4] = [
     ("one-lock", Pattern::OneLock),
     ("many-locks", Pattern::ManyLocks),
     ("one-home", Pattern::OneHome),
     ("bursts", Pattern::Bursts),
-    ("spark98", Pattern::Spark98),
-    ("mp3d", Pattern::Mp3d),
 ];
 
 /// Work of a holder, in cycles, beside its accesses to shared memory.
 const INSIDE: u64 = 20;
-/// Edge of the grid whose points are the rows of the matrix, and number of rows.
-const EDGE: usize = 19;
-const ROWS: usize = EDGE * EDGE * (EDGE + 1);
-/// Number of cells of space.
-const CELLS: usize = 1024;
-/// Number of products.
-const ROUNDS: u64 = 2;
-/// Computation for each element of the product, in cycles: by Table 4 4 nodes take 1655
-/// cycles for each under MP-dist, less 675 for the acquisition, 150 for the release, and 77
-/// within the critical section.
-const PRODUCT: u64 = 750;
-/// Computation for each move, in cycles: 3243, less 1816, 150 and 200.
-const MOVE: u64 = 1075;
 /// Acquisitions of the one node, and then of each, in a burst.
 const ALONE: u64 = 24;
 const AT_ONCE: u64 = 4;
@@ -72,8 +46,6 @@ impl Pattern {
         match self {
             Pattern::OneLock | Pattern::Bursts => 1,
             Pattern::ManyLocks | Pattern::OneHome => 4 * nodes,
-            Pattern::Spark98 => ROWS,
-            Pattern::Mp3d => CELLS,
         }
     }
 }
@@ -99,25 +71,6 @@ impl LockProgram {
         cpu.write(&self.data[k], value + 1);
         self.table.release(cpu, k);
         self.operations.set(self.operations.get() + 1);
-    }
-
-    /// Adds the products of a node's rows to the result: for each row its own element,
-    /// and those of the neighbours behind it (the matrix is symmetric).
-    fn multiply(&self, cpu: &Sim, node: usize, nodes: usize, rounds: u64) {
-        let mine = node * ROWS / nodes..(node + 1) * ROWS / nodes;
-        for _ in 0..rounds {
-            for row in mine.clone() {
-                let (x, y) = (row % EDGE, row / EDGE % EDGE);
-                let behind =
-                    [(x + 1 < EDGE, 1), (y + 1 < EDGE, EDGE), (row + EDGE * EDGE < ROWS, EDGE * EDGE)];
-                let neighbours = behind.into_iter().filter(|b| b.0).map(|b| row + b.1);
-                for element in std::iter::once(row).chain(neighbours) {
-                    let ps = cpu.random().around(PRODUCT * self.cycle, 0.2);
-                    cpu.compute(ps);
-                    self.once(cpu, element);
-                }
-            }
-        }
     }
 
     /// Uses the lock alone, then together with all others, by the clock.
@@ -176,15 +129,6 @@ pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Erro
             };
             match pattern {
                 Pattern::Bursts => program.bursts(cpu, node, nodes, each.div_ceil(AT_ONCE)),
-                Pattern::Spark98 => program.multiply(cpu, node, nodes, ROUNDS),
-                Pattern::Mp3d => {
-                    for _ in 0..each {
-                        let ps = cpu.random().around(MOVE * program.cycle, 0.2);
-                        cpu.compute(ps);
-                        let cell = cpu.random().below(CELLS as u64) as usize;
-                        program.once(cpu, cell);
-                    }
-                }
                 _ => {
                     for _ in 0..each {
                         pause(cpu);
@@ -205,7 +149,8 @@ pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Erro
         (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle as f64),
         (metrics::PROGRAM_TIME, program.waited.get() as f64 / 1e3 / operations),
         (metrics::MESSAGE_INTERRUPTS, c.message_interrupts as f64 / operations),
-        (metrics::INTERRUPTS_INSIDE, program.table.forwards_inside() as f64 / operations),
+        (metrics::INTERRUPTS_INSIDE, program.table.forwards_inside().any as f64 / operations),
+        (metrics::HOLDERS_ASKED, program.table.forwards_inside().wanted as f64 / operations),
         (metrics::KERNEL_TIME, c.kernel_time as f64 / 1e3 / operations),
         (metrics::LOCAL_IDLE, mix.local_idle as f64 / all),
         (metrics::REMOTE_IDLE, mix.remote_idle as f64 / all),
