@@ -53,7 +53,7 @@ pub use message::{
 };
 #[doc(hidden)]
 pub use native::wire;
-pub use native::{Error, Guard, HoldBudget, Lock, Manager};
+pub use native::{Error, Guard, HoldBudget, Lock, LockTraffic, Manager};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::FencingToken;

@@ -76,6 +76,20 @@ impl Lock {
         &self.cell.name
     }
 
+    /// Returns the rank that is its home, as far as known here.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// assert_eq!(manager.lock("table").home(), 0);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn home(&self) -> u32 {
+        self.cell.home.get().into()
+    }
+
     /// Acquires the lock. Serves as home of other locks while it waits.
     ///
     /// # Errors

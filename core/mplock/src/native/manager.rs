@@ -15,6 +15,7 @@ use super::identity::Identity;
 use super::lock::{Lock, LockCell};
 use super::members::{Members, Names};
 use super::serve::{Inbox, ManagerState};
+use super::traffic::LockTraffic;
 use crate::message::{Message, MessageBody, Node};
 use crate::node::NodeState;
 use crate::protocol::Protocol;
@@ -226,6 +227,12 @@ impl Manager {
     /// ```
     pub fn set_hold_budget(&self, budget: HoldBudget) {
         self.state.hold.set(budget);
+    }
+
+    /// Returns the number of messages that were sent to other ranks.
+    #[must_use]
+    pub fn traffic(&self) -> LockTraffic {
+        self.state.traffic.get()
     }
 
     /// Returns the number of locks that are in use here, as a node and as a home.

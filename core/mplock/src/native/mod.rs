@@ -10,6 +10,7 @@
 //! | `homes.rs` | the locks whose home a rank is |
 //! | `members.rs` | the ranks that are there, and the epoch |
 //! | `post.rs` | messages that wait for space at their receiver |
+//! | `traffic.rs` | the number of messages |
 //! | `codec.rs`, `identity.rs` | messages as arguments; names as hashes |
 
 mod codec;
@@ -23,6 +24,7 @@ mod manager;
 mod members;
 mod post;
 mod serve;
+mod traffic;
 
 /// Messages about locks as words, and homes by hashing.
 ///
@@ -38,3 +40,4 @@ pub use guard::Guard;
 pub use hold::HoldBudget;
 pub use lock::Lock;
 pub use manager::Manager;
+pub use traffic::LockTraffic;

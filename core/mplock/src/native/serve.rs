@@ -47,6 +47,7 @@ use super::identity::Identity;
 use super::lock::LockCell;
 use super::members::{Members, Names, named};
 use super::post::{HANDLER, Post};
+use super::traffic::LockTraffic;
 use crate::Outbox;
 use crate::home::HomeLock;
 use crate::message::{Message, MessageBody, Node, Ticket};
@@ -146,6 +147,7 @@ pub(crate) struct ManagerState {
     pub(crate) hold: Cell<HoldBudget>,
     /// Locks that are kept while others wait for them, and some that were.
     pub(crate) kept: RefCell<Vec<Identity>>,
+    pub(crate) traffic: Cell<LockTraffic>,
     /// Data of locks at home here that their next homes do not have yet.
     pub(crate) deposits: RefCell<Vec<(Identity, FencingToken)>>,
 }
@@ -189,6 +191,7 @@ impl ManagerState {
             hold: Cell::default(),
             kept: RefCell::default(),
             deposits: RefCell::default(),
+            traffic: Cell::default(),
         }
     }
 
@@ -197,6 +200,7 @@ impl ManagerState {
         if to == self.me {
             self.local.borrow_mut().push_back(content);
         } else {
+            LockTraffic::note(&self.traffic, &content);
             self.post.borrow_mut().send(&self.endpoint, to, encode(self.me, &content));
         }
     }
