@@ -4,6 +4,8 @@
  *   mpi_bench bulk BYTES SECONDS            rank 1 to rank 0                   -> bytes per second
  *   mpi_bench all SECONDS                   a line for each figure: its name, a size in bytes or -, and the figure
  *   mpi_bench waiting SECONDS               the same for 8 bytes there and back and the barrier alone
+ *   mpi_bench win_lock STATE SECONDS        MPI_Win_lock of rank 0's window, with a read inside: local (rank 0 alone), remote (ranks 0 and 1 in turn),
+ *                                           contended (all at once)    -> acquire_ns, or acquisitions_per_s and least_share, a line each
  * Prints one line of numbers (or lines), from rank 0. */
 #include <mpi.h>
 #include <stdio.h>
@@ -303,6 +305,69 @@ static void waiting(int rank, int size, double seconds) {
     }
 }
 
+/* One acquisition: with a read, since an MPI may put the lock off until there is one. Returns when it was had. */
+static double hold(MPI_Win window) {
+    long word;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+    MPI_Get(&word, 1, MPI_LONG, 0, 0, 1, MPI_LONG, window);
+    MPI_Win_flush(0, window);
+    double had = MPI_Wtime();
+    MPI_Win_unlock(0, window);
+    return had;
+}
+
+static void win_lock(int rank, int size, const char *state, double seconds) {
+    enum { TIMES = 1000000 };
+    static double times[TIMES];
+    long *memory, count = 0, least, sum;
+    MPI_Win window;
+    MPI_Win_allocate(sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begun = MPI_Wtime();
+    if (!strcmp(state, "local")) {
+        if (rank == 0) {
+            while (count < TIMES && MPI_Wtime() - begun < seconds) {
+                double start = MPI_Wtime();
+                hold(window);
+                times[count++] = (MPI_Wtime() - start) * 1e9;
+            }
+        }
+    } else if (!strcmp(state, "remote")) {
+        int more = 1, peer = 1 - rank;
+        while (rank < 2 && more) {
+            double start = 0;
+            if (rank == 0) MPI_Recv(&more, 1, MPI_INT, peer, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank == 0 && !more) break;
+            start = MPI_Wtime();
+            times[count++] = (hold(window) - start) * 1e9;
+            if (rank == 1) more = count < TIMES && MPI_Wtime() - begun < seconds;
+            MPI_Send(&more, 1, MPI_INT, peer, DATA, MPI_COMM_WORLD);
+            if (rank == 1 && more) MPI_Recv(&more, 1, MPI_INT, peer, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    } else {
+        while (MPI_Wtime() - begun < seconds) {
+            hold(window);
+            count++;
+        }
+    }
+    double took = MPI_Wtime() - begun, longest;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Reduce(&count, &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&count, &least, 1, MPI_LONG, MPI_MIN, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    int median_at = !strcmp(state, "remote") ? 1 : 0;
+    if (strcmp(state, "contended")) {
+        if (rank == median_at) {
+            qsort(times, count, sizeof *times, by_size);
+            printf("acquire_ns %.3f\n", times[count / 2]);
+            fflush(stdout);
+        }
+    } else if (rank == 0) {
+        printf("acquisitions_per_s %.3f\nleast_share %.4f\n", sum / longest, (double)least * size / sum);
+    }
+    MPI_Win_free(&window);
+}
+
 int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
@@ -313,6 +378,7 @@ int main(int argc, char **argv) {
     else if (argc > 3 && !strcmp(argv[1], "bulk")) bulk(rank, atol(argv[2]), atof(argv[3]));
     else if (argc > 2 && !strcmp(argv[1], "all")) all(rank, size, atof(argv[2]));
     else if (argc > 2 && !strcmp(argv[1], "waiting")) waiting(rank, size, atof(argv[2]));
+    else if (argc > 3 && !strcmp(argv[1], "win_lock")) win_lock(rank, size, argv[2], atof(argv[3]));
     MPI_Finalize();
     return 0;
 }

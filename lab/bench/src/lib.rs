@@ -9,6 +9,7 @@ pub mod experiment;
 pub mod experiments;
 pub mod ladder;
 mod measuring;
+mod mplocks;
 mod ours;
 mod peers;
 pub mod recommend;

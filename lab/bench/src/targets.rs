@@ -1,6 +1,8 @@
 //! The figures that Towpath sets itself, computed from the records of one run.
 
 use crate::experiments::dcas::dcas_figure;
+use crate::mplocks::shown::lock_figure;
+use crate::mplocks::{LockAlgorithm, LockState};
 use crate::structures::shown::{WITHOUT, figure};
 use crate::structures::{Sharing, Structure, StructureAlgorithm};
 use towpath_report::format::digits;
@@ -111,7 +113,7 @@ pub fn targets(results: &Results) -> Vec<Target> {
     let open_mpi = || stress(results, "open-mpi", "own", 1);
     let stress = |what, bounds, found| Target::new("stress", what, AtLeast, bounds, found);
     let structure = |what, sense, bounds, found| Target::new("structures", what, sense, bounds, found);
-    let figures = vec![
+    let figures = [
         Target::new(
             "logp",
             "round trip of 8 bytes ÷ the floor's two-line round trip",
@@ -175,10 +177,58 @@ pub fn targets(results: &Results) -> Vec<Target> {
             (10.0, 5.0),
             recovery(results),
         ),
-    ];
+    ]
+    .into_iter()
+    .chain(mplocks(results));
     // Of `structures` there are several ways to run it: what this one was not about is not missing.
-    let asked = |f: &Target| f.experiment != "structures" || f.ours.is_some();
-    figures.into_iter().filter(|f| results.has(f.experiment) && asked(f)).collect()
+    let asked = |f: &Target| !matches!(f.experiment, "structures" | "mplocks") || f.ours.is_some();
+    figures.filter(|f| results.has(f.experiment) && asked(f)).collect()
+}
+
+/// Those of locks by message.
+fn mplocks(results: &Results) -> Vec<Target> {
+    use LockAlgorithm::{Central, Distributed, Endpoint, Etcd, Hosts, Link, Posix, Reactive};
+    use Sense::{AtLeast, AtMost};
+    let of =
+        |metric, algorithm, state| lock_figure(results, metric, algorithm, state).ok_or_else(String::new);
+    let by = |metric, state, above, below| ratio(of(metric, above, state), of(metric, below, state));
+    let line = |what, sense, bounds, found| Target::new("mplocks", what, sense, bounds, found);
+    let (local, remote) = (LockState::LocalIdle, LockState::RemoteIdle);
+    let contended = |state| by("acquisitions_per_s", state, Reactive, Posix);
+    let share = |state| of("least_share", Reactive, state).map(|r| (r.value, digits(r.value)));
+    let at_agent = ratio(of("acquire_at_agent_ns", Hosts, remote), of("acquire_ns", Link, remote));
+    let killed = |algorithm| {
+        of("next_grant_p99_ms", algorithm, LockState::Killed).map(|r| (r.value, in_unit(r.value, &r.unit)))
+    };
+    vec![
+        line(
+            "local idle, distributed ÷ posix",
+            AtMost,
+            (1.5, 1.0),
+            by("acquire_ns", local, Distributed, Posix),
+        ),
+        line("local idle, reactive ÷ posix", AtMost, (1.5, 1.0), by("acquire_ns", local, Reactive, Posix)),
+        line("contended, reactive ÷ posix", AtLeast, (1.0, 3.0), contended(LockState::Contended)),
+        line("contended, reactive, smallest share", AtLeast, (0.5, 0.9), share(LockState::Contended)),
+        line("back to back, reactive ÷ posix", AtLeast, (1.0, 3.0), contended(LockState::BackToBack)),
+        line("back to back, reactive, smallest share", AtLeast, (0.5, 0.9), share(LockState::BackToBack)),
+        line(
+            "remote idle, central ÷ endpoint",
+            AtMost,
+            (1.2, 1.05),
+            by("acquire_ns", remote, Central, Endpoint),
+        ),
+        line("remote idle, hosts at the agent ÷ link", AtMost, (1.2, 1.05), at_agent),
+        line("remote idle, hosts ÷ etcd", AtMost, (0.1, 0.1), by("acquire_ns", remote, Hosts, Etcd)),
+        line(
+            "contended, hosts ÷ etcd",
+            AtLeast,
+            (10.0, 10.0),
+            by("acquisitions_per_s", LockState::Contended, Hosts, Etcd),
+        ),
+        line("next grant after kill -9, same host, p99, ms", AtMost, (50.0, 5.0), killed(Reactive)),
+        line("next grant after kill -9, other host, p99, ms", AtMost, (1000.0, 100.0), killed(Hosts)),
+    ]
 }
 
 fn ratio(above: Found<'_>, below: Found<'_>) -> Result<(f64, String), String> {

@@ -337,7 +337,29 @@ pub mod metrics {
         /// Simulated `messages`: how long a writer has the queue's lock, or is between
         /// reading the tail and the end of its compare-and-swap.
         WINDOW = "window_ns", "ns";
-        /// Simulated `messages`: the slowest writer's part of an equal share.
+        /// `mplocks`: one acquisition of a lock that is free, by `state`.
+        ///
+        /// Where that is local idle, with the release.
+        ACQUIRE_NS = "acquire_ns", "ns";
+        /// `mplocks`: that of a lock across hosts, as the agent sees it.
+        ACQUIRE_AT_AGENT_NS = "acquire_at_agent_ns", "ns";
+        /// `mplocks`: from a release to the waiter's return with the lock.
+        HAND_OVER_NS = "hand_over_ns", "ns";
+        /// `mplocks`: acquisitions of all processes, which want the lock all the time.
+        ACQUISITIONS_PER_S = "acquisitions_per_s", "1/s";
+        /// `mplocks`: messages between processes for each acquisition.
+        MESSAGES_PER_GRANT = "messages_per_grant", "count";
+        /// `mplocks`: those of them that a grant waits for.
+        ///
+        /// From the request on, or from the release where the lock is busy.
+        HOPS_PER_GRANT = "hops_per_grant", "count";
+        /// `mplocks`: from `kill -9` of a holder until the waiter has the lock.
+        NEXT_GRANT_MS = "next_grant_ms", "ms";
+        /// `mplocks`: one such time in a hundred is longer.
+        NEXT_GRANT_P99_MS = "next_grant_p99_ms", "ms";
+        /// `mplocks`: the slowest process's part of an equal share.
+        ///
+        /// Simulated `messages`: the slowest writer's.
         LEAST_SHARE = "least_share", "ratio";
         /// Simulated `messages`: compare-and-swaps of one short message without
         /// contention.

@@ -26,7 +26,9 @@ const REPORT: &str = "towpath-report";
 const STRUCTURES: &str = "structures";
 /// Name of the experiment that runs applications.
 const APPS: &str = "apps";
-/// Default number of rounds of these two experiments, which have many variants.
+/// Name of the experiment of locks by message.
+const MPLOCKS: &str = "mplocks";
+/// Default number of rounds of these experiments, which have many variants.
 const RUNS_OF_MANY: u32 = 5;
 
 /// Arguments of `towpath bench`.
@@ -89,8 +91,8 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = MpiKind::ALL.map(MpiKind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes (of mpi, structures and apps) [default: mpi 2,4,8,16;
-    /// structures 1,2,4,8; apps 1, the cores, twice the cores]
+    /// Numbers of processes (of mpi, structures, mplocks and apps) [default: mpi 2,4,8,16;
+    /// structures 1,2,4,8; mplocks 8; apps 1, the cores, twice the cores]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -127,7 +129,7 @@ pub struct BenchArgs {
     pub input: Option<String>,
 
     /// Processes to kill, all of them however long it takes: senders in the crash test,
-    /// participants of structures [default: crash 300]
+    /// participants of structures, holders of mplocks [default: crash and mplocks 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
@@ -164,6 +166,8 @@ Examples:
   towpath bench bulk --sizes 4K,1M --json | jq .value
   towpath bench ladder                            from System V semaphores to lock-free (paper M)
   towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
+  towpath bench mplocks                           locks by message beside pthread's, flock, MPI's, etcd's, Redis' (paper K)
+  towpath bench mplocks --algorithms reactive,posix --procs 2,8 --runs 9
   towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
   towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
   towpath bench structures --kills 10000 --algorithms guerraoui
@@ -224,14 +228,16 @@ impl BenchArgs {
         };
         let of_structures = self.experiment.as_deref() == Some(STRUCTURES);
         let of_apps = self.experiment.as_deref() == Some(APPS);
-        let explicit = self.messages.is_some() || self.kills.is_some() && !of_structures;
+        let of_mplocks = self.experiment.as_deref() == Some(MPLOCKS);
+        let has_many = of_structures || of_mplocks || of_apps;
+        let explicit = self.messages.is_some() || self.kills.is_some() && !(of_structures || of_mplocks);
         BenchSettings {
             algorithms: or(&self.algorithms, defaults.algorithms),
             waiting: or(&self.waiting, defaults.waiting),
             writers: if self.writers.is_empty() { defaults.writers } else { deduplicated(&self.writers) },
             messages: self.messages.unwrap_or(defaults.messages),
             sizes: if self.sizes.is_empty() { defaults.sizes } else { deduplicated(&self.sizes) },
-            runs: self.runs.unwrap_or(if of_structures || of_apps { RUNS_OF_MANY } else { defaults.runs }),
+            runs: self.runs.unwrap_or(if has_many { RUNS_OF_MANY } else { defaults.runs }),
             pin: match (self.pin, self.no_pin) {
                 (true, _) => Pin::Yes,
                 (_, true) => Pin::No,
@@ -285,6 +291,9 @@ impl BenchArgs {
         };
         let here = self.experiment.as_deref().unwrap_or("bench without an experiment");
         let of_structures = here == STRUCTURES;
+        if here == MPLOCKS && self.procs.contains(&1) {
+            return Err(CommandFailure::new("mplocks wants 2 processes at least: --procs 2,8").with_code(2));
+        }
         if here == "mpi" && self.procs.contains(&1) {
             return Err(CommandFailure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
         }
@@ -528,6 +537,7 @@ mod tests {
             ("mpi --procs 1", "2 processes"),
             ("mpi --app lu", "towpath bench apps"),
             ("--input tiny", "--input"),
+            ("mplocks --procs 1", "2 processes"),
         ] {
             let refused = parse(wrong).unwrap().check().expect_err(wrong);
             assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");

@@ -9,6 +9,7 @@ mod idle;
 pub mod ladder;
 mod logp;
 pub mod mpi;
+mod mplocks;
 pub mod simulator;
 mod stress;
 pub mod structures;
@@ -25,6 +26,7 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &idle::Idle,
     &ladder::Ladder,
     &mpi::MpiExperiment,
+    &mplocks::MpLocks,
     &dcas::DcasExperiment,
     &structures::Structures,
     &apps::Apps,
