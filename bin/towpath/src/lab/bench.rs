@@ -91,8 +91,8 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = MpiKind::ALL.map(MpiKind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes (of mpi, structures, mplocks and apps) [default: mpi 2,4,8,16;
-    /// structures 1,2,4,8; mplocks 8; apps 1, the cores, twice the cores]
+    /// Numbers of processes [default: mpi 2,4,8,16; structures 1,2,4,8; mplocks 8; apps
+    /// 1, the cores, twice the cores]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 

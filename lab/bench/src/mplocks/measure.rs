@@ -15,7 +15,7 @@ use towpath_report::record::metrics::{
 use towpath_report::stats::percentile;
 
 use super::players::{ByMessage, FlockPlayer, LockPlayer, McsPlayer, PosixPlayer, RobustPlayer};
-use super::plays::{Figures, LockPart, PlayBoard};
+use super::plays::{LockPart, PlayBoard, PlayFigures};
 use super::remote::{EtcdPlacePlayer, EtcdPlayer, HostsPlayer, RedisPlayer, round_trips};
 use super::servers::{Cluster, Echo, LockServer, NAMES, TemporaryFolder, start_etcd, start_redis};
 use super::win_lock::WinLocks;
@@ -161,7 +161,7 @@ impl MpLockBench {
         state: LockState,
         procs: usize,
         run: &Circumstances<'_>,
-    ) -> Result<Figures, Error> {
+    ) -> Result<PlayFigures, Error> {
         let (board, world) = (PlayBoard::new()?, self.world(algorithm, procs)?);
         let has_cores = procs <= run.placement.cores();
         self.team(procs, run, |me| {
@@ -342,7 +342,7 @@ impl MpLockBench {
 }
 
 /// The figures that count in a state.
-fn samples(state: LockState, by_message: bool, figures: &Figures) -> Samples {
+fn samples(state: LockState, by_message: bool, figures: &PlayFigures) -> Samples {
     let mut samples = match state {
         LockState::LocalIdle | LockState::RemoteIdle => Samples::one(ACQUIRE_NS, figures.median),
         LockState::RemoteBusy => Samples::one(HAND_OVER_NS, figures.median),

@@ -94,12 +94,12 @@ impl PlayBoard {
         (0..MOST).map(|me| word(self, me).load(Ordering::Relaxed)).sum()
     }
 
-    /// Figures of a play that has ended.
-    pub fn figures(&self, procs: usize) -> Figures {
+    /// PlayFigures of a play that has ended.
+    pub fn figures(&self, procs: usize) -> PlayFigures {
         let counts: Vec<u64> = (0..procs).map(|me| self.count(me).load(Ordering::Relaxed)).collect();
         let sum: u64 = counts.iter().sum();
         let per = |number: u64| number as f64 / sum.max(1) as f64;
-        Figures {
+        PlayFigures {
             acquisitions: sum,
             median: self.median_of(0),
             least_share: counts.iter().min().copied().unwrap_or(0) as f64 * procs as f64 / sum.max(1) as f64,
@@ -111,9 +111,9 @@ impl PlayBoard {
     }
 }
 
-/// Figures of a play.
+/// PlayFigures of a play.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct PlayFigures {
     /// Number of acquisitions of all processes.
     pub acquisitions: u64,
     /// Median time of process 0, in nanoseconds.
