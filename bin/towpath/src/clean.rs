@@ -86,12 +86,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
         if arguments.dry_run {
             said = said.and_then(|()| say!("would remove {shown} (0 B)"));
             removed += 1;
-        } else if let Err(e) = std::fs::remove_file(&path) {
-            remark!("towpath: {shown} could not be removed: {e}");
-            failed = true;
-        } else {
-            said = said.and_then(|()| say!("removed {shown} (0 B)"));
-            removed += 1;
+            continue;
+        }
+        match towpath_agent::remove_dead_agent(&path) {
+            Ok(true) => {
+                said = said.and_then(|()| say!("removed {shown} (0 B)"));
+                removed += 1;
+            }
+            Ok(false) => {}
+            Err(e) => {
+                remark!("towpath: {shown} could not be removed: {e}");
+                failed = true;
+            }
         }
     }
     let mpichs = mpichs();

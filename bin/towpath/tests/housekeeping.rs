@@ -4,8 +4,8 @@ mod launching;
 
 use std::process::Command;
 
-use launching::command as towpath;
 use launching::common::{Directory, Watchdog};
+use launching::{command as towpath, until, with_default_signals};
 
 #[test]
 fn clean_removes_the_dead_and_only_the_dead() {
@@ -126,4 +126,67 @@ fn a_missing_directory_is_an_error() {
     assert_eq!(code, 1);
     assert!(errors.contains("directory of named worlds"), "{errors}");
     std::fs::create_dir(&directory.0).unwrap();
+}
+
+/// A cluster of three hosts, of which the first is this one, with its key.
+fn hosts_file(dog: &Watchdog, directory: &Directory, name: &str, address: &str, port: u16) {
+    let folder = directory.0.join("etc");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!(
+        "key = key-{name}\nstate = state-{name}\na {address}:{port}\nb {address}:{}\nc {address}:{}\n",
+        port + 1,
+        port + 2
+    );
+    std::fs::write(folder.join(name), text).unwrap();
+    let key = folder.join(format!("key-{name}"));
+    assert_eq!(towpath(dog, directory, &["key", key.to_str().unwrap()]).0, 0);
+}
+
+#[test]
+fn killed_agents_leave_sockets_that_are_removed() {
+    let dog = Watchdog::new("killed_agents_leave_sockets_that_are_removed");
+    let directory = Directory::new();
+    // Of this test's own: no other process listens there.
+    let pid = std::process::id();
+    let address = format!("127.{}.{}.{}", 1 + (pid >> 16) % 250, (pid >> 8) % 256, 1 + pid % 250);
+    let serve = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+        command.args(["lock", "--serve", "--as", "a", "--hosts"]).arg(directory.0.join("etc").join(name));
+        let sockets = || directory.files().into_iter().filter(|file| file.starts_with("towpath-agent."));
+        let before: Vec<String> = sockets().collect();
+        let agent = dog.spawn(with_default_signals({
+            command.env("TOWPATH_SHM_DIR", &directory.0);
+            command
+        }));
+        until(|| sockets().any(|socket| !before.contains(&socket) && !socket.ends_with(".new")));
+        let own = sockets().find(|socket| !before.contains(socket)).unwrap();
+        (agent, own)
+    };
+    hosts_file(&dog, &directory, "one", &address, 7301);
+    hosts_file(&dog, &directory, "two", &address, 7304);
+    let has = |socket: &String| directory.files().contains(socket);
+    // The next agent removes it, also that of another cluster.
+    let (mut one, first) = serve("one");
+    one.kill();
+    one.wait();
+    assert!(has(&first));
+    let (mut two, second) = serve("two");
+    until(|| !has(&first));
+    assert!(has(&second));
+    // `towpath clean` leaves one at which an agent listens.
+    let clean = |arguments: &[&str]| towpath(&dog, &directory, &[&["clean"], arguments].concat());
+    assert_eq!(clean(&[]).1, "nothing is left behind\n");
+    two.kill();
+    two.wait();
+    let (code, output, _) = clean(&["--dry-run"]);
+    assert!(code == 0 && output.starts_with("would remove ") && output.contains(&second), "{output}");
+    assert!(has(&second));
+    let (code, output, _) = clean(&[]);
+    assert!(code == 0 && output.starts_with("removed ") && output.contains(&second), "{output}");
+    assert_eq!(directory.files(), ["etc"]);
+    // A file with such a name that is no socket stays.
+    let strange = format!("{first}.x");
+    std::fs::write(directory.0.join(&strange), "").unwrap();
+    assert_eq!(clean(&[]).1, "nothing is left behind\n");
+    assert!(has(&strange));
 }

@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,7 +45,7 @@ use crate::lease::{BootTime, Lease, boot_time};
 use crate::membership::{HostMembership, Incarnation};
 use crate::service::{ClientNumber, LockService};
 use crate::session::Session;
-use crate::socket::{LineConnection, socket_path};
+use crate::socket::{LineConnection, beside, dead_agents, remove_dead_agent, socket_path};
 use clients::StatusQuestion;
 use links::{HostLink, NamelessLink, PeerView};
 
@@ -147,6 +147,10 @@ impl Agent {
         let new_links = NewLinks::begin(me, &addresses, &key, &hosts.purpose())?;
         let socket = socket_path(&hosts, me);
         let listener = listen(&socket)?;
+        for path in dead_agents().unwrap_or_default() {
+            // Its failure is no reason to serve no locks.
+            let _ = remove_dead_agent(&path);
+        }
         let (incarnation, now) = (random()?, boot_time());
         let mut agent = Agent {
             me,
@@ -297,14 +301,18 @@ struct Ready {
 }
 
 /// Listens at a socket, in the place of one that a former agent has left.
-fn listen(path: &PathBuf) -> Result<UnixListener, Error> {
+///
+/// It gets its name when it listens: at a socket with an agent's name that refuses, no agent will.
+fn listen(path: &Path) -> Result<UnixListener, Error> {
     let failed = |error| Error::system(format!("listening at {}", path.display()))(error);
-    match fs::remove_file(path) {
+    let unnamed = beside(path, "new");
+    match fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let listener = UnixListener::bind(&unnamed).map_err(failed)?;
+    fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o600)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
+    fs::rename(&unnamed, path).map_err(failed)?;
     Ok(listener)
 }

@@ -50,4 +50,4 @@ pub use error::Error;
 pub use hosts::{ClusterHost, HostsFile};
 pub use place::{AgentPlace, PlaceNews, cluster_status};
 pub use report::{ClientRow, HostLockRow, HostReport};
-pub use socket::dead_agents;
+pub use socket::{dead_agents, remove_dead_agent};

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,14 @@ pub(crate) fn socket_path(file: &HostsFile, host: Node) -> PathBuf {
     directory.join(format!("towpath-agent.{user}.{}.{host}{short}", file.fingerprint()))
 }
 
+/// Returns a path with one more part.
+pub(crate) fn beside(path: &Path, part: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(part);
+    name.into()
+}
+
 /// Returns the sockets of this user's agents that are dead: no process listens at them.
 ///
 /// # Errors
@@ -83,17 +91,39 @@ pub fn dead_agents() -> Result<Vec<PathBuf>, Error> {
     let mut dead = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
-        let refuses = |path: &PathBuf| {
-            UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-        };
         let path = entry.path();
-        if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) && is_socket && refuses(&path) {
+        let is_agents = entry.file_name().as_bytes().starts_with(prefix.as_bytes())
+            && path.extension().is_none_or(|last| last != "new");
+        if is_agents && is_dead(&path) {
             dead.push(path);
         }
     }
     dead.sort();
     Ok(dead)
+}
+
+/// Returns whether a file is a socket at which no process listens.
+fn is_dead(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Removes the socket of a dead agent. `false`: another agent has taken its name since.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn remove_dead_agent(path: &Path) -> io::Result<bool> {
+    // Out of the way first: a successor may take the name between a look and the removal.
+    let aside = beside(path, &format!("dead-{}", std::process::id()));
+    match std::fs::rename(path, &aside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        renamed => renamed?,
+    }
+    if is_dead(&aside) {
+        return std::fs::remove_file(&aside).map(|()| true);
+    }
+    std::fs::rename(&aside, path).map(|()| false)
 }
 
 /// Returns whether the peer of a connection is of this user, or root.

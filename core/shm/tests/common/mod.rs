@@ -180,9 +180,15 @@ pub struct Directory(pub PathBuf);
 impl Directory {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/test-of-towpath-{}-{next}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
+        let path = loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = PathBuf::from(format!("/dev/shm/test-of-towpath-{}-{next}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                // Of a killed test that had this process id.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => break made.map(|()| path).unwrap(),
+            }
+        };
         Directory(path)
     }
 
