@@ -1,5 +1,5 @@
-//! A ring in which each rank sends the next one messages of all forms, and gets one back
-//! that shows the wrong tag. One text for one host and for several:
+//! A ring in which each rank sends the next one messages of all forms, and gets back four
+//! that can't be delivered, with their reasons. One text for one host and for several:
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/all_forms
@@ -7,14 +7,15 @@
 //! ```
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use towpath::{Endpoint, Payload, Status, Tag, World};
 
 const RETURNED: u8 = 0; // handler 0 gets what could not be delivered
 const TAKE: u8 = 1;
 const ANSWER: u8 = 2;
+const NONE: u8 = 3; // no rank has this handler
 
 /// Number of rounds: each is a short, a medium and a long message.
 const ROUNDS: u32 = 20;
@@ -66,14 +67,13 @@ fn main() -> Outcome {
     let answers = Count::default();
     let a = answers.clone();
     endpoint.set_handler(ANSWER, move |_| a.add());
-    let back = Count::default();
-    let (b, w) = (back.clone(), wrong.clone());
+    let back: Arc<Mutex<Vec<Status>>> = Arc::default();
+    let b = back.clone();
     endpoint.set_handler(RETURNED, move |message| {
-        b.add();
-        if message.returned().is_none_or(|why| why.status != Status::BadTag) {
-            w.add();
-        }
+        let Some(why) = message.returned() else { return };
+        b.lock().unwrap_or_else(PoisonError::into_inner).push(why.status);
     });
+    let statuses = || back.lock().unwrap_or_else(PoisonError::into_inner).clone();
 
     endpoint.map_world()?;
     let next = ((me + 1) % ranks) as usize;
@@ -82,6 +82,10 @@ fn main() -> Outcome {
     let stranger = ranks as usize;
     endpoint.map(stranger, name, Tag(8))?;
     endpoint.request(stranger, TAKE, &[0])?;
+    endpoint.request(next, NONE, &[])?;
+    endpoint.request_long(next, TAKE, &[0], &[0; 8], 2 * LONG as u64)?;
+    endpoint.request_long(next, TAKE, &[0], &[0; 8], LONG as u64 - 4)?;
+    let expected = [Status::BadTag, Status::BadHandler, Status::BadSegmentOffset, Status::BadLength];
     let bytes = vec![0; LONG];
     for round in 0..ROUNDS {
         endpoint.request(next, TAKE, &[round])?;
@@ -90,7 +94,7 @@ fn main() -> Outcome {
         bytes[LONG - 1] = round as u8;
         endpoint.request_long(next, TAKE, &[round], &bytes, 0)?;
     }
-    endpoint.poll_until(|| answers.get() == 3 * ROUNDS && back.get() == 1);
+    endpoint.poll_until(|| answers.get() == 3 * ROUNDS && statuses().len() == expected.len());
     endpoint.barrier()?;
     let here = if world.is_local(next as u32) { "here" } else { "on another host" };
     writeln!(
@@ -98,8 +102,11 @@ fn main() -> Outcome {
         "rank {me}: {} messages from the rank before, {} answers from rank {next} {here}, {} came back",
         taken.get(),
         answers.get(),
-        back.get()
+        statuses().len()
     )?;
+    if statuses() != expected {
+        return Err(format!("rank {me}: came back as {:?}, not {expected:?}", statuses()).into());
+    }
     match wrong.get() {
         0 => Ok(()),
         n => Err(format!("rank {me}: {n} messages were not as they were sent").into()),
