@@ -28,6 +28,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath_agent::{AgentPlace, PlaceNews};
+#[cfg(feature = "etcd")]
 use towpath_etcd::{EtcdNews, EtcdPlace};
 use towpath_lockfile::{Leaving, LockGrant, LockPlace};
 
@@ -51,6 +52,7 @@ enum HolderPlace {
     /// Place of a lock of several hosts.
     Agent(Box<AgentPlace>),
     /// Place of a lock of an etcd.
+    #[cfg(feature = "etcd")]
     Etcd(Box<EtcdPlace>),
 }
 
@@ -59,6 +61,7 @@ enum HolderNews {
     Granted(LockGrant),
     Refused,
     /// The lock can't be had.
+    #[cfg(feature = "etcd")]
     Failed(CommandFailure),
     /// The lock may be given to others, and why. `ends`: no news come after it.
     Lost {
@@ -74,6 +77,7 @@ impl HolderPlace {
         match self {
             HolderPlace::Here(place) => place.lifeline(),
             HolderPlace::Agent(place) => place.lifeline(),
+            #[cfg(feature = "etcd")]
             HolderPlace::Etcd(place) => place.descriptor(),
         }
     }
@@ -94,6 +98,7 @@ impl HolderPlace {
                 PlaceNews::Regained => HolderNews::Regained,
                 PlaceNews::Left => return None,
             },
+            #[cfg(feature = "etcd")]
             HolderPlace::Etcd(place) => match place.take_news()? {
                 EtcdNews::Granted { token } => {
                     HolderNews::Granted(LockGrant { token, previous_owner_died: false })
@@ -113,6 +118,7 @@ impl HolderPlace {
             HolderPlace::Here(place) => _ = place.name_process(process),
             HolderPlace::Agent(place) => place.name_process(process),
             // Etcd shows no processes.
+            #[cfg(feature = "etcd")]
             HolderPlace::Etcd(_) => {}
         }
     }
@@ -124,6 +130,7 @@ impl HolderPlace {
                 place.leave(leaving, LEAVE);
                 Ok(())
             }
+            #[cfg(feature = "etcd")]
             HolderPlace::Etcd(place) => {
                 place.leave();
                 Ok(())
@@ -162,8 +169,14 @@ pub fn hold(
         (None, None) => {
             HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?))
         }
+        #[cfg(feature = "etcd")]
         (None, Some(urls)) => {
             HolderPlace::Etcd(Box::new(EtcdPlace::enter(urls, name, tries).map_err(refused)?))
+        }
+        #[cfg(not(feature = "etcd"))]
+        (None, Some(_)) => {
+            let why = "this build of towpath has no locks of an etcd: build it with the feature etcd";
+            return Err(refused(why));
         }
         (Some(hosts), _) => {
             let host = arguments.host.as_deref();
@@ -241,6 +254,7 @@ fn wait_for_news(
             match news {
                 HolderNews::Granted(grant) => return Ok(WaitEnd::Granted(grant)),
                 HolderNews::Refused => return Ok(WaitEnd::TooLong),
+                #[cfg(feature = "etcd")]
                 HolderNews::Failed(failure) => return Err(failure),
                 HolderNews::Lost { why, ends: true } => {
                     return Err(refused(format!("waiting for the lock failed: {why}")));
@@ -392,7 +406,9 @@ fn look_after(
                     remark!("towpath: this host has its lease again: the lock was not given to others");
                     continue;
                 }
-                HolderNews::Granted(_) | HolderNews::Refused | HolderNews::Failed(_) => continue,
+                HolderNews::Granted(_) | HolderNews::Refused => continue,
+                #[cfg(feature = "etcd")]
+                HolderNews::Failed(_) => continue,
             };
             let then = if on_loss == OnLoss::Term { "; the command gets SIGTERM" } else { "" };
             remark!("towpath: the lock may be given to others: {why}{then}");
