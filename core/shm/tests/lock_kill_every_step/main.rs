@@ -31,8 +31,9 @@ use towpath_sync::{Mutex, Policy};
 use towpath_testkit::{Child, Choice, Share, Victim, give_way, pin, share_cases, shared_words, watchdog};
 
 /// Number of steps for which the victim waits for a lock that we hold, if it doesn't fall
-/// asleep before.
-const PATIENCE: u64 = 500;
+/// asleep before. Enough to get as far as the wait: under `mcs` a release waits for a waiter that
+/// has not linked itself yet, and this one would stand still.
+const PATIENCE: u64 = 1_000;
 /// Number of times that each survivor takes the lock at the end, against the other.
 const VISITS: u64 = 5;
 
