@@ -4,7 +4,7 @@
 //! still: nothing is taken from it.
 //!
 //! `cargo test -p towpath-shm --test primitives_every_step -- every` does it for every k (names of
-//! a primitive choose among the plays). In the ordinary tests k grows by a thirtieth at a time.
+//! a primitive choose among the plays). In the ordinary tests k grows by a fifteenth at a time.
 //!
 //! This process is the tracer, and a survivor, in rank 0; the victim has rank 1; a helper, where
 //! there is one, rank 2. Each round has a world of its own.
@@ -23,8 +23,7 @@ use std::time::Duration;
 use towpath_shm::{World, WorldSpec};
 use towpath_testkit::{Child, Choice, Share, Victim, mark, share_cases, shared_words, watchdog};
 
-/// Number of steps for which the victim waits for this process, if it doesn't fall asleep
-/// before.
+/// Usual patience of a victim ([`Play::patience`]).
 const PATIENCE: u64 = 400;
 /// Time after which a survivor counts as hanging.
 const LONG: Duration = Duration::from_secs(20);
@@ -78,6 +77,9 @@ impl<G, H> Drop for Holding<G, H> {
 #[derive(Clone, Copy)]
 struct Play {
     name: &'static str,
+    /// Number of steps for which the victim waits for this process, unless it falls asleep.
+    /// More where others must wait behind a victim that sleeps.
+    patience: u64,
     /// Before the victim acts, by this process; let go when the victim waits.
     hold: fn(&Stage) -> Hold,
     /// The victim's part. It stands at a [`mark`] before and after the act itself.
@@ -130,10 +132,8 @@ fn round(play: &Play, words: &'static [AtomicU64], round: u64, steps: u64) -> bo
         }
         helper
     });
-    // Others wait for a token behind the victim, which has to sleep by then.
-    let patience = if play.name.starts_with("condvar") { 100 * PATIENCE } else { PATIENCE };
     let complete = victim.run(steps, |step, asleep| {
-        if asleep || step >= patience {
+        if asleep || step >= play.patience {
             hold.take();
         }
     });

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use towpath_shm::Shared;
 use towpath_sync::{LockError, Mutex};
 
-use super::{Hold, Holding, LONG, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, Holding, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
 
 type Table = Shared<Mutex<[u64; 2]>>;
 
@@ -80,6 +80,7 @@ fn held(stage: &Stage) -> Hold {
 pub const PLAYS: &[Play] = &[
     Play {
         name: "mutex change alone",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| change(stage, false),
         helper: None,
@@ -89,6 +90,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "mutex change while another waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| change(stage, true),
         helper: Some(waits_for_it),
@@ -98,6 +100,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "mutex change behind another",
+        patience: PATIENCE,
         hold: held,
         victim: |stage| change(stage, false),
         helper: Some(waits_for_it),

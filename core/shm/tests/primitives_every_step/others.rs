@@ -9,7 +9,7 @@ use towpath_shm::Shared;
 use towpath_sync::robust::{Condvar, EpisodeError, Woken};
 use towpath_sync::{LockError, Mutex};
 
-use super::{Hold, Holding, LONG, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, Holding, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
@@ -316,6 +316,7 @@ fn a_token_comes(stage: &Stage) {
 pub const PLAYS: &[Play] = &[
     Play {
         name: "semaphore acquire and release alone",
+        patience: PATIENCE,
         hold: no_hold,
         victim: semaphore_victim,
         helper: None,
@@ -325,6 +326,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "semaphore acquire behind others",
+        patience: PATIENCE,
         hold: semaphore_held,
         victim: semaphore_victim,
         helper: Some(semaphore_helper),
@@ -334,6 +336,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "once alone",
+        patience: PATIENCE,
         hold: no_hold,
         victim: once_victim,
         helper: None,
@@ -343,6 +346,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "event set while another waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: event_victim,
         helper: Some(event_helper),
@@ -352,6 +356,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "event wait",
+        patience: PATIENCE,
         hold: sets_the_event,
         victim: event_waiter,
         helper: None,
@@ -361,6 +366,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "barrier while another waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: barrier_victim,
         helper: Some(barrier_helper),
@@ -370,6 +376,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "condvar wait beside another",
+        patience: 100 * PATIENCE,
         hold: puts_a_token,
         victim: condvar_waiter,
         helper: Some(condvar_helper),
@@ -379,6 +386,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "condvar notify",
+        patience: 100 * PATIENCE,
         hold: lets_the_helper_wait,
         victim: condvar_notifier,
         helper: Some(condvar_helper),

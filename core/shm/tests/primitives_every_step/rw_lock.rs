@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use towpath_shm::Shared;
 use towpath_sync::{LockError, RwLock};
 
-use super::{Hold, Holding, LONG, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, Holding, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
 
 type Table = Shared<RwLock<[u64; 2]>>;
 
@@ -132,6 +132,7 @@ fn held_for_writing(stage: &Stage) -> Hold {
 pub const PLAYS: &[Play] = &[
     Play {
         name: "rw_lock write alone",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| write(stage, &open(stage), false),
         helper: None,
@@ -141,6 +142,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock write while a reader waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| write(stage, &open(stage), true),
         helper: Some(reads_once),
@@ -150,6 +152,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock write while a writer waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| write(stage, &open(stage), true),
         helper: Some(writes_once),
@@ -159,6 +162,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock write behind a reader",
+        patience: PATIENCE,
         hold: held_for_reading,
         victim: |stage| write(stage, &open(stage), false),
         helper: None,
@@ -168,6 +172,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock write behind a writer",
+        patience: PATIENCE,
         hold: held_for_writing,
         victim: |stage| write(stage, &open(stage), false),
         helper: Some(reads_once),
@@ -177,6 +182,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock read alone",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| read(stage, &open(stage), false),
         helper: None,
@@ -186,6 +192,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock read while a writer waits",
+        patience: PATIENCE,
         hold: no_hold,
         victim: |stage| read(stage, &open(stage), true),
         helper: Some(writes_once),
@@ -195,6 +202,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "rw_lock read behind a writer",
+        patience: PATIENCE,
         hold: held_for_writing,
         victim: |stage| read(stage, &open(stage), false),
         helper: Some(writes_once),
