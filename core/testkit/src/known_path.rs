@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn step_beyond_the_route_is_stepped_from_its_end() {
+    fn step_beyond_the_path_is_stepped_from_its_end() {
         let path = path(&[10, 11, 12, 13]);
         assert_eq!(path.stop_before(9), Some(Stop { step: 3, place: 13, visits: 1 }));
     }
