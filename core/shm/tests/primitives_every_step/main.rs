@@ -77,7 +77,7 @@ impl<G, H> Drop for Holding<G, H> {
 #[derive(Clone, Copy)]
 struct Play {
     name: &'static str,
-    /// Number of steps for which the victim waits for this process, unless it falls asleep.
+    /// Number of steps for which the victim waits for this process, unless it sleeps.
     /// More where others must wait behind a victim that sleeps.
     patience: u64,
     /// Before the victim acts, by this process; let go when the victim waits.
