@@ -32,6 +32,11 @@ pub unsafe trait Concurrent: Sync + 'static {}
 /// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or
 ///   `usize`, and no `Drop`.
 /// * Every bit pattern is a valid value, since another process may write any.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may not lie in shared memory: it is not `Plain`",
+    label = "another process may write any bits here, and pointers mean nothing to it",
+    note = "plain are integers, floats, arrays of them, and #[repr(C)] structures with #[derive(towpath::Plain)]"
+)]
 pub unsafe trait Plain: Object + Send {}
 
 // SAFETY: atomics have a fixed layout, accept every bit pattern, and are accessed atomically.

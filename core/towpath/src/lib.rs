@@ -68,6 +68,42 @@
 //!
 //! The page `docs/sync.md` of the repository says which lock to take.
 //!
+//! # Values of your own
+//!
+//! Under a lock, or in a queue, lie integers, arrays, and structures that derive
+//! [`Plain`](derive@Plain):
+//!
+//! ```
+//! use towpath::{Plain, WorldConfig};
+//!
+//! #[derive(Plain, Clone, Copy, Default)]
+//! #[repr(C)] // all programs have the fields in this order
+//! struct Account {
+//!     balance: i64,
+//!     limits: [u32; 2],
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let world = towpath::create(None, &WorldConfig::new(1))?;
+//! # world.enter(None)?;
+//! let accounts = world.mutex("accounts", [Account::default(); 100])?;
+//! accounts.lock()?[7].balance += 30;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The compiler refuses fields that are not plain, such as pointers, with a sentence; and padding,
+//! a `Drop`, enums, and structures whose fields it may order as it likes:
+//!
+//! ```compile_fail
+//! #[derive(towpath::Plain)]
+//! #[repr(C)]
+//! struct Padded {
+//!     short: u32, // and four bytes without a value
+//!     long: u64,
+//! }
+//! ```
+//!
 //! # Choosing an algorithm
 //!
 //! A world has one claim [`Algorithm`], by which senders get a packet of a queue, and one
@@ -128,6 +164,7 @@ pub use towpath_am::{
     Operation, ParallelBundle, ParallelEndpoint, Payload, PrivateSegment, Returned, Segment, SegmentKind,
     SharedMemory, SharedSegment, SignalEndpoint, Status, Tag, Token, WorldConfig, domain,
 };
+pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes,

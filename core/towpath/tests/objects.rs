@@ -8,7 +8,7 @@ use towpath::structures::nonblocking::{self, HarrisMichaelList, ValoisList, in_w
 use towpath::structures::{InPlace, queues};
 use towpath::sync::barriers::Dissemination;
 use towpath::sync::locks::{Posix, Robust, Ticket, TicketTwoLines};
-use towpath::{Error, Mutex, Object, World, WorldConfig, WorldError};
+use towpath::{Error, Mutex, Object, Plain, World, WorldConfig, WorldError};
 
 fn world() -> World {
     let config = WorldConfig { object_bytes: 4 << 20, ..WorldConfig::new(2) };
@@ -93,4 +93,52 @@ fn long_type_texts_are_told_apart() {
     world.shared::<Long<'a'>>("long", |_| ()).unwrap();
     world.shared::<Long<'a'>>("long", |_| ()).unwrap();
     assert!(matches!(world.shared::<Long<'b'>>("long", |_| ()), Err(WorldError::OtherType { .. })));
+}
+
+#[derive(Plain, Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+struct Account {
+    /// A doc comment is an attribute, too.
+    pub balance: i64,
+    pub(crate) limits: [u32; 2],
+    r#type: (u16, u16),
+    unused: [u8; 4],
+}
+
+#[derive(Plain, Clone, Copy, Default)]
+#[repr(transparent)]
+struct Cents(u64);
+
+#[derive(Plain, Clone, Copy)]
+#[repr(C)]
+struct Pair<A, B: Copy = u32, const N: usize = 1>(pub (A, A), [B; N])
+where
+    A: Clone;
+
+#[derive(Plain)]
+#[repr(C)]
+struct Nothing;
+
+#[test]
+fn derived_type_names_its_fields_and_their_types() {
+    assert_eq!(text::<Cents>(), "Cents {u64}");
+    assert_eq!(text::<Nothing>(), "Nothing {}");
+    assert_eq!(text::<Pair<u64, u32, 2>>(), "Pair {(u64, u64), [u32; 2]}");
+    let account = "Account {balance: i64, limits: [u32; 2], r#type: (u16, u16), unused: [u8; 4]}";
+    assert_eq!(text::<Account>(), account);
+    assert_eq!(text::<[Account; 2]>(), format!("[{account}; 2]"));
+}
+
+#[test]
+fn derived_value_under_a_lock_keeps_its_fields() {
+    let world = world();
+    let accounts = world.mutex("accounts", [Account::default(); 3]).unwrap();
+    accounts.lock().unwrap()[1].balance = -5;
+    let again = world.mutex("accounts", [Account::default(); 3]).unwrap();
+    assert_eq!(again.lock().unwrap()[1], Account { balance: -5, ..Account::default() });
+    let first = Pair::<u8, u8>((1, 2), [3]);
+    world.rw_lock("pair", first).unwrap().write().unwrap().1[0] += 7;
+    assert_eq!(world.rw_lock("pair", first).unwrap().read().unwrap().1, [10]);
+    // The same fields under another name.
+    refused::<Mutex<Cents>, Mutex<u64>>(&world);
 }
