@@ -4,8 +4,9 @@
 
 use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-/// Implements `Plain` and `Object` for a structure of plain fields, so that its values may
-/// lie in shared memory: under a lock, or in a queue.
+/// Implements `Plain` and `Object` for a structure of plain fields.
+///
+/// Its values may lie in shared memory: under a lock, or in a queue.
 ///
 /// The structure is `#[repr(C)]` or `#[repr(transparent)]`, has no padding and no `Drop`; anything
 /// else is refused by the compiler, with the reason. Enums are refused: another process may write
@@ -50,11 +51,12 @@ struct Field {
     of: TokenStream,
 }
 
-/// What the derive reads of a structure.
+/// A structure that is to be plain.
 struct PlainStructure {
     name: Ident,
-    /// The parameters, as they are declared (`T: Bound, const N: usize`), and as arguments (`T, N`).
+    /// The parameters as they are declared (`T: Bound, const N: usize`).
     parameters: TokenStream,
+    /// The parameters as arguments (`T, N`).
     arguments: TokenStream,
     /// The where clause, with its keyword.
     conditions: TokenStream,
@@ -131,7 +133,7 @@ fn behind_prefix(mut tokens: &[TokenTree]) -> &[TokenTree] {
     tokens
 }
 
-/// Returns whether an attribute (what stands in its brackets) fixes the layout.
+/// Returns whether an attribute (the tokens in its brackets) fixes the layout.
 fn fixes_layout(attribute: &[TokenTree]) -> bool {
     let [repr, arguments] = attribute else { return false };
     let fixed = |token: &TokenTree| is_ident(token, "C") || is_ident(token, "transparent");
@@ -179,7 +181,7 @@ impl PlainStructure {
         Ok(PlainStructure { name: name.clone(), parameters, arguments, conditions, fields })
     }
 
-    /// The `const` expressions that fail to compile for what can't be seen in the source.
+    /// Assertions about the layout, which the source does not show.
     fn checks(&self) -> TokenStream {
         let name = &self.name;
         let drops = format!(
