@@ -7,8 +7,9 @@ use crate::schedule::{Schedule, Turn};
 use crate::strategy::Written;
 use crate::subject::Subject;
 
-/// Maximum number of runs.
-const RUNS: usize = 20_000;
+/// Maximum number of steps, of all runs together. Of a fault that is only seen after many steps
+/// (an endless loop, waiters for a dead thread), few schedules are tried.
+const STEPS: usize = 2_000_000;
 
 struct Shrinker<'a> {
     runner: &'a mut Runner,
@@ -16,7 +17,8 @@ struct Shrinker<'a> {
     terms: &'a Terms,
     fault: Fault,
     best: Schedule,
-    runs: usize,
+    /// Number of steps that may be taken yet.
+    steps: usize,
 }
 
 /// The shortest schedule with this fault that is found.
@@ -27,10 +29,8 @@ pub(crate) fn shrink(
     failing: &Schedule,
     fault: Fault,
 ) -> Schedule {
-    // A run without end takes long, and its length says nothing.
-    let runs = if fault == Fault::Livelock { RUNS / 100 } else { RUNS };
-    let mut shrinker = Shrinker { runner, subject, terms, fault, best: failing.clone(), runs };
-    while shrinker.runs > 0 && shrinker.round() {}
+    let mut shrinker = Shrinker { runner, subject, terms, fault, best: failing.clone(), steps: STEPS };
+    while shrinker.round() {}
     shrinker.best
 }
 
@@ -38,13 +38,14 @@ impl Shrinker<'_> {
     /// Returns whether the schedule shows a fault of this kind and, as it is really
     /// taken, is shorter than the best one.
     fn improves(&mut self, schedule: &Schedule) -> bool {
-        if self.runs == 0 {
+        if self.steps == 0 {
             return false;
         }
-        self.runs -= 1;
         let mut written = Written::new(schedule);
         let outcome = self.runner.run(self.subject, self.terms, &mut written, false);
-        let Ok(RunOutcome { failure: Some(failure), schedule, .. }) = outcome else { return false };
+        let Ok(RunOutcome { failure, schedule, .. }) = outcome else { return false };
+        self.steps = self.steps.saturating_sub(schedule.0.len());
+        let Some(failure) = failure else { return false };
         let better = failure.fault == self.fault && schedule.size() < self.best.size();
         if better {
             self.best = schedule;

@@ -63,34 +63,34 @@ fn all_pass<'a>(cases: impl Iterator<Item = &'a Case>, policy: Policy, schedules
 
 #[test]
 fn everything_passes_while_waiters_park() {
-    everything_passes(Policy::Park, 400);
+    everything_passes(Policy::Park, 120);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_before() {
-    everything_passes(Policy::SpinThenPark, 200);
+    everything_passes(Policy::SpinThenPark, 60);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin() {
-    everything_passes(Policy::Spin, 200);
+    everything_passes(Policy::Spin, 60);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_and_yield() {
-    everything_passes(Policy::SpinThenYield, 100);
+    everything_passes(Policy::SpinThenYield, 40);
 }
 
 #[test]
 fn everything_passes_while_waiters_adapt() {
-    everything_passes(Policy::Adaptive, 100);
+    everything_passes(Policy::Adaptive, 40);
 }
 
 /// Structures' threads wait for no other (over locks, for the holder): so one way of
 /// waiting will do.
 #[test]
 fn every_structure_passes() {
-    let schedules = schedules(200);
+    let schedules = schedules(60);
     let cases = subjects(Policy::Spin);
     let structures: Vec<&Case> = cases.iter().filter(|c| is_structure(c)).collect();
     // Over four kinds of DCAS; two over the one that the system rolls back; and the list without
