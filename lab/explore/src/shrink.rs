@@ -7,8 +7,10 @@ use crate::schedule::{Schedule, Turn};
 use crate::strategy::Written;
 use crate::subject::Subject;
 
-/// Maximum number of steps, of all runs together. Of a fault that is only seen after many steps
-/// (an endless loop, waiters for a dead thread), few schedules are tried.
+/// Maximum number of steps, of all runs together.
+///
+/// Of a fault that is only seen after many steps (an endless loop, waiters for a dead thread), few
+/// schedules are tried.
 const STEPS: usize = 2_000_000;
 
 struct Shrinker<'a> {

@@ -203,7 +203,7 @@ impl Tokens {
         while *guard == 0 {
             guard = match self.more.wait_timeout(guard, LONG) {
                 Ok((guard, woken)) => {
-                    assert!(*guard > 0 || woken == Woken::Notified, "no notification came");
+                    assert_eq!(woken, Woken::Notified, "the notification was lost with its waiter");
                     guard
                 }
                 Err(LockError::OwnerDied { guard, .. }) => guard.assume_consistent(),
@@ -376,7 +376,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "condvar wait beside another",
-        patience: 100 * PATIENCE,
+        patience: 10 * PATIENCE,
         hold: puts_a_token,
         victim: condvar_waiter,
         helper: Some(condvar_helper),
@@ -386,7 +386,7 @@ pub const PLAYS: &[Play] = &[
     },
     Play {
         name: "condvar notify",
-        patience: 100 * PATIENCE,
+        patience: 10 * PATIENCE,
         hold: lets_the_helper_wait,
         victim: condvar_notifier,
         helper: Some(condvar_helper),

@@ -3,9 +3,9 @@
 //!
 //! **Source.** Ours, after the observation that glibc's condition variable hangs when a waiter
 //! was killed (sourceware 21422): its groups count waiters that will never confirm. Here each
-//! waiter has a place of its own and sleeps on it. The oldest is notified, and clears its place
-//! when it has the mutex again: until then the place tells survivors what became of the
-//! notification.
+//! waiter has a place of its own and sleeps on it. The oldest is notified, and its place says so
+//! until another needs it, which has the mutex then: until then the place tells survivors what
+//! became of the notification.
 //!
 //! **Progress.** Notifying takes a look at each place that was ever used. Waiting is blocking.
 //! First come, first served. Wakes for no reason are possible: the caller looks at its condition
@@ -13,19 +13,21 @@
 //!
 //! | `places[i]` (without [`PARKED`]) | meaning | leaves to |
 //! | --- | --- | --- |
-//! | 0 | free | waiting, by a waiter that holds the mutex |
+//! | 0 | free | waits, by a waiter that holds the mutex |
 //! | identity, [`WAITS`], ticket | waits | notified, by any; 0, by the waiter that gives up, or by a survivor if it is dead |
-//! | identity, [`NOTIFIED`], ticket | was notified, and has not said so | 0, by the waiter, with the mutex; 0, by a survivor if it is dead, after that has gone on as if notified |
+//! | identity, [`NOTIFIED`], ticket | was notified, and has not said so | served, by the waiter, with the mutex; 0, by a survivor if it is dead, after that has gone on as if notified |
+//! | identity, ticket | served: had the mutex after that | waits, by a waiter that holds the mutex, so that this one has released it; 0, by a survivor as above |
 //!
 //! **Fields.** `places[i]`: see above. `tickets`: number of waits so far. `used`: a bit for each
 //! place that was ever taken.
 //!
 //! **Crashes.** A waiter that waits: the next waiter that looks clears its place; if it was
-//! notified meanwhile, as the next line says. A waiter that was notified, before it has the mutex
-//! and has cleared its place: another waiter finds that out within a few milliseconds, and goes
-//! on as if it had been notified itself. A notifier, before the exchange: it has not notified;
-//! after it: the waiter looks again within a few milliseconds. Waiters that come after a
-//! notification was lost with its waiter have looked at the condition later.
+//! notified meanwhile, as the next line says. A waiter that was notified, with the mutex or before
+//! it has it: another waiter finds that out within a few milliseconds, and goes on as if it had
+//! been notified itself. So it does, for no reason, after the death of one that has released the
+//! mutex since. A notifier, before the exchange: it has not notified; after it: the waiter looks
+//! again within a few milliseconds. Waiters that come after a notification was lost with its waiter
+//! have looked at the condition later.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
@@ -123,15 +125,21 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
         let value = u64::from(wait.identity()) << 32 | WAITS | ticket;
         for place in (0..N).map(|i| (cpu.id() + i) % N) {
             let word = &self.places[place].0;
-            // Relaxed: a hint; the exchange compares.
-            if cpu.load(word, Ordering::Relaxed) != 0 {
+            // Relaxed: the caller's mutex orders the waits that are over; the exchange compares.
+            let seen = cpu.load(word, Ordering::Relaxed);
+            if seen & (WAITS | NOTIFIED) != 0 {
                 continue;
+            }
+            let served = identity(seen);
+            if seen != 0 && served != wait.identity() && !wait.is_alive(served) {
+                // Perhaps it died with the mutex: its notification goes to another waiter.
+                self.notify_one_by(cpu, wait);
             }
             // Relaxed, both: a notifier that must see it has had the mutex since.
             if cpu.load(&self.head.used, Ordering::Relaxed) >> place & 1 == 0 {
                 cpu.fetch_or(&self.head.used, 1 << place, Ordering::Relaxed);
             }
-            if cpu.compare_exchange(word, 0, value, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if cpu.compare_exchange(word, seen, value, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return ConditionWait { place: Some((place, value)) };
             }
         }
@@ -176,7 +184,7 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
             let word = &self.places[place].0;
             // Relaxed: under the mutex. It may be free already, and another's.
             if cpu.load(word, Ordering::Relaxed) & !PARKED == notified {
-                cpu.store(word, 0, Ordering::Relaxed);
+                cpu.store(word, value & !WAITS, Ordering::Relaxed);
             }
         }
     }
@@ -205,7 +213,7 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
             if seen == 0 || wait.is_alive(identity(seen)) {
                 continue;
             }
-            if seen & NOTIFIED == 0 {
+            if seen & WAITS != 0 {
                 // It fails if it is notified just now: then the next look finds that.
                 let _ = cpu.compare_exchange(word, seen, 0, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
