@@ -379,7 +379,7 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
             (true, _) => 1,
             // Each one that holds another process up takes a while to be seen.
             (false, true) => 1 + steps / 6,
-            (false, false) => 1 + steps / 15,
+            (false, false) => 1 + steps / 10,
         };
     }
     summary

@@ -5,7 +5,7 @@
 //!
 //! `cargo test -p towpath-shm --test lock_kill_every_step -- every robust` does it for every k
 //! (names of a lock, an act or a policy choose among the cases). In the ordinary tests k grows by a
-//! fifteenth at a time, for each policy from another remainder.
+//! tenth at a time, for each policy from another remainder.
 //!
 //! This process is the tracer, the judge, and one survivor; a forked child is the other survivor.
 //! `robust` and `posix` know their owners; for `mcs` it is the mutex that knows which processes may
