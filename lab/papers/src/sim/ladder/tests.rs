@@ -18,7 +18,7 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
     for machine in ["sx4", "origin2000"] {
         let machine = machines::by_name(machine).unwrap();
         for version in Version::ALL {
-            for bytes in [0, 8, 57, 1023, 1024, 20_001, 200_000] {
+            for bytes in [0, 8, 57, 1023, 1024, 20_001, 70_000] {
                 let figures = ping_pong(&Rung::on(&machine, version, bytes)).unwrap();
                 // Ours takes one line to the other node, the paper's versions at least two.
                 let least = if version == Version::Towpath { 500.0 } else { 1_000.0 };
@@ -50,7 +50,7 @@ fn locks_are_counted() {
 
 #[test]
 fn slot_protocol_needs_every_macro() {
-    for seed in 1..=20 {
+    for seed in 1..=6 {
         assert_eq!(
             exchange(&sx4(), SlotsForm::Slots, faults::NONE, seed),
             ExchangeOutcome::Right,
@@ -62,9 +62,8 @@ fn slot_protocol_needs_every_macro() {
         }
     }
     for fault in faults::UNORDERED {
-        let stale = (1..=200)
-            .filter(|&seed| exchange(&sx4(), SlotsForm::Slots, fault, seed) == ExchangeOutcome::Stale);
-        assert!(stale.count() > 0, "{}", fault.what);
+        let is_stale = |seed| exchange(&sx4(), SlotsForm::Slots, fault, seed) == ExchangeOutcome::Stale;
+        assert!((1..=200).any(is_stale), "{}", fault.what);
     }
 }
 
