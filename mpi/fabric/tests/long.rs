@@ -111,6 +111,7 @@ fn post(n: &mut [Node], buffer: Buffer) {
 }
 
 #[test]
+#[ignore = "takes twenty seconds: cargo test --workspace --test long -- --ignored"]
 fn more_than_four_gibibytes_arrive_whole() {
     // One after the other: what takes time is the pages' first use.
     let (from, into) = (Repeated::new(), Repeated::new());
