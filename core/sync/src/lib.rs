@@ -1,4 +1,4 @@
-//! Waiting policies, locks and barriers, each written once for every machine
+//! Waiting policies, locks, barriers and queues, each written once for every machine
 //! ([`towpath_machine::Processor`]).
 //!
 //! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation
@@ -13,6 +13,7 @@ mod lock;
 pub mod locks;
 mod mutex;
 mod primitive;
+pub mod queues;
 pub mod robust;
 mod rw_lock;
 mod space;

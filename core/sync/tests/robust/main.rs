@@ -2,8 +2,10 @@
 //! each ordering weakened in turn.
 
 mod loom_others;
+mod loom_queues;
 mod loom_rw;
 mod others;
+mod queues;
 mod rw_lock;
 mod support;
 // Written for the channel's models.

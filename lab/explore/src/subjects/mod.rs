@@ -4,6 +4,7 @@
 mod channel;
 mod robust;
 mod structures;
+mod transfer;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ const BUDGET: u64 = 5_000;
 const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 6] = ["counter", "lock", "readers-writer", "barrier", "queue", "channel"];
+pub const FAMILIES: [&str; 7] =
+    ["counter", "lock", "readers-writer", "barrier", "queue", "transfer", "channel"];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
@@ -50,10 +52,12 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
     robust::all(&mut cases, policy);
+    transfer::all(&mut cases, policy);
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     robust::planted(&mut cases, policy);
+    transfer::planted(&mut cases, policy);
     channel::planted(&mut cases);
     cases
 }

@@ -34,7 +34,7 @@ pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 /// Takes all for alive.
-struct LosesTheDead<'a>(&'a ExploredMember);
+pub(super) struct LosesTheDead<'a>(pub &'a ExploredMember);
 
 impl Surroundings for LosesTheDead<'_> {
     fn identity(&self) -> u32 {

@@ -1,0 +1,95 @@
+//! Reasons for a value that was not sent, or not received.
+
+use core::fmt;
+
+use crate::TimedOut;
+
+/// Reason for a value that was not sent, or not received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TransferError {
+    /// The caller's time was over before there was room, or a value.
+    TimedOut,
+    /// The queue was closed; a receiver has had all that was sent before.
+    Closed,
+    /// The last sender, or receiver, has gone; a receiver has had all that was sent.
+    Disconnected,
+    /// The last sender, or receiver, died; a receiver has had all that was sent.
+    PeerDied {
+        /// Rank of the dead, if the queue knows it.
+        rank: Option<u32>,
+    },
+    /// There are as many processes at the queue as it has places for.
+    Capacity,
+    /// There may be one only on this side of the queue, and it is there.
+    Taken {
+        /// Rank of the process that has the place, if the queue knows it.
+        rank: Option<u32>,
+    },
+    /// The queue lies in a world that this process has not entered.
+    NotEntered,
+    /// The queue's memory was damaged.
+    Damaged,
+}
+
+impl TransferError {
+    const fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            TransferError::TimedOut => (
+                "TimedOut",
+                "the time was over before there was room in the queue, or a value: try again, or wait longer",
+            ),
+            TransferError::Closed => ("Closed", "the queue was closed: nothing more can be sent through it"),
+            TransferError::Disconnected => (
+                "Disconnected",
+                "the other side of the queue has gone: a value would wait for a receiver, or a receiver for a sender, that is not there",
+            ),
+            TransferError::PeerDied { .. } => (
+                "PeerDied",
+                "the last process on the other side of the queue died: start it again, or close the queue",
+            ),
+            TransferError::Capacity => (
+                "Capacity",
+                "more processes, or threads that share an end, than the queue has places for: use another queue",
+            ),
+            TransferError::Taken { .. } => (
+                "Taken",
+                "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died",
+            ),
+            TransferError::NotEntered => (
+                "NotEntered",
+                "this process has not entered the world in which the queue lies: call World::enter first (after a fork, in the child too)",
+            ),
+            TransferError::Damaged => (
+                "Damaged",
+                "the queue's memory holds what no sender wrote: another program has written there; make the world anew",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.texts().1)?;
+        match self {
+            TransferError::PeerDied { rank: Some(rank) } => write!(f, " (it was rank {rank})"),
+            TransferError::Taken { rank: Some(rank) } => write!(f, " (it is rank {rank})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
+/// `{:#?}` prints the variant.
+impl fmt::Debug for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() { f.write_str(self.texts().0) } else { fmt::Display::fmt(self, f) }
+    }
+}
+
+impl std::error::Error for TransferError {}
+
+impl From<TimedOut> for TransferError {
+    fn from(_: TimedOut) -> Self {
+        TransferError::TimedOut
+    }
+}

@@ -1,0 +1,394 @@
+//! Senders and receivers of queues.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Heap, Native, Plain};
+
+use super::{
+    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError, WordLine,
+};
+use crate::mutex::adaptive;
+use crate::{Deadline, Wait};
+
+/// Kind of a queue: how many may send, and receive.
+pub trait QueueKind: 'static {
+    /// The name in a type's text.
+    const NAME: &'static str;
+    /// Head of the queue. All-zero memory is that of an empty one.
+    type Head: Send + Sync + 'static;
+    /// The algorithm, wherever its parts lie.
+    type Queue<'a>: BoundedQueue<Native>;
+    /// A type that is `Sync` if threads may share a handle.
+    type Sharing: Send;
+    /// Maximum number of slots.
+    const MOST: usize;
+
+    /// Number of slots for so many values of type `T`, and of words of each.
+    fn geometry<T>(capacity: usize) -> QueueGeometry;
+
+    /// Number of lines beside the slots.
+    fn ring_lines(geometry: QueueGeometry) -> usize;
+
+    /// The head of an empty queue between threads.
+    fn head() -> Self::Head;
+
+    /// The queue of these parts.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer lines than the geometry asks for.
+    fn queue<'a>(
+        head: &'a Self::Head,
+        ring: &'a [WordLine<Native>],
+        slots: &'a [WordLine<Native>],
+        geometry: QueueGeometry,
+    ) -> Self::Queue<'a>;
+}
+
+/// Kinds of which several may send.
+pub trait SharedSenders: QueueKind {}
+/// Kinds of which several may receive.
+pub trait SharedReceivers: QueueKind {}
+
+/// Many senders, many receivers.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpmc;
+
+/// Many senders, one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpsc;
+
+macro_rules! many_to_many {
+    ($kind:ident, $name:literal) => {
+        impl QueueKind for $kind {
+            const NAME: &'static str = $name;
+            type Head = ManyHead<Native>;
+            type Queue<'a> = ManyToMany<'a, Native>;
+            type Sharing = ();
+            const MOST: usize = ManyToMany::<Native>::MOST;
+
+            fn geometry<T>(capacity: usize) -> QueueGeometry {
+                ManyToMany::<Native>::geometry::<T>(capacity)
+            }
+            fn ring_lines(geometry: QueueGeometry) -> usize {
+                geometry.ring_lines()
+            }
+            fn head() -> ManyHead<Native> {
+                ManyHead::in_arena(&Heap)
+            }
+            #[inline]
+            fn queue<'a>(
+                head: &'a Self::Head,
+                ring: &'a [WordLine<Native>],
+                slots: &'a [WordLine<Native>],
+                geometry: QueueGeometry,
+            ) -> Self::Queue<'a> {
+                ManyToMany::of(head, ring, slots, geometry)
+            }
+        }
+        impl SharedSenders for $kind {}
+    };
+}
+
+many_to_many!(Mpmc, "mpmc");
+many_to_many!(Mpsc, "mpsc");
+impl SharedReceivers for Mpmc {}
+
+/// One sender, one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Spsc;
+
+impl QueueKind for Spsc {
+    const NAME: &'static str = "spsc";
+    type Head = OneHead<Native>;
+    type Queue<'a> = OneToOne<'a, Native>;
+    type Sharing = Cell<()>;
+    const MOST: usize = OneToOne::<Native>::MOST;
+
+    fn geometry<T>(capacity: usize) -> QueueGeometry {
+        OneToOne::<Native>::geometry::<T>(capacity)
+    }
+    fn ring_lines(_geometry: QueueGeometry) -> usize {
+        0
+    }
+    fn head() -> OneHead<Native> {
+        OneHead::in_arena(&Heap)
+    }
+    #[inline]
+    fn queue<'a>(
+        head: &'a Self::Head,
+        _ring: &'a [WordLine<Native>],
+        slots: &'a [WordLine<Native>],
+        geometry: QueueGeometry,
+    ) -> Self::Queue<'a> {
+        OneToOne::of(head, slots, geometry)
+    }
+}
+
+/// Place of a queue, and its callers: threads of one process, or processes of a world.
+pub trait Venue: Clone {
+    /// The kind of the queue.
+    type Kind: QueueKind;
+
+    /// Gives the queue, the caller, and its way of waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`].
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError>;
+}
+
+/// The queue of a venue.
+pub type QueueOf<'a, V> = <<V as Venue>::Kind as QueueKind>::Queue<'a>;
+
+type SharingOf<V> = <<V as Venue>::Kind as QueueKind>::Sharing;
+
+/// A queue between threads.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct Threads<K: QueueKind>(Arc<ThreadParts<K>>);
+
+impl<K: QueueKind> Clone for Threads<K> {
+    fn clone(&self) -> Self {
+        Threads(self.0.clone())
+    }
+}
+
+struct ThreadParts<K: QueueKind> {
+    head: K::Head,
+    ring: Box<[WordLine<Native>]>,
+    slots: Box<[WordLine<Native>]>,
+    geometry: QueueGeometry,
+}
+
+impl<K: QueueKind> Venue for Threads<K> {
+    type Kind = K;
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        let parts = &*self.0;
+        let queue = K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry);
+        act(queue, &Native::with_id(0), &adaptive())
+    }
+}
+
+/// Makes a queue between threads, with its sender and receiver.
+///
+/// # Panics
+///
+/// If the capacity is 0, or more than the kind allows.
+pub fn between_threads<T: Plain + Copy, K: QueueKind>(
+    capacity: usize,
+) -> (ValueSender<T, Threads<K>>, ValueReceiver<T, Threads<K>>) {
+    let geometry = K::geometry::<T>(capacity);
+    let (ring, slots) =
+        (WordLine::row(&Heap, K::ring_lines(geometry)), WordLine::row(&Heap, geometry.slot_lines()));
+    let venue: Threads<K> = Threads(Arc::new(ThreadParts { head: K::head(), ring, slots, geometry }));
+    // A new queue has places.
+    let joined = [QueueSide::Sender, QueueSide::Receiver].map(|side| join(&venue, side));
+    assert_eq!(joined, [Ok(()); 2]);
+    let sender = ValueSender { venue: venue.clone(), values: PhantomData, sharing: PhantomData };
+    (sender, ValueReceiver { venue, values: PhantomData, sharing: PhantomData })
+}
+
+fn join<V: Venue>(venue: &V, side: QueueSide) -> Result<(), TransferError> {
+    venue.call(|queue, cpu, wait| queue.join(cpu, wait, side))
+}
+
+fn leave<V: Venue>(venue: &V, side: QueueSide) {
+    let left = venue.call(|queue, cpu, wait| {
+        queue.leave(cpu, wait, side);
+        Ok(())
+    });
+    // A process that is not in the world any more is not at the queue either.
+    let _ = left;
+}
+
+/// Sender of a queue: one of several, if it can be cloned.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct ValueSender<T, V: Venue> {
+    venue: V,
+    values: PhantomData<fn(T)>,
+    sharing: PhantomData<SharingOf<V>>,
+}
+
+impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
+    /// Makes a sender: for the rooms that lend queues to processes.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
+    pub fn new(venue: V) -> Result<Self, TransferError> {
+        join(&venue, QueueSide::Sender)?;
+        Ok(ValueSender { venue, values: PhantomData, sharing: PhantomData })
+    }
+
+    /// Sends a value, when there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`]. [`TransferError::Disconnected`] and [`TransferError::PeerDied`]
+    /// if the last receiver has gone: at once if it was dropped, or else when the queue is full.
+    #[inline]
+    pub fn send(&self, value: T) -> Result<(), TransferError> {
+        self.send_before(value, Deadline::NEVER)
+    }
+
+    /// Sends a value if there is room for it; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`] if there is none; as [`ValueSender::send`].
+    #[inline]
+    pub fn try_send(&self, value: T) -> Result<(), TransferError> {
+        self.send_before(value, Deadline::PAST)
+    }
+
+    /// Sends a value; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
+    pub fn send_timeout(&self, value: T, time: Duration) -> Result<(), TransferError> {
+        self.send_before(value, Deadline::within(time))
+    }
+
+    /// Sends a value; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
+    pub fn send_until(&self, value: T, instant: Instant) -> Result<(), TransferError> {
+        self.send_before(value, Deadline::at(instant))
+    }
+
+    #[inline]
+    fn send_before(&self, value: T, deadline: Deadline) -> Result<(), TransferError> {
+        self.venue.call(|queue, cpu, wait| queue.send(cpu, wait, &value, deadline))
+    }
+}
+
+/// Receiver of a queue: one of several, if it can be cloned.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct ValueReceiver<T, V: Venue> {
+    venue: V,
+    values: PhantomData<fn() -> T>,
+    sharing: PhantomData<SharingOf<V>>,
+}
+
+impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
+    /// Makes a receiver: for the rooms that lend queues to processes.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
+    pub fn new(venue: V) -> Result<Self, TransferError> {
+        join(&venue, QueueSide::Receiver)?;
+        Ok(ValueReceiver { venue, values: PhantomData, sharing: PhantomData })
+    }
+
+    /// Receives the oldest value, when there is one.
+    ///
+    /// # Errors
+    ///
+    /// After all that was sent: [`TransferError::Closed`]; [`TransferError::Disconnected`] or
+    /// [`TransferError::PeerDied`] if the last sender has gone.
+    #[inline]
+    pub fn receive(&self) -> Result<T, TransferError> {
+        self.receive_before(Deadline::NEVER)
+    }
+
+    /// Receives the oldest value if there is one; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`] if there is none; as [`ValueReceiver::receive`].
+    #[inline]
+    pub fn try_receive(&self) -> Result<T, TransferError> {
+        self.receive_before(Deadline::PAST)
+    }
+
+    /// Receives the oldest value; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
+    pub fn receive_timeout(&self, time: Duration) -> Result<T, TransferError> {
+        self.receive_before(Deadline::within(time))
+    }
+
+    /// Receives the oldest value; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
+    pub fn receive_until(&self, instant: Instant) -> Result<T, TransferError> {
+        self.receive_before(Deadline::at(instant))
+    }
+
+    #[inline]
+    fn receive_before(&self, deadline: Deadline) -> Result<T, TransferError> {
+        self.venue.call(|queue, cpu, wait| queue.receive(cpu, wait, deadline))
+    }
+
+    /// Values until the queue has come to its end: it was closed, or the last sender has
+    /// gone.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        core::iter::from_fn(|| self.receive().ok())
+    }
+}
+
+macro_rules! either {
+    ($handle:ident, $side:ident, $many:ident) => {
+        impl<T, V: Venue<Kind: $many>> Clone for $handle<T, V> {
+            /// # Panics
+            ///
+            /// If there are as many in this process as are counted: 65,535 for each of 64 places.
+            fn clone(&self) -> Self {
+                let joined = join(&self.venue, QueueSide::$side);
+                assert!(!matches!(joined, Err(TransferError::Capacity)), "too many handles of a queue");
+                $handle { venue: self.venue.clone(), values: PhantomData, sharing: PhantomData }
+            }
+        }
+
+        impl<T, V: Venue> $handle<T, V> {
+            /// Closes the queue: senders are refused, receivers get the values sent
+            /// before.
+            pub fn close(&self) {
+                let closed = self.venue.call(|queue, cpu, wait| {
+                    queue.close(cpu, wait);
+                    Ok(())
+                });
+                // A process outside the world closes nothing.
+                let _ = closed;
+            }
+
+            /// Number of values that wait.
+            pub fn len(&self) -> usize {
+                self.venue.call(|queue, cpu, _| Ok(queue.len(cpu))).unwrap_or(0)
+            }
+
+            /// Returns whether no value waits.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+
+        impl<T, V: Venue> Drop for $handle<T, V> {
+            fn drop(&mut self) {
+                leave(&self.venue, QueueSide::$side);
+            }
+        }
+    };
+}
+
+either!(ValueSender, Sender, SharedSenders);
+either!(ValueReceiver, Receiver, SharedReceivers);

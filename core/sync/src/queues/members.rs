@@ -1,0 +1,290 @@
+//! `members`: the processes at a queue, as senders and receivers, so that one side learns
+//! that the other has gone or died.
+//!
+//! **Source.** Ours: a table of identities with counts, as [`Semaphore`](crate::robust::Semaphore)
+//! has it.
+//!
+//! **Progress.** Lock-free. Only joining, leaving and long waits come here, not sending and
+//! receiving.
+//!
+//! ```text
+//! places[i]:  62            32 31       16 15        0
+//!             [ identity      ][ senders  ][ receivers ]
+//! ```
+//!
+//! **Fields.** `flags`: closed; a sender, or receiver, was ever there; hints that the last one has
+//! gone. Any process, by or/and. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
+//! dead process's, by the process that takes it; its counts by that process; back to 0 by it, or by
+//! one that joins on the side of the dead.
+//!
+//! **Crashes.** One that joins, before its place is taken: it was never there, but counts as one
+//! that has left. Afterwards: a dead member, whose place tells the other side of its death, until
+//! another process joins on its side. One that leaves, before the exchange: a dead member; after
+//! it: has left. The hint may be missing or too much: it is looked at again.
+//!
+//! **Memory.** `N` / 8 + 1 lines.
+
+use towpath_machine::{Arena, Ordering, Place, Processor};
+
+use super::TransferError;
+use crate::turns::Turns;
+use crate::{Deadline, Waiting};
+
+/// Usual number of processes that can be at a queue at one time.
+pub(super) const PLACES: usize = 64;
+
+/// Time between two questions for deaths by callers that do not wait, in nanoseconds.
+const ASK_EVERY: u64 = 1_000_000;
+
+/// In the flags: the queue was closed.
+pub(super) const CLOSED: u64 = 1;
+/// In the flags: first of the bits that say that a side was ever there.
+const EVER: u32 = 1;
+/// In the flags: first of the bits that hint that a side has gone.
+const GONE: u32 = 3;
+
+/// A side of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueSide {
+    /// Sends.
+    Sender,
+    /// Receives.
+    Receiver,
+}
+
+impl QueueSide {
+    const fn bit(self) -> u32 {
+        match self {
+            QueueSide::Sender => 0,
+            QueueSide::Receiver => 1,
+        }
+    }
+    /// One of this side, in a place.
+    const fn one(self) -> u64 {
+        match self {
+            QueueSide::Sender => 1 << 16,
+            QueueSide::Receiver => 1,
+        }
+    }
+    /// Number of this side in a place.
+    const fn count(self, place: u64) -> u64 {
+        ((place & 0xffff_ffff) / self.one()) & 0xffff
+    }
+}
+
+const fn identity(place: u64) -> u32 {
+    (place >> 32) as u32 & 0x7fff_ffff
+}
+
+/// The line of the flags.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct FlagsLine<P: Processor> {
+    bits: P::Word,
+    /// Time of the last question for deaths by a caller that does not wait.
+    asked: P::Word,
+}
+
+/// The table.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Members<P: Processor, const N: usize = PLACES> {
+    flags: FlagsLine<P>,
+    places: [P::Word; N],
+}
+
+impl<P: Processor, const N: usize> Members<P, N> {
+    pub(super) fn in_arena(arena: &impl Arena<P>) -> Self {
+        Members {
+            flags: FlagsLine { bits: arena.word(Place::NewLine, 0), asked: arena.word(Place::SameLine, 0) },
+            places: core::array::from_fn(|i| arena.word(Place::in_row(i % 8), 0)),
+        }
+    }
+
+    /// Returns whether a value for that side may be in vain: the queue was closed, or
+    /// that side has gone. A hint.
+    #[inline(always)]
+    pub(super) fn may_be_without(&self, cpu: &P, side: QueueSide) -> bool {
+        // Relaxed: a hint, which is looked at again.
+        cpu.load(&self.flags.bits, Ordering::Relaxed) & (CLOSED | 1 << (GONE + side.bit())) != 0
+    }
+
+    pub(super) fn is_closed(&self, cpu: &P) -> bool {
+        // Relaxed: what was sent before lies before the mark in the ring.
+        cpu.load(&self.flags.bits, Ordering::Relaxed) & CLOSED != 0
+    }
+
+    pub(super) fn close(&self, cpu: &P) {
+        // Relaxed: as in `is_closed`.
+        cpu.fetch_or(&self.flags.bits, CLOSED, Ordering::Relaxed);
+    }
+
+    /// Enters the calling process on a side, once more.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Capacity`].
+    pub fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
+        let me = wait.identity();
+        // Relaxed: the place's exchange is what others go by.
+        cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
+        'again: loop {
+            let mut other = None;
+            for place in &self.places {
+                // Relaxed: the exchange compares.
+                let seen = cpu.load(place, Ordering::Relaxed);
+                let is_mine = seen != 0 && identity(seen) == me;
+                if is_mine && side.count(seen) == 0xffff {
+                    continue;
+                }
+                if is_mine {
+                    if self.change(cpu, place, seen, seen + side.one()) {
+                        break 'again;
+                    }
+                    continue 'again;
+                }
+                if seen != 0 && side.count(seen) > 0 && !wait.is_alive(identity(seen)) {
+                    // No longer the last on this side.
+                    let rest = seen - side.one() * side.count(seen);
+                    let rest = if rest & 0xffff_ffff == 0 { 0 } else { rest };
+                    if !self.change(cpu, place, seen, rest) {
+                        continue 'again;
+                    }
+                    if rest == 0 {
+                        other.get_or_insert((place, 0));
+                    }
+                } else if seen == 0 {
+                    other.get_or_insert((place, 0));
+                }
+            }
+            let dead = || {
+                let all = self.places.iter().map(|place| (place, cpu.load(place, Ordering::Relaxed)));
+                all.into_iter().find(|&(_, seen)| seen != 0 && !wait.is_alive(identity(seen)))
+            };
+            let (place, seen) = other.or_else(dead).ok_or(TransferError::Capacity)?;
+            if self.change(cpu, place, seen, u64::from(me) << 32 | side.one()) {
+                break;
+            }
+        }
+        self.is_there(cpu, side);
+        Ok(())
+    }
+
+    /// Takes the hint away that a side has gone.
+    fn is_there(&self, cpu: &P, side: QueueSide) {
+        let gone = 1 << (GONE + side.bit());
+        // Relaxed, both: a hint.
+        if cpu.load(&self.flags.bits, Ordering::Relaxed) & gone != 0 {
+            cpu.fetch_and(&self.flags.bits, !gone, Ordering::Relaxed);
+        }
+    }
+
+    /// Enters the calling process on a side on which there may be one only.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Taken`].
+    pub(super) fn join_alone<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        side: QueueSide,
+    ) -> Result<(), TransferError> {
+        let place = &self.places[side.bit() as usize];
+        // Relaxed: see `join`.
+        cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
+        loop {
+            // Relaxed: the exchange compares.
+            let seen = cpu.load(place, Ordering::Relaxed);
+            if seen != 0 && wait.is_alive(identity(seen)) {
+                return Err(TransferError::Taken { rank: wait.rank_of(identity(seen)) });
+            }
+            if self.change(cpu, place, seen, u64::from(wait.identity()) << 32 | side.one()) {
+                break;
+            }
+        }
+        self.is_there(cpu, side);
+        Ok(())
+    }
+
+    /// Returns whether a waiter asks for deaths now: now and then, and before it gives
+    /// up. Callers that never wait ask now and then together.
+    pub(super) fn is_time_to_ask(&self, cpu: &P, turns: &mut Turns, deadline: Deadline) -> bool {
+        if deadline != Deadline::PAST {
+            return turns.is_time_to_ask(cpu);
+        }
+        let now = cpu.now();
+        // Relaxed, both: a hint.
+        let is_time = now.wrapping_sub(cpu.load(&self.flags.asked, Ordering::Relaxed)) >= ASK_EVERY;
+        if is_time {
+            cpu.store(&self.flags.asked, now, Ordering::Relaxed);
+        }
+        is_time
+    }
+
+    /// Takes the calling process off a side, once. Returns whether it was the last.
+    pub fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> bool {
+        let me = wait.identity();
+        'again: loop {
+            for place in &self.places {
+                // Relaxed: the exchange compares.
+                let seen = cpu.load(place, Ordering::Relaxed);
+                if seen == 0 || identity(seen) != me || side.count(seen) == 0 {
+                    continue;
+                }
+                let rest = seen - side.one();
+                let rest = if rest & 0xffff_ffff == 0 { 0 } else { rest };
+                if !self.change(cpu, place, seen, rest) {
+                    continue 'again;
+                }
+                break 'again;
+            }
+            return false;
+        }
+        // (QM3) SeqCst: of two that leave at one time, one sees the other's place empty; pairs
+        // with itself.
+        cpu.fence(Ordering::SeqCst);
+        // Relaxed: ordered by (QM3).
+        let is_there = |place: &P::Word| side.count(cpu.load(place, Ordering::Relaxed)) > 0;
+        if self.places.iter().any(is_there) {
+            return false;
+        }
+        // Relaxed: a hint.
+        cpu.fetch_or(&self.flags.bits, 1 << (GONE + side.bit()), Ordering::Relaxed);
+        true
+    }
+
+    fn change(&self, cpu: &P, place: &P::Word, seen: u64, next: u64) -> bool {
+        // (QM1) AcqRel: what a process sent comes before its leaving; pairs with the Acquire (QM2).
+        cpu.compare_exchange(place, seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns why no more comes from that side, or goes to it, if that is so: it was
+    /// there, and is not any more.
+    pub(super) fn end_of<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Option<TransferError> {
+        // Twice: one may join at a place that was looked at before another leaves.
+        self.look(cpu, wait, side).and_then(|_| self.look(cpu, wait, side))
+    }
+
+    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Option<TransferError> {
+        let mut dead = None;
+        for place in &self.places {
+            // (QM2) Acquire: all that a process sent that has left; pairs with (QM1).
+            let seen = cpu.load(place, Ordering::Acquire);
+            if seen == 0 || side.count(seen) == 0 {
+                continue;
+            }
+            if wait.is_alive(identity(seen)) {
+                self.is_there(cpu, side);
+                return None;
+            }
+            dead = Some(identity(seen));
+        }
+        if let Some(dead) = dead {
+            return Some(TransferError::PeerDied { rank: wait.rank_of(dead) });
+        }
+        // Relaxed: written before a place was ever taken.
+        let was_there = cpu.load(&self.flags.bits, Ordering::Relaxed) >> (EVER + side.bit()) & 1 == 1;
+        was_there.then_some(TransferError::Disconnected)
+    }
+}

@@ -1,0 +1,144 @@
+//! Bounded queues of values, between threads and processes, that survive the deaths of
+//! their users: one algorithm, one file.
+
+mod error;
+mod handles;
+mod many_to_many;
+mod members;
+mod one_to_one;
+mod plain;
+mod value;
+
+use towpath_machine::{Arena, Place, Plain, Processor};
+
+pub use error::TransferError;
+pub use handles::{
+    Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, ValueReceiver,
+    ValueSender, Venue, between_threads,
+};
+pub use many_to_many::{Leased, ManyHead, ManyToMany};
+pub use members::{Members, QueueSide};
+pub use one_to_one::{OneHead, OneToOne};
+pub use plain::QueueObject;
+
+use crate::{Deadline, Waiting};
+
+/// A bounded queue of values.
+pub trait BoundedQueue<P: Processor>: Copy {
+    /// Enters the calling process on a side, once more.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Capacity`]; [`TransferError::Taken`] where there may be one only.
+    fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError>;
+
+    /// Sends a value, when there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; [`TransferError::Closed`]; [`TransferError::Disconnected`] and
+    /// [`TransferError::PeerDied`] if the last receiver has gone, as soon as the sender waits, and
+    /// at once if it went in good order.
+    fn send<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+        deadline: Deadline,
+    ) -> Result<(), TransferError>;
+
+    /// Receives the oldest value, when there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; and, after all that was sent, [`TransferError::Closed`], or
+    /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
+    fn receive<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<T, TransferError>;
+
+    /// Sends nothing more: senders are refused, receivers get the values sent before.
+    fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W);
+
+    /// Takes the calling process off a side, once, and wakes the other side if it was the
+    /// last.
+    fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide);
+
+    /// Number of values that wait, at some time during the call.
+    fn len(&self, cpu: &P) -> usize;
+
+    /// Returns whether no value waits.
+    fn is_empty(&self, cpu: &P) -> bool {
+        self.len(cpu) == 0
+    }
+}
+
+/// Eight words, on a line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct WordLine<P: Processor>(pub(super) [P::Word; 8]);
+
+impl<P: Processor> WordLine<P> {
+    /// Lines of zeros in memory of the given arena.
+    pub fn row(arena: &impl Arena<P>, lines: usize) -> Box<[Self]> {
+        let line = |_| WordLine(core::array::from_fn(|i| arena.word(Place::in_row(i), 0)));
+        (0..lines).map(line).collect()
+    }
+}
+
+/// Number of slots of a queue, and of words of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueGeometry {
+    bits: u32,
+    stride: usize,
+}
+
+impl QueueGeometry {
+    /// Slots for so many values of type `T`, rounded up to a power of two, each with
+    /// `beside` words of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is not from 1 to 2³¹.
+    pub(super) fn of<T>(capacity: usize, beside: usize) -> QueueGeometry {
+        assert!((1..=1 << 31).contains(&capacity), "a queue of {capacity} slots");
+        let words = (beside + value::words::<T>()).max(1);
+        let stride = if words <= 8 { words.next_power_of_two() } else { words.next_multiple_of(8) };
+        QueueGeometry { bits: capacity.next_power_of_two().ilog2(), stride }
+    }
+
+    /// Number of slots.
+    #[inline(always)]
+    pub const fn capacity(self) -> usize {
+        1 << self.bits
+    }
+
+    #[inline(always)]
+    const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    #[inline(always)]
+    const fn mask(self) -> usize {
+        (1 << self.bits) - 1
+    }
+
+    /// Number of words from one slot to the next.
+    #[inline(always)]
+    const fn stride(self) -> usize {
+        self.stride
+    }
+
+    /// Number of lines of a ring with a word for each slot.
+    pub const fn ring_lines(self) -> usize {
+        self.capacity().div_ceil(8)
+    }
+
+    /// Number of lines of the slots.
+    pub const fn slot_lines(self) -> usize {
+        (self.capacity() * self.stride).div_ceil(8)
+    }
+}

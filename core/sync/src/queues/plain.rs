@@ -1,0 +1,37 @@
+//! Queues that may lie in a segment.
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use towpath_machine::{Object, Plain, TypeText};
+
+use super::{Mpmc, Mpsc, QueueKind, Spsc};
+
+/// A queue in a segment: its head, behind which its lines lie.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[repr(C)]
+pub struct QueueObject<T, K: QueueKind> {
+    /// The head.
+    pub head: K::Head,
+    values: PhantomData<fn(T) -> T>,
+}
+
+// It is not `Concurrent`: a shared reference alone, which does not know the caller's identity, must
+// not give access to one in a world.
+macro_rules! queue_objects {
+    ($($kind:ty)*) => {$(
+        // SAFETY: `repr(C)`, made of atomic words, so every bit pattern is valid and accesses are
+        // atomic; all zero is one that was never used; no `Drop`; its text names the kind and the
+        // values.
+        unsafe impl<T: Plain> Object for QueueObject<T, $kind> {
+            const NAMES_USERS: bool = true;
+
+            fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{} v1<{}>", <$kind>::NAME, TypeText::<T>::default())
+            }
+        }
+    )*};
+}
+
+queue_objects!(Mpmc Mpsc Spsc);

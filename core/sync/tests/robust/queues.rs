@@ -1,0 +1,208 @@
+//! Queues between threads, and between identities of which some are dead.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use towpath_machine::{Heap, Native};
+use towpath_sync::queues::{
+    BoundedQueue, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueSide, SharedReceivers, SharedSenders, Spsc,
+    TransferError, WordLine, between_threads,
+};
+use towpath_sync::{Deadline, Policy};
+
+use crate::support::Member;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Parts of a queue of many senders and receivers of `u64`s.
+struct Parts {
+    head: ManyHead<Native>,
+    ring: Box<[WordLine<Native>]>,
+    slots: Box<[WordLine<Native>]>,
+    geometry: QueueGeometry,
+}
+
+impl Parts {
+    fn new(capacity: usize) -> Parts {
+        let geometry = ManyToMany::<Native>::geometry::<u64>(capacity);
+        let [ring, slots] =
+            [geometry.ring_lines(), geometry.slot_lines()].map(|lines| WordLine::row(&Heap, lines));
+        Parts { head: ManyHead::in_arena(&Heap), ring, slots, geometry }
+    }
+    fn queue(&self) -> ManyToMany<'_, Native> {
+        ManyToMany::of(&self.head, &self.ring, &self.slots, self.geometry)
+    }
+}
+
+const CPU: Native = Native::with_id(0);
+
+/// All that come out are those that went in, those of one sender in their order.
+fn transfers<K: SharedSenders + SharedReceivers>(senders: u64, receivers: u64, capacity: usize, each: u64) {
+    let (sender, receiver) = between_threads::<[u64; 2], K>(capacity);
+    let all: Vec<Vec<[u64; 2]>> = thread::scope(|scope| {
+        for s in 0..senders {
+            let sender = sender.clone();
+            scope.spawn(move || (0..each).for_each(|n| sender.send([s, n]).unwrap()));
+        }
+        drop(sender);
+        let taking: Vec<_> = (0..receivers)
+            .map(|_| {
+                let receiver = receiver.clone();
+                scope.spawn(move || receiver.iter().collect())
+            })
+            .collect();
+        drop(receiver);
+        taking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for taken in &all {
+        for s in 0..senders {
+            let of_one: Vec<u64> = taken.iter().filter(|v| v[0] == s).map(|v| v[1]).collect();
+            assert!(of_one.is_sorted_by(|a, b| a < b), "out of order");
+        }
+    }
+    let distinct: BTreeSet<_> = all.iter().flatten().collect();
+    assert_eq!(distinct.len() as u64, senders * each, "lost");
+    assert_eq!(all.iter().map(Vec::len).sum::<usize>() as u64, senders * each, "twice");
+}
+
+#[test]
+fn values_come_out_once_and_in_order() {
+    transfers::<Mpmc>(1, 1, 1, 300);
+    transfers::<Mpmc>(1, 1, 64, 20_000);
+    transfers::<Mpmc>(3, 1, 4, 1_000);
+    transfers::<Mpmc>(3, 3, 2, 500);
+    transfers::<Mpmc>(2, 4, 256, 20_000);
+}
+
+#[test]
+fn full_and_empty_queues_time_out() {
+    let (sender, receiver) = between_threads::<u32, Mpmc>(4);
+    assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut));
+    assert_eq!(receiver.receive_timeout(Duration::from_millis(1)), Err(TransferError::TimedOut));
+    for round in 0..10 {
+        (0..4).for_each(|n| sender.try_send(round + n).unwrap());
+        assert_eq!(sender.len(), 4);
+        assert_eq!(sender.try_send(9), Err(TransferError::TimedOut));
+        assert_eq!(sender.send_timeout(9, Duration::from_millis(1)), Err(TransferError::TimedOut));
+        (0..4).for_each(|n| assert_eq!(receiver.receive(), Ok(round + n)));
+        assert!(receiver.is_empty());
+    }
+}
+
+#[test]
+fn closed_queue_gives_what_was_sent_before() {
+    let (sender, receiver) = between_threads::<u32, Mpmc>(4);
+    let waiter = receiver.clone();
+    sender.send(1).unwrap();
+    let waiting = thread::spawn(move || (waiter.receive_timeout(LONG), waiter.receive_timeout(LONG)));
+    // It has the first, and waits for another.
+    while !sender.is_empty() {
+        thread::yield_now();
+    }
+    receiver.close();
+    assert_eq!(waiting.join().unwrap(), (Ok(1), Err(TransferError::Closed)));
+    assert_eq!(sender.send(2), Err(TransferError::Closed));
+    assert_eq!(receiver.try_receive(), Err(TransferError::Closed));
+}
+
+#[test]
+fn handles_that_go_disconnect() {
+    let (sender, receiver) = between_threads::<u32, Mpmc>(2);
+    let other = sender.clone();
+    sender.send(1).unwrap();
+    drop(sender);
+    other.send(2).unwrap();
+    let late = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(2));
+        drop(other);
+    });
+    assert_eq!([(); 3].map(|()| receiver.receive()), [Ok(1), Ok(2), Err(TransferError::Disconnected)]);
+    late.join().unwrap();
+
+    let (sender, receiver) = between_threads::<u32, Mpmc>(2);
+    drop(receiver);
+    assert_eq!(sender.send(1), Err(TransferError::Disconnected));
+}
+
+#[test]
+fn a_dead_sender_in_the_middle_takes_no_room() {
+    for (policy, name) in Policy::ALL {
+        let (parts, dead) = (Parts::new(2), AtomicU64::new(0));
+        let (victim, survivor) = (Member { me: 2, dead: &dead }, Member { me: 3, dead: &dead });
+        let wait = survivor.wait(policy);
+        let queue = parts.queue();
+        queue.join(&CPU, &victim.wait(policy), QueueSide::Sender).unwrap();
+        queue.join(&CPU, &wait, QueueSide::Receiver).unwrap();
+        // The victim has taken a slot, and dies before that is in the ring.
+        assert!(queue.take_slot_for_test(&CPU, 2));
+        queue.send(&CPU, &wait, &7u64, Deadline::PAST).unwrap();
+        let full = queue.send(&CPU, &wait, &8u64, Deadline::PAST);
+        assert_eq!(full, Err(TransferError::TimedOut), "{name}: it lives");
+        dead.store(1 << 2, SeqCst);
+        queue.send(&CPU, &wait, &8u64, Deadline::within(LONG)).unwrap();
+        assert_eq!(queue.receive(&CPU, &wait, Deadline::PAST), Ok(7u64), "{name}");
+        assert_eq!(queue.receive(&CPU, &wait, Deadline::PAST), Ok(8u64), "{name}");
+        let end = queue.receive::<u64, _>(&CPU, &wait, Deadline::within(LONG));
+        assert_eq!(end, Err(TransferError::PeerDied { rank: None }), "{name}");
+        // Another takes its place.
+        queue.join(&CPU, &wait, QueueSide::Sender).unwrap();
+        let end = queue.receive::<u64, _>(&CPU, &wait, Deadline::PAST);
+        assert_eq!(end, Err(TransferError::TimedOut), "{name}");
+        queue.leave(&CPU, &wait, QueueSide::Sender);
+        let end = queue.receive::<u64, _>(&CPU, &wait, Deadline::NEVER);
+        assert_eq!(end, Err(TransferError::Disconnected), "{name}");
+    }
+}
+
+#[test]
+fn leases_of_the_dead_come_in_again() {
+    let (parts, dead) = (Parts::new(2), AtomicU64::new(0));
+    let (victim, survivor) = (Member { me: 2, dead: &dead }, Member { me: 3, dead: &dead });
+    let (theirs, wait) = (victim.wait(Policy::Adaptive), survivor.wait(Policy::Adaptive));
+    let queue = parts.queue();
+    for n in 0..10u64 {
+        queue.send(&CPU, &wait, &(2 * n), Deadline::PAST).unwrap();
+        queue.send(&CPU, &wait, &(2 * n + 1), Deadline::PAST).unwrap();
+        let (value, _leased) = queue.receive_leased::<u64, _>(&CPU, &theirs, Deadline::PAST).unwrap();
+        assert_eq!(value, 2 * n);
+        assert!(queue.send(&CPU, &wait, &9, Deadline::PAST).is_err(), "no room");
+        dead.store(1 << 2, SeqCst);
+        let (value, leased) = queue.receive_leased::<u64, _>(&CPU, &wait, Deadline::PAST).unwrap();
+        assert_eq!(value, 2 * n + 1);
+        queue.give_back(&CPU, &wait, leased);
+        let mut values = [(); 2].map(|()| {
+            let (value, leased) =
+                queue.receive_leased::<u64, _>(&CPU, &wait, Deadline::within(LONG)).unwrap();
+            queue.complete(&CPU, &wait, leased);
+            value
+        });
+        values.sort_unstable();
+        assert_eq!(values, [2 * n, 2 * n + 1]);
+        assert_eq!(queue.len(&CPU), 0);
+        dead.store(0, SeqCst);
+    }
+}
+
+#[test]
+fn one_to_one_values_come_out_in_order() {
+    for (capacity, values) in [(1, 300), (2, 1_000), (256, 20_000)] {
+        let (sender, receiver) = between_threads::<[u32; 5], Spsc>(capacity);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                (0..values).for_each(|n| sender.send([n; 5]).unwrap());
+            });
+            for n in 0..values {
+                assert_eq!(receiver.receive(), Ok([n; 5]));
+            }
+            assert_eq!(receiver.receive(), Err(TransferError::Disconnected));
+        });
+    }
+    let (sender, receiver) = between_threads::<u8, Spsc>(1);
+    sender.send(1).unwrap();
+    assert_eq!(sender.try_send(2), Err(TransferError::TimedOut));
+    sender.close();
+    assert_eq!((sender.send(2), sender.len()), (Err(TransferError::Closed), 1));
+    assert_eq!([(); 2].map(|()| receiver.receive()), [Ok(1), Err(TransferError::Closed)]);
+}
