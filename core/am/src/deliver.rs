@@ -348,8 +348,12 @@ impl<D: Domain> Core<D> {
             self.back.owed.borrow_mut().push(back);
             return;
         }
+        // A replier that waits here for space in this endpoint's queue would wait for ever: a reply
+        // goes back when there is space.
         let on_full = if direction.is_reply() { OnFull::GiveUp } else { OnFull::Wait };
-        self.send_back(self.name_of(header.source()), &back, on_full);
+        if !self.send_back(self.name_of(header.source()), &back, on_full) {
+            self.back.owed.borrow_mut().push(back);
+        }
     }
 
     /// Delivers a message of this endpoint's that its receiver has sent back.

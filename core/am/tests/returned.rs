@@ -6,7 +6,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::pair::{Pair, take};
+use support::members;
+use support::pair::{Log, Pair, logging, take};
 use towpath_am::{Endpoint, Error, Operation, Status, Tag, WorldConfig};
 
 #[test]
@@ -45,6 +46,32 @@ fn a_missing_handler_comes_back() {
     let returned = back[0].returned.unwrap();
     assert_eq!((returned.status, returned.operation), (Status::ReplyRejected, Operation::ReplyShort));
     assert_eq!((returned.handler, returned.destination), (98, pair.a.name()));
+}
+
+#[test]
+fn rejected_replies_come_back_though_their_replier_is_full() {
+    let config = WorldConfig { packets: 4, ..WorldConfig::new(3) };
+    let worlds = members(&config);
+    let endpoints: Vec<Endpoint> = worlds.iter().map(|world| Endpoint::new(world).unwrap()).collect();
+    let [a, b, c] = &endpoints[..] else { panic!("three") };
+    let log = Log::default();
+    b.set_handler(0, logging(&log));
+    b.set_handler(7, |message| message.reply(98, message.args()).unwrap());
+    for (requester, first) in [(a, 0), (c, 4)] {
+        requester.map(0, b.name(), Tag::ALL).unwrap();
+        (first..first + 4).for_each(|n| requester.request(0, 7, &[n]).unwrap());
+        assert_eq!(b.poll(), 4);
+    }
+    // What the second one rejects finds the replier's queue full.
+    assert_eq!((a.poll(), c.poll()), (4, 4));
+    for endpoint in [b, c, b] {
+        while endpoint.poll() > 0 {}
+    }
+    let back = take(&log);
+    assert!(back.iter().all(|it| it.returned.unwrap().status == Status::ReplyRejected));
+    let mut numbers: Vec<u32> = back.iter().map(|it| it.args[0]).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
