@@ -12,6 +12,8 @@
 
 use std::time::Duration;
 
+use towpath_machine::{Ordering, Processor};
+
 use crate::bundle::Until;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -37,7 +39,51 @@ impl Until for Ended<'_> {
     }
 }
 
+/// Stand of an endpoint at the world's barrier, where its owner polls: until it is dropped.
+#[derive(Debug)]
+pub struct PollsAtBarrier<'a>(&'a Endpoint);
+
+impl Drop for PollsAtBarrier<'_> {
+    fn drop(&mut self) {
+        self.0.show_at_barrier(0);
+    }
+}
+
 impl Endpoint {
+    /// Says that the owner arrives at the world's barrier now, and polls this endpoint until the
+    /// episode is over.
+    ///
+    /// For programs that wait by [`World::arrive`](towpath_shm::World::arrive); called before it.
+    /// [`Endpoint::barrier`] does so itself. In a world that spans hosts the episode then does not
+    /// end before the messages of other hosts that were sent before it are in this endpoint's
+    /// queues. Those for an endpoint that is not polled may wait for space after its end.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::new(&world)?;
+    /// let polls = endpoint.polls_at_barrier();
+    /// let episode = world.arrive()?;
+    /// while !episode.is_over() {
+    ///     endpoint.poll();
+    ///     episode.look_around()?;
+    /// }
+    /// drop(polls);
+    /// episode.outcome()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    #[must_use]
+    pub fn polls_at_barrier(&self) -> PollsAtBarrier<'_> {
+        self.show_at_barrier(1);
+        PollsAtBarrier(self)
+    }
+
+    fn show_at_barrier(&self, polls: u64) {
+        // Relaxed: the gateway reads it after this rank's arrival, which publishes it, and not
+        // after the end of the episode.
+        self.core.cpu().store(&self.core.entry.own.polls_at_barrier, polls, Ordering::Relaxed);
+    }
+
     /// Waits until all ranks are here, polling meanwhile: handlers run. Waits as the
     /// world's waiting policy says, without a time-out, as
     /// [`World::barrier`](towpath_shm::World::barrier) does; ranks may wait at either.
@@ -70,6 +116,7 @@ impl Endpoint {
             return Err(Error::InUse("a handler may not wait at a barrier".into()));
         }
         let world = self.world();
+        let _polls = self.polls_at_barrier();
         let episode = world.arrive()?;
         while !episode.is_over() {
             let until = Ended { world, episode: &episode, deaths: world.deaths() };

@@ -29,7 +29,7 @@ impl<D: Membership + Hooks> Census for DirectoryCensus<'_, D> {
         let Ok(entry) = self.0.entry(endpoint) else { return 0 };
         // (E5) Acquire: pairs with the Release with which claims change their intent (C1), and with
         // that after a block's publication, in `SendPath::send` (I4).
-        self.0.cpu().load(&entry.intents.0[word], Ordering::Acquire)
+        self.0.cpu().load(&entry.own.intents[word], Ordering::Acquire)
     }
 
     fn generation(&self, endpoint: u16) -> Option<u16> {

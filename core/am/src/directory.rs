@@ -4,7 +4,7 @@
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
 //! While it is being taken over, `open` is 0 and no sender finds it.
 
-use towpath_machine::{LINE, Ordering, OwnLine, Processor};
+use towpath_machine::{LINE, Ordering, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::PARKED;
 
@@ -119,6 +119,8 @@ pub(crate) trait Directory: Membership + Hooks {
         // (E4) Release, both: the entry is the caller's; pairs with the Acquire (E6) of senders.
         cpu.store(&entry.open, 0, Ordering::Release);
         cpu.store(&entry.signal, 0, Ordering::Release);
+        // Relaxed: a predecessor's; it is read only after the owner has arrived at a barrier.
+        cpu.store(&entry.own.polls_at_barrier, 0, Ordering::Relaxed);
         self.bury(&entry);
         // Relaxed: the caller's own.
         Ok(cpu.load(&entry.generation, Ordering::Relaxed))
@@ -157,8 +159,7 @@ pub(crate) trait Directory: Membership + Hooks {
     /// may have held when it died.
     fn bury(&self, entry: &Entry<Self::Cpu>) {
         let cpu = self.cpu();
-        let OwnLine(intents) = &entry.intents;
-        for word in intents {
+        for word in &entry.own.intents {
             // (E5) Acquire: the steps before it wrote this; pairs with the Release (C1) of claims.
             let intent = cpu.load(word, Ordering::Acquire);
             let queue = (intent & 0xffff).wrapping_sub(1);
@@ -195,7 +196,7 @@ pub(crate) trait Directory: Membership + Hooks {
     fn acquit(&self, side: &Self::Side) {
         let cpu = self.cpu();
         for entry in (0..self.config().endpoints as u16).filter_map(|e| self.entry(e).ok()) {
-            for word in &entry.intents.0 {
+            for word in &entry.own.intents {
                 // (E5) Acquire: the steps of the dead before; pairs with the Release (C1) of
                 // claims.
                 let intent = cpu.load(word, Ordering::Acquire);

@@ -2,7 +2,8 @@
 //!
 //! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process
 //! that takes the entry over. `signal`: stored by the owner, taken by senders. `offer`: see
-//! [`towpath_channel::offer`]. `intents`: written by the owner, read by survivors.
+//! [`towpath_channel::offer`]. `own`: written by the owner; its intents are read by survivors,
+//! `polls_at_barrier` by the host's gateway.
 //!
 //! **Crashes.** See `directory.rs`.
 
@@ -29,10 +30,22 @@ pub struct Entry<P: Processor> {
     pub signal: P::Word,
     /// Long transfer that the owner offers out of its memory (`offers.rs`).
     pub offer: Offer<P>,
-    /// Intents of the owner for request queues and for reply queues (see
-    /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that
-    /// it has not published: the queue's number plus one.
-    pub intents: OwnLine<[P::Word; 4]>,
+    /// Words of the owner alone.
+    pub own: OwnLine<OwnerWords<P>>,
+}
+
+/// Words of an entry that the owner alone writes, natively on one line.
+#[derive(Debug)]
+#[repr(C)]
+pub struct OwnerWords<P: Processor> {
+    /// Intents for request queues and for reply queues (see [`crate::queue::intent`]); then,
+    /// for each kind, the queue on which the owner may hold a block that it has not published: the
+    /// queue's number plus one.
+    pub intents: [P::Word; 4],
+    /// 1 while the owner stands at the world's barrier and polls, otherwise 0.
+    ///
+    /// A gateway ends no episode before such an endpoint has the messages that were sent before it.
+    pub polls_at_barrier: P::Word,
 }
 
 impl<P: Processor> Entry<P> {
@@ -54,7 +67,10 @@ impl<P: Processor> Entry<P> {
             segment_len: word(),
             signal: word(),
             offer: Offer::new(arena),
-            intents: OwnLine([arena.word(Place::NewLine, 0), word(), word(), word()]),
+            own: OwnLine(OwnerWords {
+                intents: [arena.word(Place::NewLine, 0), word(), word(), word()],
+                polls_at_barrier: word(),
+            }),
         }
     }
 }

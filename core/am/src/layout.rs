@@ -15,7 +15,7 @@ use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::QueueControl;
 
 /// Version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 6;
+pub const LAYOUT: u64 = 7;
 
 /// Number of endpoints on each side, in a circle of all, with which an endpoint has an
 /// answer line.

@@ -61,6 +61,7 @@ mod upkeep;
 pub use towpath_channel::{answer_line, claim, packet, path, queue, stream, suspicion};
 
 pub use audit::Audit;
+pub use barrier::PollsAtBarrier;
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;
 pub use endpoint::Endpoint;

@@ -397,4 +397,13 @@ impl QueueWatch {
         let generation = cpu.load(&self.entry.generation, Ordering::Acquire);
         generation == self.generation && ticket < consumed && !is_hole
     }
+
+    /// Returns whether the endpoint's owner polls while it stands at the world's barrier.
+    ///
+    /// To be asked once all ranks of this host have arrived.
+    #[must_use]
+    pub fn polls_at_barrier(&self) -> bool {
+        // Relaxed: published by the owner's arrival, which the caller has seen.
+        self.domain.cpu().load(&self.entry.own.polls_at_barrier, Ordering::Relaxed) == 1
+    }
 }

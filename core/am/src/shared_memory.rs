@@ -233,7 +233,7 @@ impl Attached {
     /// Returns endpoint and word of each intent.
     fn intents(&self) -> impl Iterator<Item = (u16, &'static AtomicU64)> + Clone + '_ {
         let entries = (0..self.config.endpoints as u16).filter_map(|e| Some((e, self.entry(e).ok()?)));
-        entries.flat_map(|(e, entry)| entry.intents.0.iter().map(move |word| (e, word)))
+        entries.flat_map(|(e, entry)| entry.own.intents.iter().map(move |word| (e, word)))
     }
 }
 

@@ -295,11 +295,11 @@ impl<D: Domain> Core<D> {
 
     #[inline(always)]
     pub(crate) fn intent(&self, direction: Direction) -> &Word<D> {
-        &self.entry.intents.0[usize::from(direction.is_reply())]
+        &self.entry.own.intents[usize::from(direction.is_reply())]
     }
 
     #[inline(always)]
     pub(crate) fn block_intent(&self, direction: Direction) -> &Word<D> {
-        &self.entry.intents.0[2 + usize::from(direction.is_reply())]
+        &self.entry.own.intents[2 + usize::from(direction.is_reply())]
     }
 }

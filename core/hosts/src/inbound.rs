@@ -53,6 +53,11 @@ impl Inbound {
         self.placed.len()
     }
 
+    /// Returns whether the receiver polls while it stands at the barrier.
+    pub fn polls_at_barrier(&self) -> bool {
+        self.queue.polls_at_barrier()
+    }
+
     /// Number of the first message that waits.
     pub fn first_waiting(&self) -> Option<u64> {
         self.waiting.front().map(|(number, _)| *number)

@@ -11,7 +11,9 @@
 //! behind the last message of the ended; an arrival at the barrier behind the messages that were
 //! sent before it.
 //!
-//! The end of an episode waits until the messages that came before it are placed.
+//! The end of an episode waits until the messages that came before it are placed, but for those
+//! whose receiver waits at the barrier without polling (`World::barrier`): its full queue has no
+//! space before the end. They are placed after it.
 //!
 //! **Progress.** A step takes no lock of another process (under the claim algorithms `towpath` and
 //! `lock-free`) and waits for nothing. A full queue holds up the messages of one host for it, and
@@ -411,11 +413,13 @@ impl Pump {
         }
     }
 
-    /// Ends episodes whose messages are placed.
+    /// Ends episodes whose messages are placed, as far as their receivers poll.
     fn conclude(&mut self) {
         while let Some(&(episode, dead, received)) = self.concluding.front() {
-            let first = self.inbound.values().filter_map(Inbound::first_waiting).min();
-            if first.is_some_and(|first| first <= received) {
+            let is_awaited = |inbound: &Inbound| {
+                inbound.first_waiting().is_some_and(|first| first <= received) && inbound.polls_at_barrier()
+            };
+            if self.inbound.values().any(is_awaited) {
                 return;
             }
             self.concluding.pop_front();

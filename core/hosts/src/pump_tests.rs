@@ -179,6 +179,7 @@ fn messages_of_the_dead_keep_no_episode_open() {
 fn waiting_message_keeps_an_episode_open() {
     let mut alone = Alone::new();
     alone.endpoint().set_handler(1, |_| ());
+    std::mem::forget(alone.endpoint().polls_at_barrier());
     let episode = alone.world.arrive().unwrap();
     assert_eq!(alone.pass(), [""; 0]);
     (0..17).for_each(|n| alone.receive_request(n));
@@ -193,6 +194,35 @@ fn waiting_message_keeps_an_episode_open() {
     assert!(episode.is_over());
     assert_eq!(alone.endpoint().poll(), 2);
     assert_eq!(alone.pass(), ["handled 2"]);
+}
+
+#[test]
+fn message_for_a_rank_that_does_not_poll_keeps_no_episode_open() {
+    let mut alone = Alone::new();
+    alone.endpoint().set_handler(1, |_| ());
+    drop(alone.endpoint().polls_at_barrier());
+    let episode = alone.world.arrive().unwrap();
+    alone.pass();
+    (0..17).for_each(|n| alone.receive_request(n));
+    alone.receive(&Item::Arrival(HostArrival::All(1)));
+    assert_eq!(alone.pass(), ["conclude 1 None"]);
+    assert!(episode.is_over());
+    // The seventeenth is placed after the end.
+    assert_eq!(alone.endpoint().poll(), 16);
+    assert_eq!(alone.pass(), ["handled 16"]);
+    assert_eq!(alone.endpoint().poll(), 1);
+    // A successor's endpoint starts without its predecessor's word.
+    std::mem::forget(alone.endpoint().polls_at_barrier());
+    alone.endpoint = None;
+    alone.endpoint = Some(Endpoint::new(&alone.world).unwrap());
+    alone.endpoint().set_handler(1, |_| ());
+    alone.pass();
+    let episode = alone.world.arrive().unwrap();
+    alone.pass();
+    (0..17).for_each(|n| alone.receive_request(n));
+    alone.receive(&Item::Arrival(HostArrival::All(2)));
+    alone.pass();
+    assert!(episode.is_over());
 }
 
 #[test]

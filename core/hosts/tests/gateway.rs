@@ -257,6 +257,35 @@ fn barrier_returned_messages_sent_before_were_handled() {
 }
 
 #[test]
+fn full_receiver_at_a_barrier_holds_up_no_rank() {
+    let _dog = Watchdog::new("full_receiver_at_a_barrier_holds_up_no_rank");
+    let ranks = [1, 1, 1];
+    let cluster = Cluster::new(&ranks, &tiny(&ranks, Algorithm::Towpath));
+    cluster.each_rank(|world| {
+        let endpoint = Endpoint::new(&world).unwrap();
+        let count = Count::default();
+        let note = count.clone();
+        endpoint.set_handler(1, move |_| note.add());
+        endpoint.map_world().unwrap();
+        endpoint.barrier().unwrap();
+        for round in 1..=20 {
+            if world.rank() > 0 {
+                // Together twice as many as the receiver's queue takes.
+                (0..16).for_each(|_| endpoint.request(0, 1, &[]).unwrap());
+                world.barrier(Policy::default()).unwrap();
+            } else if round % 2 == 0 {
+                endpoint.barrier().unwrap();
+                assert_eq!(count.get(), round * 32, "all that were sent before it");
+            } else {
+                world.barrier(Policy::default()).unwrap();
+                endpoint.poll_until(|| count.get() == round * 32);
+            }
+            endpoint.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
 fn death_fails_one_barrier_for_all_alike() {
     let _dog = Watchdog::new("death_fails_one_barrier_for_all_alike");
     for victim in [0, 2, 4] {

@@ -198,6 +198,7 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
+        let _polls = self.state.endpoint.polls_at_barrier();
         let episode = self.state.endpoint.world().arrive()?;
         while !episode.is_over() {
             if self.state.serve() == 0 && !episode.is_over() {

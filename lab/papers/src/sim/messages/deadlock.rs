@@ -138,7 +138,7 @@ impl<'a, 'm> Wrongly<'a, 'm> {
         let me = self.endpoint.name().to_bits();
         let domain = self.endpoint.domain();
         let (entry, side) = (domain.entry(me as u16)?, domain.side(self.to as u16, Direction::Request)?);
-        let (q, claim, intent) = (side.queue(), side.claim(), &entry.intents.0[0]);
+        let (q, claim, intent) = (side.queue(), side.claim(), &entry.own.intents[0]);
         let ticket = self.until_claimed(&side, |s| claim.claim(q, s, cpu, wait, intent));
         // A sender may be delayed anywhere: here by up to 7 µs, as its clock happens to stand.
         cpu.work(1_000 * (cpu.now() % 8));

@@ -306,7 +306,7 @@ impl Program for Claimed {
                 (domain.entry(me as u16).unwrap(), domain.side(0, Direction::Request).unwrap());
             let mut sender = Sender::new(me as u16, (me >> 16) as u16, other >> 16);
             let claim = side.claim();
-            claim.claim(side.queue(), &mut sender, place.cpu, wait, &entry.intents.0[0]).unwrap();
+            claim.claim(side.queue(), &mut sender, place.cpu, wait, &entry.own.intents[0]).unwrap();
             place.die();
             return self.held.set(true);
         }
