@@ -187,6 +187,45 @@ fn data_stay_when_their_home_leaves() {
 }
 
 #[test]
+fn removed_data_stay_away_when_their_home_leaves() {
+    const LOCKS: u64 = 40;
+    for protocol in Protocol::ALL {
+        for others in [0, 3000] {
+            let other = |world: World| {
+                let manager = Manager::new(&world).unwrap();
+                manager.barrier().unwrap();
+                for n in 0..LOCKS {
+                    let lock = manager.lock_with(&n.to_string(), protocol);
+                    let mut guard = lock.acquire().unwrap();
+                    assert_eq!(guard.data(), b"old");
+                    guard.set_data(b"").unwrap();
+                }
+                // So many that homes drop the state of idle locks.
+                for n in 0..others {
+                    drop(manager.lock_with(&format!("other {n}"), protocol).acquire().unwrap());
+                }
+                manager.barrier().unwrap();
+                drop(manager);
+                world.leave().unwrap();
+            };
+            with_another(other, |manager| {
+                // It keeps its handles, and thus copies of what it has released.
+                let locks: Vec<_> = (0..LOCKS).map(|n| manager.lock_with(&n.to_string(), protocol)).collect();
+                locks.iter().for_each(|lock| lock.acquire().unwrap().set_data(b"old").unwrap());
+                manager.barrier().unwrap();
+                manager.barrier().unwrap();
+                manager.wait(Duration::from_millis(30));
+                for lock in &locks {
+                    let guard = lock.acquire().unwrap();
+                    assert_eq!(guard.data(), b"", "{protocol:?}, {others}");
+                    assert!(!guard.previous_owner_died(), "{protocol:?}, {others}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
 fn hostile_messages_are_passed_over() {
     let other = |world: World| {
         let endpoint = Endpoint::new(&world).unwrap();

@@ -38,6 +38,8 @@ impl Hasher for Folded {
 
 /// Maximum number of idle locks whose state is kept.
 const IDLE: usize = 1024;
+/// Maximum number of locks without state here whose data are known to be removed.
+const REMOVED: usize = 1024;
 
 /// Lock at its home.
 #[derive(Debug)]
@@ -67,8 +69,10 @@ pub(crate) struct Homes {
     /// Locks that were taken over from a home that is gone, and dropped since: the low 64
     /// bits of their identities.
     settled: HashSet<u64, BuildHasherDefault<Folded>>,
-    /// Data of locks that this home does not know yet.
+    /// Data of locks that this home does not know yet, or has dropped.
     inherited: Table<LockData>,
+    /// Those of them whose data were replaced by none, the earliest first.
+    removed: VecDeque<Identity>,
 }
 
 impl Homes {
@@ -86,13 +90,30 @@ impl Homes {
     pub(crate) fn inherit(&mut self, lock: Identity, data: &LockData) {
         if self.inherited.get(&lock).is_none_or(|known| data.version() > known.version()) {
             self.inherited.insert(lock, data.clone());
+            if data.bytes().is_empty() {
+                self.note_removed(lock);
+            }
         }
     }
 
-    /// Returns the data of all locks.
+    /// Notes that a lock's data were replaced by none. Forgets the same of another one if too
+    /// many were.
+    fn note_removed(&mut self, lock: Identity) {
+        self.removed.push_back(lock);
+        if self.removed.len() > REMOVED
+            && let Some(first) = self.removed.pop_front()
+            && self.inherited.get(&first).is_some_and(|data| data.bytes().is_empty())
+        {
+            self.inherited.remove(&first);
+        }
+    }
+
+    /// Returns the data of all locks, for their next homes.
+    ///
+    /// Also those that were replaced by none: nodes may have copies of earlier ones.
     pub(crate) fn data(&self) -> Vec<(Identity, Protocol, LockData)> {
         let known = self.locks.iter().filter_map(|(&lock, entry)| {
-            let data = entry.lock.data().filter(|data| !data.bytes().is_empty())?;
+            let data = entry.lock.data()?;
             Some((lock, entry.protocol, data.clone()))
         });
         let inherited = self.inherited.iter();
@@ -130,7 +151,11 @@ impl Homes {
             if entry.taken_over {
                 self.settled.insert(lock.0 as u64);
             }
-            self.locks.remove(&lock);
+            let entry = self.locks.remove(&lock);
+            // None, since a certain release: a copy that a node has kept is older.
+            if let Some(none) = entry.as_ref().and_then(|entry| entry.lock.data()) {
+                self.inherit(lock, none);
+            }
         }
     }
 }

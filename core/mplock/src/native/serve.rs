@@ -331,14 +331,14 @@ impl ManagerState {
         if is_inquiry && !self.is_home(from, lock) {
             return;
         }
+        if let MessageBody::Stored { version } = message.body {
+            self.deposits.borrow_mut().retain(|&deposit| deposit != (lock, version));
+        }
         let cell = self.locks.borrow().get(&lock).cloned();
         let Some(cell) = cell else {
             if is_inquiry {
                 let mut out = Sends { manager: self, lock, protocol, home: from };
                 NodeLock::default().on_message(message, &mut out);
-            }
-            if let MessageBody::Stored { version } = message.body {
-                self.deposits.borrow_mut().retain(|&deposit| deposit != (lock, version));
             }
             return;
         };
