@@ -39,7 +39,7 @@ impl Until for Ended<'_> {
     }
 }
 
-/// Stand of an endpoint at the world's barrier, where its owner polls: until it is dropped.
+/// Stand of an endpoint at the world's barrier, where its owner polls. Ends when dropped.
 #[derive(Debug)]
 pub struct PollsAtBarrier<'a>(&'a Endpoint);
 
@@ -50,8 +50,7 @@ impl Drop for PollsAtBarrier<'_> {
 }
 
 impl Endpoint {
-    /// Says that the owner arrives at the world's barrier now, and polls this endpoint until the
-    /// episode is over.
+    /// Announces that the owner arrives at the world's barrier and polls there.
     ///
     /// For programs that wait by [`World::arrive`](towpath_shm::World::arrive); called before it.
     /// [`Endpoint::barrier`] does so itself. In a world that spans hosts the episode then does not

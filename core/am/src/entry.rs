@@ -38,9 +38,10 @@ pub struct Entry<P: Processor> {
 #[derive(Debug)]
 #[repr(C)]
 pub struct OwnerWords<P: Processor> {
-    /// Intents for request queues and for reply queues (see [`crate::queue::intent`]); then,
-    /// for each kind, the queue on which the owner may hold a block that it has not published: the
-    /// queue's number plus one.
+    /// Intents for request queues and for reply queues (see [`crate::queue::intent`]).
+    ///
+    /// Then, for each kind, the queue on which the owner may hold a block that it has not
+    /// published: the queue's number plus one.
     pub intents: [P::Word; 4],
     /// 1 while the owner stands at the world's barrier and polls, otherwise 0.
     ///

@@ -62,7 +62,7 @@ fn rejected_replies_come_back_though_their_replier_is_full() {
         (first..first + 4).for_each(|n| requester.request(0, 7, &[n]).unwrap());
         assert_eq!(b.poll(), 4);
     }
-    // What the second one rejects finds the replier's queue full.
+    // Replies that the second one rejects find the replier's queue full.
     assert_eq!((a.poll(), c.poll()), (4, 4));
     for endpoint in [b, c, b] {
         while endpoint.poll() > 0 {}

@@ -96,8 +96,9 @@ impl Homes {
         }
     }
 
-    /// Notes that a lock's data were replaced by none. Forgets the same of another one if too
-    /// many were.
+    /// Notes that a lock's data were replaced by none.
+    ///
+    /// Forgets it of the earliest one if too many were.
     fn note_removed(&mut self, lock: Identity) {
         self.removed.push_back(lock);
         if self.removed.len() > REMOVED
