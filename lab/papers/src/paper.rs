@@ -106,6 +106,25 @@ pub const STRESS_TABLE: [StressColumn; 6] = [
     StressColumn { algorithm: "lock-free", seconds: [3.19, 3.08, 3.03] },
 ];
 
+/// Row of Table 4: an application's execution times.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplicationRow {
+    /// The paper's name.
+    pub name: &'static str,
+    /// Name of the application in the room `apps`.
+    pub pattern: &'static str,
+    /// Seconds: test&set, test&test&set, ticket, Anderson, Posix, lock-free.
+    pub seconds: [f64; 6],
+}
+
+/// Table 4.
+pub const APPLICATION_TABLE: [ApplicationRow; 4] = [
+    ApplicationRow { name: "3-D FFT", pattern: "fft", seconds: [8.9, 8.8, 8.6, 8.9, 9.0, 8.7] },
+    ApplicationRow { name: "CON/comm", pattern: "con-comm", seconds: [2.04, 2.02, 1.98, 2.20, 3.5, 1.96] },
+    ApplicationRow { name: "CON/comp", pattern: "con-comp", seconds: [1.43, 1.43, 1.43, 1.45, 1.6, 1.40] },
+    ApplicationRow { name: "SAMPLE", pattern: "sample", seconds: [2.3, 2.3, 2.5, 2.8, 9.5, 2.2] },
+];
+
 /// The paper's peak bandwidth of bulk transfers (Section 4.1): "roughly 80% of the memory
 /// copy rate".
 pub const BULK_OF_MEMCPY: f64 = 0.8;

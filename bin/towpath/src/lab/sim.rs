@@ -84,7 +84,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(waiting_policies()))]
     waiting: Vec<String>,
 
-    /// Copies of the program at one time (multiprogramming) [default: 2,3]
+    /// Copies of the program at one time (multiprogramming, apps) [default: 2,3; apps: 1]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: Vec<u32>,
 
@@ -94,11 +94,12 @@ pub struct SimArgs {
 
     /// States and programs (mplocks): local-idle, remote-idle, remote-busy, one-lock,
     /// many-locks, one-home, bursts, spark98, mp3d, and the skeletons barnes, radiosity,
-    /// raytrace [default: the first four]
+    /// raytrace [default: the first four]; applications (apps), each with a size behind it
+    /// if it is not `small`: lu, lu/tiny, … [default: all]
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     patterns: Vec<String>,
 
-    /// Schedulers (multiprogramming) [default: both]
+    /// Schedulers (multiprogramming, apps) [default: both]
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
     scheduler: Vec<String>,
 
@@ -133,6 +134,7 @@ Examples:
   towpath sim avalanche mplocks --patterns remote-idle,one-lock        table 1 of Kuo, Carter & Kuramkote; avalanche-slow has slow switches
   towpath sim avalanche mplocks --patterns mp3d --procs 4,8,16,32  figure 1 of Kuo, Carter & Kuramkote; spark98, and skeletons of barnes, radiosity, raytrace
   towpath sim rdma-cluster mplocks --patterns many-locks --procs 64,256,1024
+  towpath sim origin2000 apps --patterns lu,cholesky --procs 1,16,64   the papers' applications; on enterprise5000 fft, con-comm, con-comp, sample
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
@@ -247,10 +249,10 @@ impl SimArgs {
             run: defaults.run.seed(self.seed),
             algorithms: self.algorithms.clone(),
             waiting: or(&self.waiting, waiting).iter().filter_map(|w| Policy::from_name(w)).collect(),
-            copies: if self.copies.is_empty() {
-                vec![2, 3]
-            } else {
-                self.copies.iter().map(|n| *n as usize).collect()
+            copies: match (self.copies.is_empty(), experiment == "apps") {
+                (false, _) => self.copies.iter().map(|n| *n as usize).collect(),
+                (true, true) => vec![1],
+                (true, false) => vec![2, 3],
             },
             schedulers: or(&self.scheduler, &["time-sharing", "gang"]),
             per_processor: match (self.per_processor.is_empty(), is_list) {

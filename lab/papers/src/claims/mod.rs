@@ -19,11 +19,13 @@ mod k_kernels;
 mod k_patterns;
 mod k_programs;
 mod k_table;
+mod l_applications;
 mod l_causes;
 mod l_machine;
 mod l_messages;
 mod m_ladder;
 mod m_slots;
+mod n_applications;
 mod n_barriers;
 mod n_counter;
 mod n_model;
@@ -212,10 +214,12 @@ pub fn claims() -> Vec<Claim> {
         k_patterns::CLAIMS,
         k_programs::CLAIMS,
         k_table::CLAIMS,
+        l_applications::CLAIMS,
         l_machine::CLAIMS,
         l_messages::CLAIMS,
         m_ladder::CLAIMS,
         m_slots::CLAIMS,
+        n_applications::CLAIMS,
         n_counter::CLAIMS,
         n_queues::CLAIMS,
         n_barriers::CLAIMS,

@@ -76,21 +76,22 @@ const BLOCKING: &str = "park";
 const QUANTUM: &str = "os.quantum=2500us";
 
 /// Those under spin locks, by primitive: these have disciplines.
-const LOCKS: [&str; 4] = [
+pub(super) const LOCKS: [&str; 4] = [
     "two-ended/test-and-set/ll-sc",
     "two-ended/ticket/ll-sc",
     "two-ended/test-and-set/fetch-op",
     "two-ended/ticket/fetch-op",
 ];
-const CONSCIOUS: &str = "two-ended/scheduler-conscious";
-const NON_BLOCKING: [&str; 3] = ["michael-scott/ll-sc", "prakash-lee-johnson/ll-sc", "valois/ll-sc"];
+pub(super) const CONSCIOUS: &str = "two-ended/scheduler-conscious";
+pub(super) const NON_BLOCKING: [&str; 3] =
+    ["michael-scott/ll-sc", "prakash-lee-johnson/ll-sc", "valois/ll-sc"];
 /// The paper's own queue: as N20 has it, and Figure 1, corrected.
-const CUSTOM: &str = "fetch-op-tickets";
+pub(super) const CUSTOM: &str = "fetch-op-tickets";
 const ARRAY: &str = "fetch-op-array";
 
 /// The queues of figure 7, with as many operations as see ten time slices under time
 /// sharing, and under gang scheduling.
-const QUEUES: [(&str, u64, u64); 10] = [
+pub(super) const QUEUES: [(&str, u64, u64); 10] = [
     (LOCKS[0], 6_400, 2_400),
     (LOCKS[1], 3_200, 2_400),
     (LOCKS[2], 12_800, 6_400),
@@ -123,7 +124,7 @@ fn is_barrier(name: &str) -> bool {
     BARRIERS.iter().any(|b| b.0 == name)
 }
 
-fn is_lock(name: &str) -> bool {
+pub(super) fn is_lock(name: &str) -> bool {
     LOCKS.contains(&name)
 }
 
@@ -132,7 +133,7 @@ fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
     if is_lock(name) || is_barrier(name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
 }
 
-fn procs(name: &str) -> usize {
+pub(super) fn procs(name: &str) -> usize {
     if name == CONSCIOUS { 63 } else { 64 }
 }
 

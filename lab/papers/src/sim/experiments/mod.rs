@@ -1,5 +1,6 @@
 //! The experiments, and the algorithms that they run.
 
+mod apps;
 mod barriers;
 mod counter;
 mod ladder;
@@ -35,6 +36,7 @@ pub const SIM_EXPERIMENTS: &[&dyn Simulate] = &[
     &ladder::Ladder,
     &list::Lists,
     &mplocks::MessageLocks,
+    &apps::Applications,
     &multiprogramming::Multiprogramming,
 ];
 

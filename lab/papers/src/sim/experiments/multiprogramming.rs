@@ -54,7 +54,7 @@ fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
 
 /// The machine under that scheduler, with short time slices (unless it has been told
 /// otherwise).
-fn machine(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
+pub(super) fn with_scheduler(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
     let mut machine = machine.clone();
     let told = machine.describe().iter().any(|p| p.name == "os.quantum" && p.source.0.starts_with("user"));
     let mut set = |text: &str| machine.set_from_text(text).map_err(|e| Error::NotAvailable(e.to_string()));
@@ -97,7 +97,7 @@ impl Simulate for Multiprogramming {
             for waiting in disciplines(algorithm.name, &sweep.waiting) {
                 for &copies in &sweep.copies {
                     for scheduler in &sweep.schedulers {
-                        let machine = machine(&sweep.run.machine, scheduler)?;
+                        let machine = with_scheduler(&sweep.run.machine, scheduler)?;
                         for procs in procs(&sweep)? {
                             let mut point = point(self.name(), &sweep, algorithm, waiting, procs);
                             point.subject =

@@ -52,7 +52,7 @@ impl MessageAlgorithm {
     }
 
     /// The algorithm that `am`'s endpoints take it for.
-    pub(super) const fn kind(self) -> towpath_am::Algorithm {
+    pub(in crate::sim) const fn kind(self) -> towpath_am::Algorithm {
         match self {
             MessageAlgorithm::Known(known) => known,
             MessageAlgorithm::TicketTwoLines => towpath_am::Algorithm::Ticket,

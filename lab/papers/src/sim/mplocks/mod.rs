@@ -201,7 +201,7 @@ pub struct Mix {
 }
 
 /// Locks of one kind on a simulated machine.
-pub(super) struct LockTable {
+pub(in crate::sim) struct LockTable {
     locks: Vec<SharedLock>,
     managers: Option<Rc<Managers>>,
     patience: Patience,
