@@ -256,11 +256,24 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
+        self.object(name, 0, |tail| tail == 0, prepare).map(|(shared, _)| shared)
+    }
+
+    /// Opens the object of that name, behind which so many bytes lie as `fits` accepts;
+    /// creates it with `tail` bytes if there is none. Returns it, and the number of those bytes.
+    pub(crate) fn object<T: Object>(
+        &self,
+        name: &str,
+        tail: u64,
+        fits: impl Fn(u64) -> bool,
+        prepare: impl FnOnce(&T),
+    ) -> Result<(Shared<T>, u64), Error> {
         check_name(name, 32)?;
         let inner = self.inner();
         let me = inner.me()?;
         let words = name_words(name);
-        let (bytes, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
+        let (head, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
+        let bytes = head.saturating_add(tail);
         let text = TypeText::<T>::default().to_string();
         let hash = hash_of(text.bytes());
         let found = |record: &ObjectRecord| {
@@ -268,7 +281,8 @@ impl World {
             // Acquire (N4).
             let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
             let is = (get(&record.bytes), get(&record.align));
-            if is != (bytes, align) || get(&record.type_hash) != hash {
+            let tail = is.0.checked_sub(head).filter(|&tail| fits(tail));
+            let Some(tail) = tail.filter(|_| is.1 == align && get(&record.type_hash) == hash) else {
                 let full =
                     |text: &str, (bytes, align)| format!("{text} of {bytes} bytes, aligned to {align}");
                 return Err(Error::OtherType {
@@ -276,8 +290,8 @@ impl World {
                     found: full(&type_text(record), is),
                     expected: full(&text, (bytes, align)),
                 });
-            }
-            self.place::<T>(get(&record.offset))
+            };
+            Ok((self.place::<T>(get(&record.offset), tail)?, tail))
         };
         if let Some(record) = inner.lookup(&words)? {
             return found(record);
@@ -306,7 +320,7 @@ impl World {
             return Err(full(bytes.saturating_add(record_bytes)));
         };
         let record = inner.segment.record(used).ok_or_else(|| full(bytes.saturating_add(record_bytes)))?;
-        let shared = self.place::<T>(offset)?;
+        let shared = self.place::<T>(offset, tail)?;
         // SAFETY: within the heap (`end`), at a multiple of 64, mapped as long as `self` lives;
         // atomics are plain. No record refers to them, and only one participant creates. (If the
         // segment is damaged others may use them: therefore atomically.)
@@ -338,12 +352,13 @@ impl World {
         // Relaxed: for the next creator, to which (N2) and (N1) hand it.
         inner.control().directory.used.store(end, Ordering::Relaxed);
         drop(creating);
-        Ok(shared)
+        Ok((shared, tail))
     }
 
-    /// The object at an offset in the heap, which may be nonsense.
-    fn place<T: Object>(&self, offset: u64) -> Result<Shared<T>, Error> {
-        let (len, align) = (size_of::<T>() as u64, align_of::<T>());
+    /// The object at an offset in the heap, which may be nonsense, with `tail` bytes
+    /// behind it.
+    fn place<T: Object>(&self, offset: u64, tail: u64) -> Result<Shared<T>, Error> {
+        let (len, align) = ((size_of::<T>() as u64).saturating_add(tail), align_of::<T>());
         let parts = &self.inner().segment;
         let object = parts.heap_at(offset, len, 1).ok_or(Error::OutOfBounds {
             offset,

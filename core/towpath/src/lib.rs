@@ -30,6 +30,7 @@
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::mutex`]). |
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
 //! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
+//! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -168,8 +169,9 @@ pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes,
-    SemaphorePermit, Shared, World, WorldSpec,
+    SemaphorePermit, Shared, World, WorldQueue, WorldSpec,
 };
+pub use towpath_sync::queues::TransferError;
 pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};
 pub use towpath_sync::{
     Exclusive, LockError, Mutex, MutexGuard, Policy, RwLock, RwLockReadGuard, RwLockWriteGuard, TimedOut,
@@ -191,7 +193,11 @@ pub mod mplock {
         pub use towpath_agent::{ClientRow, ClusterHost, Error, HostLockRow, HostReport, HostsFile};
     }
 }
-/// Locks, barriers and waiting policies.
+pub mod mpmc;
+pub mod mpsc;
+pub mod spsc;
+
+/// Locks, barriers, queues and waiting policies.
 pub use towpath_sync as sync;
 pub mod structures;
 

@@ -8,7 +8,9 @@ mod condvar;
 mod event;
 mod mutex;
 mod once;
+mod queues;
 mod rw_lock;
 mod semaphore;
 
+pub use queues::{WorldQueue, WorldVenue};
 pub use semaphore::SemaphorePermit;

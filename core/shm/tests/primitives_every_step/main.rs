@@ -14,6 +14,7 @@
 mod killed_waiters;
 mod mutex;
 mod others;
+mod queues;
 mod rw_lock;
 
 use std::any::Any;
@@ -177,7 +178,7 @@ fn main() {
     let choice = Choice::from_arguments();
     share_cases(|share| {
         let words = shared_words(3);
-        for play in [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS].concat() {
+        for play in [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS].concat() {
             run(&play, &choice, words, share);
         }
         if choice.includes(&["condvar", "killed"]) && share.takes_next() {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use towpath_machine::{Heap, Native, Plain};
 
 use super::{
-    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError, WordLine,
+    BoundedQueue, Leased, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError,
+    WordLine,
 };
 use crate::mutex::adaptive;
 use crate::{Deadline, Wait};
@@ -53,6 +54,24 @@ pub trait SharedSenders: QueueKind {}
 /// Kinds of which several may receive.
 pub trait SharedReceivers: QueueKind {}
 
+/// Kinds whose values can be leased: they come in again if their receiver dies.
+pub trait Leasing: QueueKind {
+    /// Receives a value under a lease.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`].
+    fn lease<T: Plain>(
+        queue: &Self::Queue<'_>,
+        cpu: &Native,
+        wait: &Wait<'_>,
+        deadline: Deadline,
+    ) -> Result<(T, Leased), TransferError>;
+
+    /// Ends a lease: the value is done with, or comes in again.
+    fn end(queue: &Self::Queue<'_>, cpu: &Native, wait: &Wait<'_>, leased: Leased, completed: bool);
+}
+
 /// Many senders, many receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Mpmc;
@@ -90,6 +109,24 @@ macro_rules! many_to_many {
             }
         }
         impl SharedSenders for $kind {}
+        impl Leasing for $kind {
+            #[inline]
+            fn lease<T: Plain>(
+                queue: &Self::Queue<'_>,
+                cpu: &Native,
+                wait: &Wait<'_>,
+                deadline: Deadline,
+            ) -> Result<(T, Leased), TransferError> {
+                queue.receive_leased(cpu, wait, deadline)
+            }
+            fn end(queue: &Self::Queue<'_>, cpu: &Native, wait: &Wait<'_>, leased: Leased, completed: bool) {
+                if completed {
+                    queue.complete(cpu, wait, leased);
+                } else {
+                    queue.give_back(cpu, wait, leased);
+                }
+            }
+        }
     };
 }
 
@@ -343,6 +380,91 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// gone.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         core::iter::from_fn(|| self.receive().ok())
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
+    /// Receives the oldest value under a lease: it comes in again, behind those that
+    /// wait, if this process dies before the lease is completed, or if the lease is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive`].
+    pub fn receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
+        self.lease_before(Deadline::NEVER)
+    }
+
+    /// Receives under a lease if there is a value; never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::try_receive`].
+    pub fn try_receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
+        self.lease_before(Deadline::PAST)
+    }
+
+    /// Receives under a lease; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_timeout`].
+    pub fn receive_leased_timeout(&self, time: Duration) -> Result<ValueLease<T, V>, TransferError> {
+        self.lease_before(Deadline::within(time))
+    }
+
+    /// Receives under a lease; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_until`].
+    pub fn receive_leased_until(&self, instant: Instant) -> Result<ValueLease<T, V>, TransferError> {
+        self.lease_before(Deadline::at(instant))
+    }
+
+    fn lease_before(&self, deadline: Deadline) -> Result<ValueLease<T, V>, TransferError> {
+        let (value, leased) =
+            self.venue.call(|queue, cpu, wait| <V::Kind as Leasing>::lease(&queue, cpu, wait, deadline))?;
+        Ok(ValueLease { venue: self.venue.clone(), value, leased: Some(leased) })
+    }
+}
+
+/// A value that this process has, and that comes in again if it dies. Dropped, it is
+/// given back.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[must_use = "the value comes in again at once"]
+pub struct ValueLease<T, V: Venue<Kind: Leasing>> {
+    venue: V,
+    value: T,
+    leased: Option<Leased>,
+}
+
+impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
+    /// Says that the value is done with: it does not come in again.
+    pub fn complete(mut self) {
+        self.end(true);
+    }
+
+    fn end(&mut self, completed: bool) {
+        let Some(leased) = self.leased.take() else { return };
+        let ended = self.venue.call(|queue, cpu, wait| {
+            <V::Kind as Leasing>::end(&queue, cpu, wait, leased, completed);
+            Ok(())
+        });
+        // To a process outside the world the lease does not belong any more.
+        let _ = ended;
+    }
+}
+
+impl<T, V: Venue<Kind: Leasing>> core::ops::Deref for ValueLease<T, V> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T, V: Venue<Kind: Leasing>> Drop for ValueLease<T, V> {
+    fn drop(&mut self) {
+        self.end(false);
     }
 }
 

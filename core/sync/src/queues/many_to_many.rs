@@ -138,6 +138,13 @@ pub struct Leased {
     word: u64,
 }
 
+impl Leased {
+    /// Returns whether this process has the lease. A forked child has not.
+    fn is_of(&self, me: u32) -> bool {
+        identity(self.word) == me
+    }
+}
+
 impl<P: Processor, const N: usize> ManyHead<P, N> {
     /// The head of an empty queue, in memory of the given arena.
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
@@ -644,14 +651,16 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
     /// Ends a lease: the value is done with.
     pub fn complete<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
-        if self.free(cpu, wait, leased.slot, leased.word) {
+        if leased.is_of(wait.identity()) && self.free(cpu, wait, leased.slot, leased.word) {
             self.wake_senders(cpu, wait);
         }
     }
 
     /// Ends a lease: the value comes in again.
     pub fn give_back<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
-        self.send_again(cpu, wait, leased.slot, leased.word);
+        if leased.is_of(wait.identity()) {
+            self.send_again(cpu, wait, leased.slot, leased.word);
+        }
     }
 }
 

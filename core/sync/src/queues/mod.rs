@@ -13,8 +13,8 @@ use towpath_machine::{Arena, Place, Plain, Processor};
 
 pub use error::TransferError;
 pub use handles::{
-    Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, ValueReceiver,
-    ValueSender, Venue, between_threads,
+    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, ValueLease,
+    ValueReceiver, ValueSender, Venue, between_threads,
 };
 pub use many_to_many::{Leased, ManyHead, ManyToMany};
 pub use members::{Members, QueueSide};
@@ -110,6 +110,13 @@ impl QueueGeometry {
         QueueGeometry { bits: capacity.next_power_of_two().ilog2(), stride }
     }
 
+    /// The one of these geometries that takes so many lines in all, if there is one.
+    pub(super) fn of_lines<K: QueueKind>(lines: u64, of: impl Fn(usize) -> Self) -> Option<Self> {
+        // Of those that take as many, the largest.
+        let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| of(1 << bits));
+        all.find(|&geometry| lines_of::<K>(geometry) == lines)
+    }
+
     /// Number of slots.
     #[inline(always)]
     pub const fn capacity(self) -> usize {
@@ -141,4 +148,15 @@ impl QueueGeometry {
     pub const fn slot_lines(self) -> usize {
         (self.capacity() * self.stride).div_ceil(8)
     }
+}
+
+/// Number of lines of a queue of that kind, beside its head.
+pub fn lines_of<K: QueueKind>(geometry: QueueGeometry) -> u64 {
+    (K::ring_lines(geometry) + geometry.slot_lines()) as u64
+}
+
+/// The geometry of a queue of that kind, for values of type `T`, that takes so many
+/// lines beside its head.
+pub fn geometry_of_lines<T, K: QueueKind>(lines: u64) -> Option<QueueGeometry> {
+    QueueGeometry::of_lines::<K>(lines, K::geometry::<T>)
 }

@@ -1,0 +1,204 @@
+//! Queues of values in a world, by name.
+#![allow(unsafe_code)]
+
+use std::mem::size_of;
+
+use towpath_machine::{Native, Object, Plain};
+use towpath_sync::queues::{
+    Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError, ValueReceiver,
+    ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
+};
+use towpath_sync::{Policy, Wait};
+
+use crate::{Error, Shared, World};
+
+/// Number of bytes of a line.
+const LINE: u64 = size_of::<WordLine<Native>>() as u64;
+
+/// Queue of values in a world: makes senders and receivers.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct WorldQueue<T, K>(WorldVenue<T, K>)
+where
+    K: QueueKind,
+    QueueObject<T, K>: Object;
+
+/// Place of a queue in a world.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct WorldVenue<T, K>
+where
+    K: QueueKind,
+    QueueObject<T, K>: Object,
+{
+    object: Shared<QueueObject<T, K>>,
+    geometry: QueueGeometry,
+}
+
+impl<T, K> Clone for WorldVenue<T, K>
+where
+    K: QueueKind,
+    QueueObject<T, K>: Object,
+{
+    fn clone(&self) -> Self {
+        WorldVenue { object: self.object.clone(), geometry: self.geometry }
+    }
+}
+
+impl<T, K> Venue for WorldVenue<T, K>
+where
+    K: QueueKind,
+    QueueObject<T, K>: Object,
+{
+    type Kind = K;
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        let world = self.object.world();
+        world.entered().ok_or(TransferError::NotEntered)?;
+        let wait =
+            Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
+        let object = self.object.as_ptr();
+        let ring_lines = K::ring_lines(self.geometry);
+        // SAFETY: the object and the lines behind it, as many as its geometry says, are mapped as
+        // long as the handle lives (`World::object` checked them, `queue` derived the geometry from
+        // their number), and aligned, since the object's size is a multiple of its alignment, a
+        // line's; any bits are both, whose words are atomic.
+        let (head, ring, slots) = unsafe {
+            let lines = object.add(1).cast::<WordLine<Native>>();
+            (
+                &(*object.as_ptr()).head,
+                core::slice::from_raw_parts(lines.as_ptr(), ring_lines),
+                core::slice::from_raw_parts(lines.add(ring_lines).as_ptr(), self.geometry.slot_lines()),
+            )
+        };
+        // The number of a processor is of no use to a queue.
+        act(K::queue(head, ring, slots, self.geometry), &Native::with_id(0), &wait)
+    }
+}
+
+impl<T, K> WorldQueue<T, K>
+where
+    T: Plain + Copy,
+    K: QueueKind,
+    QueueObject<T, K>: Object,
+{
+    /// Makes a sender. When the last one is dropped, or dies, receivers learn of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`]; [`TransferError::Capacity`]; [`TransferError::Taken`] where
+    /// there may be one only.
+    pub fn sender(&self) -> Result<ValueSender<T, WorldVenue<T, K>>, TransferError> {
+        ValueSender::new(self.0.clone())
+    }
+
+    /// Makes a receiver. When the last one is dropped, or dies, senders learn of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorldQueue::sender`].
+    pub fn receiver(&self) -> Result<ValueReceiver<T, WorldVenue<T, K>>, TransferError> {
+        ValueReceiver::new(self.0.clone())
+    }
+
+    /// Number of values for which it has room.
+    pub fn capacity(&self) -> usize {
+        self.0.geometry.capacity()
+    }
+
+    /// The world in which the queue lies.
+    pub fn world(&self) -> &World {
+        self.0.object.world()
+    }
+}
+
+impl World {
+    /// Opens the queue of that name, of many senders and many receivers; makes it with
+    /// room for at least so many values ([`WorldQueue::capacity`]) if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NumberOutOfRange`]; as [`World::shared`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let jobs = world.mpmc::<[u32; 4]>("jobs", 64)?;
+    /// jobs.sender()?.send([1, 2, 3, 4])?;
+    /// assert_eq!(jobs.receiver()?.receive()?, [1, 2, 3, 4]); // usually in another process
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mpmc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Mpmc>, Error> {
+        self.queue(name, capacity)
+    }
+
+    /// Opens the queue of that name, of many senders and one receiver; makes it as
+    /// [`World::mpmc`] if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::mpmc`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let results = world.mpsc::<f64>("results", 64)?;
+    /// results.sender()?.send(0.5)?;
+    /// assert_eq!(results.receiver()?.receive()?, 0.5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mpsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Mpsc>, Error> {
+        self.queue(name, capacity)
+    }
+
+    /// Opens the queue of that name, of one sender and one receiver; makes it as
+    /// [`World::mpmc`] if there is none. Another process may take the place of one that has gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::mpmc`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let samples = world.spsc::<u64>("samples", 1024)?;
+    /// let sender = samples.sender()?;
+    /// assert!(samples.sender().is_err(), "one only");
+    /// sender.send(7)?;
+    /// assert_eq!(samples.receiver()?.receive()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Spsc>, Error> {
+        self.queue(name, capacity)
+    }
+
+    fn queue<T: Plain + Copy, K: QueueKind>(
+        &self,
+        name: &str,
+        capacity: usize,
+    ) -> Result<WorldQueue<T, K>, Error>
+    where
+        QueueObject<T, K>: Object,
+    {
+        if !(1..=K::MOST).contains(&capacity) {
+            return Err(Error::NumberOutOfRange {
+                of: "slots of a queue",
+                wanted: capacity as u64,
+                least: 1,
+                most: K::MOST as u64,
+            });
+        }
+        let of_bytes = |bytes: u64| {
+            let lines = bytes.is_multiple_of(LINE).then_some(bytes / LINE);
+            lines.and_then(geometry_of_lines::<T, K>)
+        };
+        let wanted = lines_of::<K>(K::geometry::<T>(capacity)).saturating_mul(LINE);
+        let (object, bytes) =
+            self.object(name, wanted, |bytes| of_bytes(bytes).is_some(), |_: &QueueObject<T, K>| ())?;
+        // The number of bytes was accepted, or is the wanted one.
+        let geometry = of_bytes(bytes).unwrap_or(K::geometry::<T>(capacity));
+        Ok(WorldQueue(WorldVenue { object, geometry }))
+    }
+}

@@ -1,0 +1,335 @@
+//! Plays of the bounded queues.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use towpath_shm::WorldQueue;
+use towpath_sync::queues::{Mpmc, Spsc, TransferError};
+
+use super::{Hold, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
+
+/// Milestone of a victim: its act is complete.
+const DONE: u64 = 1;
+
+/// Values of two words, so that one that is torn is found.
+type Pair = [u64; 2];
+
+/// Value of the victim, and of this process.
+const THEIRS: Pair = [7, !7];
+const OURS: Pair = [1, !1];
+
+fn many(stage: &Stage) -> WorldQueue<Pair, Mpmc> {
+    stage.world.mpmc("q", 2).unwrap()
+}
+
+fn one(stage: &Stage) -> WorldQueue<Pair, Spsc> {
+    stage.world.spsc("q", 2).unwrap()
+}
+
+fn many_sender(stage: &Stage) {
+    let sender = many(stage).sender().unwrap();
+    mark();
+    sender.send(THEIRS).unwrap();
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(sender);
+}
+
+/// Values pass while the victim stands still, whatever it has.
+fn values_pass(stage: &Stage) {
+    let (sender, receiver) = (many(stage).sender().unwrap(), many(stage).receiver().unwrap());
+    for _ in 0..3 {
+        sender.send_timeout(OURS, LONG).expect("a sender that stands still is in the way");
+        loop {
+            match receiver.receive_timeout(LONG).expect("a sender that stands still is in the way") {
+                OURS => break,
+                THEIRS => assert_eq!(stage.note.fetch_add(1, SeqCst), 0, "came twice"),
+                torn => panic!("{torn:?}"),
+            }
+        }
+    }
+}
+
+/// All room is there, and nothing else comes.
+fn all_room_is_there(stage: &Stage) {
+    let (sender, receiver) = (many(stage).sender().unwrap(), many(stage).receiver().unwrap());
+    for _ in 0..2 {
+        (0..2).for_each(|_| sender.send_timeout(OURS, LONG).expect("room was lost with the dead"));
+        assert_eq!(sender.try_send(OURS), Err(TransferError::TimedOut));
+        assert_eq!([(); 2].map(|()| receiver.receive_timeout(LONG)), [Ok(OURS); 2]);
+        assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut));
+    }
+}
+
+fn the_sender_died(stage: &Stage) {
+    let (sender, receiver) = (many(stage).sender().unwrap(), many(stage).receiver().unwrap());
+    // A full queue is looked through for the dead: what they have sent stays.
+    let mut ours = 0;
+    while sender.send_timeout(OURS, Duration::from_millis(2)).is_ok() {
+        ours += 1;
+    }
+    drop(sender);
+    let end = loop {
+        match receiver.receive_timeout(LONG) {
+            Ok(OURS) => ours -= 1,
+            Ok(value) => {
+                assert_eq!(value, THEIRS);
+                assert_eq!(stage.note.fetch_add(1, SeqCst), 0, "came twice");
+            }
+            Err(end) => break end,
+        }
+    };
+    assert_eq!(ours, 0, "lost or twice");
+    // Another sender has joined since, and has left in good order.
+    assert_eq!(end, TransferError::Disconnected);
+    stage.told();
+    if stage.progress.load(SeqCst) == DONE {
+        assert_eq!(stage.note.load(SeqCst), 1, "it was sent, and is lost");
+    }
+    all_room_is_there(stage);
+}
+
+fn many_receiver(stage: &Stage) {
+    let receiver = many(stage).receiver().unwrap();
+    mark();
+    assert_eq!(receiver.receive(), Ok(OURS));
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(receiver);
+}
+
+/// Sends a value when it is dropped.
+fn sends_a_value(stage: &Stage) -> Hold {
+    struct Sends(WorldQueue<Pair, Mpmc>);
+    impl Drop for Sends {
+        fn drop(&mut self) {
+            self.0.sender().unwrap().send_timeout(OURS, LONG).unwrap();
+        }
+    }
+    Some(Box::new(Sends(many(stage))))
+}
+
+fn fills_the_queue(stage: &Stage) -> Hold {
+    let sender = many(stage).sender().unwrap();
+    (0..2).for_each(|_| sender.send_timeout(OURS, LONG).unwrap());
+    struct Takes(WorldQueue<Pair, Mpmc>);
+    impl Drop for Takes {
+        fn drop(&mut self) {
+            let receiver = self.0.receiver().unwrap();
+            assert_eq!([(); 2].map(|()| receiver.receive_timeout(LONG)), [Ok(OURS); 2]);
+        }
+    }
+    Some(Box::new(Takes(many(stage))))
+}
+
+/// The value comes once, to the victim or to this process, which is told of a value that
+/// the victim has not taken.
+fn the_value_is_there_or_gone(stage: &Stage) {
+    let receiver = many(stage).receiver().unwrap();
+    if let Ok(value) = receiver.try_receive() {
+        assert_eq!(value, OURS);
+        assert_ne!(stage.progress.load(SeqCst), DONE, "came twice");
+        stage.told();
+    }
+    drop(receiver);
+    all_room_is_there(stage);
+}
+
+fn leasing_receiver(stage: &Stage) {
+    let receiver = many(stage).receiver().unwrap();
+    mark();
+    let lease = receiver.receive_leased().unwrap();
+    assert_eq!(*lease, OURS);
+    lease.complete();
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(receiver);
+}
+
+fn leasing_receiver_gives_back(stage: &Stage) {
+    let receiver = many(stage).receiver().unwrap();
+    mark();
+    drop(receiver.receive_leased().unwrap());
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(receiver);
+}
+
+fn a_value_is_there(stage: &Stage) -> Hold {
+    many(stage).sender().unwrap().send(OURS).unwrap();
+    None
+}
+
+/// The value comes in again if the victim had not completed it.
+fn the_lease_returns(stage: &Stage) {
+    let (sender, receiver) = (many(stage).sender().unwrap(), many(stage).receiver().unwrap());
+    sender.send_timeout(THEIRS, LONG).unwrap();
+    let mut values = vec![receiver.receive_timeout(LONG).unwrap()];
+    sender.send_timeout(THEIRS, LONG).unwrap();
+    values.push(receiver.receive_timeout(LONG).unwrap());
+    // Asks for deaths before it gives up.
+    while let Ok(value) = receiver.receive_timeout(Duration::from_millis(2)) {
+        values.push(value);
+    }
+    let (ours, theirs): (Vec<Pair>, Vec<Pair>) = values.into_iter().partition(|&value| value == OURS);
+    assert_eq!(theirs, [THEIRS; 2]);
+    assert!(ours.len() <= 1, "came twice");
+    if ours.len() == 1 {
+        assert_ne!(stage.progress.load(SeqCst), DONE, "it was completed");
+        stage.told();
+    }
+    drop((sender, receiver));
+    all_room_is_there(stage);
+}
+
+fn the_value_is_never_lost(stage: &Stage) {
+    let receiver = many(stage).receiver().unwrap();
+    assert_eq!(receiver.receive_timeout(LONG), Ok(OURS), "lost");
+    if stage.progress.load(SeqCst) != DONE {
+        stage.told();
+    }
+    drop(receiver);
+    all_room_is_there(stage);
+}
+
+fn one_sender(stage: &Stage) {
+    let sender = one(stage).sender().unwrap();
+    mark();
+    sender.send(THEIRS).unwrap();
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(sender);
+}
+
+fn one_sender_died(stage: &Stage) {
+    let queue = one(stage);
+    let receiver = queue.receiver().unwrap();
+    let first = receiver.receive_timeout(LONG);
+    let end = first.and_then(|value| {
+        assert_eq!(value, THEIRS);
+        receiver.receive_timeout(LONG)
+    });
+    assert_eq!(end, Err(TransferError::PeerDied { rank: Some(1) }));
+    stage.told();
+    assert!(first.is_ok() || stage.progress.load(SeqCst) != DONE, "it was sent, and is lost");
+    // A successor goes on.
+    let (sender, room) = (queue.sender().unwrap(), queue.capacity());
+    (0..room).for_each(|_| sender.send_timeout(OURS, LONG).unwrap());
+    assert_eq!(sender.try_send(OURS), Err(TransferError::TimedOut));
+    (0..room).for_each(|_| assert_eq!(receiver.receive_timeout(LONG), Ok(OURS)));
+}
+
+fn one_receiver(stage: &Stage) {
+    let receiver = one(stage).receiver().unwrap();
+    mark();
+    assert_eq!(receiver.receive(), Ok(OURS));
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(receiver);
+}
+
+/// Sends a value when it is dropped, and keeps its place.
+fn one_sends_a_value(stage: &Stage) -> Hold {
+    struct Sends(WorldQueue<Pair, Spsc>);
+    impl Drop for Sends {
+        fn drop(&mut self) {
+            self.0.sender().unwrap().send_timeout(OURS, LONG).unwrap();
+        }
+    }
+    Some(Box::new(Sends(one(stage))))
+}
+
+fn one_receiver_died(stage: &Stage) {
+    let queue = one(stage);
+    let sender = queue.sender().unwrap();
+    // As long as there is room the death is not noticed.
+    let mut sent = 0;
+    let end = loop {
+        match sender.send_timeout(THEIRS, LONG) {
+            Ok(()) => sent += 1,
+            Err(end) => break end,
+        }
+    };
+    assert_eq!(end, TransferError::PeerDied { rank: Some(1) });
+    stage.told();
+    let receiver = queue.receiver().unwrap();
+    let all: Vec<Pair> = std::iter::from_fn(|| receiver.try_receive().ok()).collect();
+    assert_eq!(all.len(), queue.capacity(), "room was lost");
+    // The value of before, unless the victim took it, and then those of now.
+    let ours = all.iter().take_while(|&&value| value == OURS).count();
+    assert!(ours == 0 || (ours == 1 && stage.progress.load(SeqCst) != DONE), "came twice");
+    assert!(all[ours..].iter().all(|&value| value == THEIRS) && all.len() == ours + sent, "lost");
+}
+
+pub const PLAYS: &[Play] = &[
+    Play {
+        name: "mpmc send alone",
+        patience: PATIENCE,
+        hold: no_hold,
+        victim: many_sender,
+        helper: None,
+        meanwhile: values_pass,
+        after: the_sender_died,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc send behind a full queue",
+        patience: PATIENCE,
+        hold: fills_the_queue,
+        victim: many_sender,
+        helper: None,
+        meanwhile: nothing,
+        after: the_sender_died,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc receive from an empty queue",
+        patience: PATIENCE,
+        hold: sends_a_value,
+        victim: many_receiver,
+        helper: None,
+        meanwhile: nothing,
+        after: the_value_is_there_or_gone,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc lease completed",
+        patience: PATIENCE,
+        hold: a_value_is_there,
+        victim: leasing_receiver,
+        helper: None,
+        meanwhile: nothing,
+        after: the_lease_returns,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc lease given back",
+        patience: PATIENCE,
+        hold: a_value_is_there,
+        victim: leasing_receiver_gives_back,
+        helper: None,
+        meanwhile: nothing,
+        after: the_value_is_never_lost,
+        is_told: true,
+    },
+    Play {
+        name: "spsc send alone",
+        patience: PATIENCE,
+        hold: no_hold,
+        victim: one_sender,
+        helper: None,
+        meanwhile: nothing,
+        after: one_sender_died,
+        is_told: true,
+    },
+    Play {
+        name: "spsc receive from an empty queue",
+        patience: PATIENCE,
+        hold: one_sends_a_value,
+        victim: one_receiver,
+        helper: None,
+        meanwhile: nothing,
+        after: one_receiver_died,
+        is_told: true,
+    },
+];

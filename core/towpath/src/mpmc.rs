@@ -1,0 +1,47 @@
+//! Bounded queues of many senders and many receivers.
+//!
+//! Between threads: [`queue`]. Between processes, by name: [`World::mpmc`](crate::World::mpmc).
+
+use towpath_machine::Plain;
+use towpath_shm::WorldVenue;
+use towpath_sync::queues::{Mpmc, Threads, ValueReceiver, ValueSender, between_threads};
+
+/// Sender of a queue between threads.
+pub type Sender<T> = ValueSender<T, Threads<Mpmc>>;
+/// Receiver of a queue between threads.
+pub type Receiver<T> = ValueReceiver<T, Threads<Mpmc>>;
+/// Sender of a queue in a world.
+pub type WorldSender<T> = ValueSender<T, WorldVenue<T, Mpmc>>;
+/// Receiver of a queue in a world.
+pub type WorldReceiver<T> = ValueReceiver<T, WorldVenue<T, Mpmc>>;
+
+/// Lease of a value of a queue between threads.
+pub type Lease<T> = towpath_sync::queues::ValueLease<T, Threads<Mpmc>>;
+/// Lease of a value of a queue in a world.
+pub type WorldLease<T> = towpath_sync::queues::ValueLease<T, WorldVenue<T, Mpmc>>;
+
+/// Makes a queue between threads, with room for so many values (rounded up to a power of
+/// two).
+///
+/// # Panics
+///
+/// If the capacity is 0, or more than [`World::mpmc`](crate::World::mpmc) takes.
+///
+/// ```
+/// use std::thread;
+///
+/// let (sender, receiver) = towpath::mpmc::queue::<u64>(16);
+/// thread::scope(|scope| {
+///     for _ in 0..2 {
+///         let receiver = receiver.clone();
+///         scope.spawn(move || println!("sum: {}", receiver.iter().sum::<u64>()));
+///     }
+///     (0..100).try_for_each(|n| sender.send(n))?;
+///     drop(sender); // the receivers' loops end
+///     Ok::<(), towpath::TransferError>(())
+/// })?;
+/// # Ok::<(), towpath::TransferError>(())
+/// ```
+pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    between_threads(capacity)
+}

@@ -1,0 +1,45 @@
+//! Bounded queues of many senders and one receiver.
+//!
+//! Between threads: [`queue`]. Between processes, by name: [`World::mpsc`](crate::World::mpsc).
+
+use towpath_machine::Plain;
+use towpath_shm::WorldVenue;
+use towpath_sync::queues::{Mpsc, Threads, ValueReceiver, ValueSender, between_threads};
+
+/// Sender of a queue between threads.
+pub type Sender<T> = ValueSender<T, Threads<Mpsc>>;
+/// Receiver of a queue between threads.
+pub type Receiver<T> = ValueReceiver<T, Threads<Mpsc>>;
+/// Sender of a queue in a world.
+pub type WorldSender<T> = ValueSender<T, WorldVenue<T, Mpsc>>;
+/// Receiver of a queue in a world.
+pub type WorldReceiver<T> = ValueReceiver<T, WorldVenue<T, Mpsc>>;
+
+/// Lease of a value of a queue between threads.
+pub type Lease<T> = towpath_sync::queues::ValueLease<T, Threads<Mpsc>>;
+/// Lease of a value of a queue in a world.
+pub type WorldLease<T> = towpath_sync::queues::ValueLease<T, WorldVenue<T, Mpsc>>;
+
+/// Makes a queue between threads, with room for so many values (rounded up to a power of
+/// two).
+///
+/// # Panics
+///
+/// If the capacity is 0, or more than [`World::mpsc`](crate::World::mpsc) takes.
+///
+/// ```
+/// use std::thread;
+///
+/// let (sender, receiver) = towpath::mpsc::queue::<[u32; 2]>(16);
+/// thread::scope(|scope| {
+///     for id in 0..3 {
+///         let sender = sender.clone();
+///         scope.spawn(move || sender.send([id, id * id]));
+///     }
+///     drop(sender);
+///     assert_eq!(receiver.iter().map(|[_, square]| square).sum::<u32>(), 5);
+/// });
+/// ```
+pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    between_threads(capacity)
+}

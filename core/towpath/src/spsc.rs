@@ -1,0 +1,35 @@
+//! Bounded queues of one sender and one receiver.
+//!
+//! Between threads: [`queue`]. Between processes, by name: [`World::spsc`](crate::World::spsc).
+
+use towpath_machine::Plain;
+use towpath_shm::WorldVenue;
+use towpath_sync::queues::{Spsc, Threads, ValueReceiver, ValueSender, between_threads};
+
+/// Sender of a queue between threads.
+pub type Sender<T> = ValueSender<T, Threads<Spsc>>;
+/// Receiver of a queue between threads.
+pub type Receiver<T> = ValueReceiver<T, Threads<Spsc>>;
+/// Sender of a queue in a world.
+pub type WorldSender<T> = ValueSender<T, WorldVenue<T, Spsc>>;
+/// Receiver of a queue in a world.
+pub type WorldReceiver<T> = ValueReceiver<T, WorldVenue<T, Spsc>>;
+
+/// Makes a queue between threads, with room for so many values (rounded up to a power of
+/// two).
+///
+/// # Panics
+///
+/// If the capacity is 0, or more than [`World::spsc`](crate::World::spsc) takes.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = towpath::spsc::queue::<f32>(256);
+/// sender.send(0.5)?;
+/// assert_eq!(receiver.receive_timeout(Duration::from_secs(1))?, 0.5);
+/// # Ok::<(), towpath::TransferError>(())
+/// ```
+pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    between_threads(capacity)
+}
