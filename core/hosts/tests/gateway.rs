@@ -225,6 +225,16 @@ fn ring_of_all_ranks_carries_all_forms() {
     }
 }
 
+/// Makes a rank's endpoint that counts the messages to its handler 1.
+fn counting(world: &World) -> (Endpoint, Count) {
+    let endpoint = Endpoint::new(world).unwrap();
+    let count = Count::default();
+    let note = count.clone();
+    endpoint.set_handler(1, move |_| note.add());
+    endpoint.map_world().unwrap();
+    (endpoint, count)
+}
+
 #[test]
 fn barrier_returned_messages_sent_before_were_handled() {
     let _dog = Watchdog::new("barrier_returned_messages_sent_before_were_handled");
@@ -232,11 +242,7 @@ fn barrier_returned_messages_sent_before_were_handled() {
         let cluster = Cluster::new(ranks, &tiny(ranks, Algorithm::Towpath));
         let size = cluster.hosts.size();
         cluster.each_rank(|world| {
-            let endpoint = Endpoint::new(&world).unwrap();
-            let count = Count::default();
-            let note = count.clone();
-            endpoint.set_handler(1, move |_| note.add());
-            endpoint.map_world().unwrap();
+            let (endpoint, count) = counting(&world);
             for round in 1..=30 {
                 for peer in 0..size {
                     endpoint.request(peer as usize, 1, &[]).unwrap();
@@ -262,11 +268,7 @@ fn full_receiver_at_a_barrier_holds_up_no_rank() {
     let ranks = [1, 1, 1];
     let cluster = Cluster::new(&ranks, &tiny(&ranks, Algorithm::Towpath));
     cluster.each_rank(|world| {
-        let endpoint = Endpoint::new(&world).unwrap();
-        let count = Count::default();
-        let note = count.clone();
-        endpoint.set_handler(1, move |_| note.add());
-        endpoint.map_world().unwrap();
+        let (endpoint, count) = counting(&world);
         endpoint.barrier().unwrap();
         for round in 1..=20 {
             if world.rank() > 0 {

@@ -169,8 +169,13 @@ impl World {
     #[inline]
     pub(crate) fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
-        let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
-        Ok((Native::of_participant(me.index), wait))
+        Ok((Native::of_participant(me.index), self.adaptive_wait()))
+    }
+
+    /// The way in which a process of the world waits.
+    #[inline]
+    pub(crate) fn adaptive_wait(&self) -> Wait<'_> {
+        Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
 use towpath_sync::robust::Event;
-use towpath_sync::{Deadline, LockError, Policy, Wait};
+use towpath_sync::{Deadline, LockError};
 
 use crate::{Error, Shared, World};
 
@@ -35,15 +35,11 @@ fn of(shared: &Shared<Event>) -> &Event {
     unsafe { shared.as_ptr().as_ref() }
 }
 
-/// A process that has not entered the world may set events, too.
-fn wait_of(world: &World) -> Wait<'_> {
-    Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() }
-}
-
 impl Shared<Event> {
     /// Sets it, and wakes all that wait for it.
     pub fn set(&self) {
-        of(self).set_by(&Native::with_id(0), &wait_of(self.world()));
+        // A process that has not entered the world may set it, too.
+        of(self).set_by(&Native::with_id(0), &self.world().adaptive_wait());
     }
 
     /// Resets it. Returns whether it was set. Those that wait already still go on.

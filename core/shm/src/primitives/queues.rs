@@ -4,11 +4,11 @@
 use std::mem::size_of;
 
 use towpath_machine::{Native, Object, Plain};
+use towpath_sync::Wait;
 use towpath_sync::queues::{
     Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError, ValueReceiver,
     ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
 };
-use towpath_sync::{Policy, Wait};
 
 use crate::{Error, Shared, World};
 
@@ -57,8 +57,6 @@ where
     ) -> Result<R, TransferError> {
         let world = self.object.world();
         world.entered().ok_or(TransferError::NotEntered)?;
-        let wait =
-            Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
         let object = self.object.as_ptr();
         let ring_lines = K::ring_lines(self.geometry);
         // SAFETY: the object and the lines behind it, as many as its geometry says, are mapped as
@@ -74,7 +72,7 @@ where
             )
         };
         // The number of a processor is of no use to a queue.
-        act(K::queue(head, ring, slots, self.geometry), &Native::with_id(0), &wait)
+        act(K::queue(head, ring, slots, self.geometry), &Native::with_id(0), &world.adaptive_wait())
     }
 }
 
@@ -194,11 +192,12 @@ impl World {
             let lines = bytes.is_multiple_of(LINE).then_some(bytes / LINE);
             lines.and_then(geometry_of_lines::<T, K>)
         };
-        let wanted = lines_of::<K>(K::geometry::<T>(capacity)).saturating_mul(LINE);
+        let asked = K::geometry::<T>(capacity);
+        let wanted = lines_of::<K>(asked).saturating_mul(LINE);
         let (object, bytes) =
             self.object(name, wanted, |bytes| of_bytes(bytes).is_some(), |_: &QueueObject<T, K>| ())?;
         // The number of bytes was accepted, or is the wanted one.
-        let geometry = of_bytes(bytes).unwrap_or(K::geometry::<T>(capacity));
+        let geometry = of_bytes(bytes).unwrap_or(asked);
         Ok(WorldQueue(WorldVenue { object, geometry }))
     }
 }

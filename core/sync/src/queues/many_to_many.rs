@@ -47,7 +47,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Plain, Processor};
 
 use super::members::{Members, PLACES, QueueSide};
-use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value};
+use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value, word_at};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -197,14 +197,12 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
     #[inline(always)]
     fn entry(&self, ticket: u64) -> &'a P::Word {
-        let at = ticket as usize & self.geometry.mask();
-        &self.ring[at / 8].0[at % 8]
+        word_at(self.ring, ticket as usize & self.geometry.mask())
     }
 
     #[inline(always)]
     fn word(&self, slot: usize, k: usize) -> &'a P::Word {
-        let at = (slot & self.geometry.mask()) * self.geometry.stride() + k;
-        &self.slots[at / 8].0[at % 8]
+        word_at(self.slots, self.geometry.place(slot, k))
     }
 
     /// The lap of a ticket, as an entry has it.
@@ -379,20 +377,33 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
         let ticket = ticket_of(word);
         let free = if word & STATE == LEASED { free_after(ticket) } else { slot_word(UNUSED, ticket, 0) };
-        let mut seen = word;
-        loop {
-            // (Q6) AcqRel: what was read there comes before what the next owner writes; pairs with
-            // the Acquire (Q9), (Q5).
-            match cpu.compare_exchange(self.word(slot, 0), seen, free, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) if now & !PARKED == word & !PARKED => seen = now,
-                Err(_) => return false,
-            }
-        }
+        let Some(seen) = self.change(cpu, slot, word, |_| free) else { return false };
         if seen & PARKED != 0 {
             wait.wake_all(cpu, self.word(slot, 0));
         }
         true
+    }
+
+    /// Changes a slot's word that is this, but for waiters' marks. Returns the word that
+    /// it was, or `None` if it is another one.
+    #[inline]
+    fn change(&self, cpu: &P, slot: usize, word: u64, next: impl Fn(u64) -> u64) -> Option<u64> {
+        let mut seen = word;
+        loop {
+            // (Q6) AcqRel: what was read there comes before what the next owner writes; pairs with
+            // the Acquire (Q9), (Q5).
+            match cpu.compare_exchange(
+                self.word(slot, 0),
+                seen,
+                next(seen),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(seen),
+                Err(now) if now & !PARKED == word & !PARKED => seen = now,
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Wakes senders that sleep on the oldest value's slot, after another became free.
@@ -430,14 +441,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ) -> Result<(), TransferError> {
         let mut turns = None;
         loop {
-            if self.head.members.is_closed(cpu) {
-                return Err(TransferError::Closed);
-            }
-            if self.head.members.may_be_without(cpu, QueueSide::Receiver)
-                && let Some(end) = self.head.members.end_of(cpu, wait, QueueSide::Receiver)
-            {
-                return Err(end);
-            }
+            self.head.members.check_receivers(cpu, wait)?;
             // First the word to wait on: it changes when the next slot in turn becomes free.
             let (slot, word) = match self.front(cpu) {
                 Oldest::Value(_, slot, word) => (slot, word),
@@ -465,19 +469,18 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
     /// Takes the oldest value: its slot is leased, or free.
     #[inline]
-    fn try_take<R, W: Waiting<P>>(
+    fn try_take<T: Plain, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         leases: bool,
-        mut read: impl FnMut(usize) -> R,
-    ) -> Result<(R, Leased), (u64, u64)> {
+    ) -> Result<(T, Leased), (u64, u64)> {
         loop {
             let (ticket, slot, word) = match self.front(cpu) {
                 Oldest::Value(ticket, slot, word) => (ticket, slot, word),
                 Oldest::Empty(ticket, entry) => return Err((ticket, entry)),
             };
-            let value = read(slot);
+            let value = self.read(cpu, slot);
             let next = if leases { slot_word(LEASED, ticket, wait.identity()) } else { free_after(ticket) };
             // (Q6b) AcqRel: as (Q6): what was read comes before what the next owner writes, or it
             // fails; pairs with the Acquire (Q9), (Q5).
@@ -501,18 +504,17 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     #[cold]
-    fn take_slowly<R, W: Waiting<P>>(
+    fn take_slowly<T: Plain, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
         leases: bool,
-        mut read: impl FnMut(usize) -> R,
-    ) -> Result<(R, Leased), TransferError> {
+    ) -> Result<(T, Leased), TransferError> {
         let mut turns = None;
         let mut end = None;
         loop {
-            let (ticket, entry) = match self.try_take(cpu, wait, leases, &mut read) {
+            let (ticket, entry) = match self.try_take(cpu, wait, leases) {
                 Ok(taken) => return Ok(taken),
                 Err(empty) => empty,
             };
@@ -589,22 +591,8 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         // A ticket that this slot never had, since it was leased before.
         let (ticket, entry) = self.next_ticket(cpu);
         let next = slot_word(RETURNED, ticket, wait.identity());
-        let mut seen = word;
-        loop {
-            // (Q6c) AcqRel: as (Q6); pairs with the Acquire (Q5).
-            match cpu.compare_exchange(
-                self.word(slot, 0),
-                seen,
-                next | seen & PARKED,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) if now & !PARKED == word & !PARKED => seen = now,
-                Err(_) => return false,
-            }
-        }
-        self.put(cpu, wait, slot, next, ticket, entry).is_ok()
+        self.change(cpu, slot, word, |seen| next | seen & PARKED).is_some()
+            && self.put(cpu, wait, slot, next, ticket, entry).is_ok()
     }
 
     /// Sends nothing more: puts the mark where the next value would be.
@@ -636,9 +624,22 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(T, Leased), TransferError> {
-        match self.try_take(cpu, wait, true, |slot| self.read(cpu, slot)) {
+        self.take(cpu, wait, deadline, true)
+    }
+
+    /// Takes the oldest value, when there is one: its slot is leased, or free.
+    #[inline]
+    fn take<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        leases: bool,
+    ) -> Result<(T, Leased), TransferError> {
+        debug_assert!(value::words::<T>() < self.geometry.stride());
+        match self.try_take(cpu, wait, leases) {
             Ok(taken) => Ok(taken),
-            Err(_) => self.take_slowly(cpu, wait, deadline, true, |slot| self.read(cpu, slot)),
+            Err(_) => self.take_slowly(cpu, wait, deadline, leases),
         }
     }
 
@@ -693,14 +694,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<T, TransferError> {
-        debug_assert!(value::words::<T>() < self.geometry.stride());
-        match self.try_take(cpu, wait, false, |slot| self.read(cpu, slot)) {
-            Ok((value, _)) => Ok(value),
-            Err(_) => {
-                let taken = self.take_slowly(cpu, wait, deadline, false, |slot| self.read(cpu, slot));
-                taken.map(|(value, _)| value)
-            }
-        }
+        self.take(cpu, wait, deadline, false).map(|(value, _)| value)
     }
 
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {

@@ -76,6 +76,12 @@ const fn identity(place: u64) -> u32 {
     (place >> 32) as u32 & 0x7fff_ffff
 }
 
+/// A place with so much less of its counts: empty if nothing is left of them.
+const fn without(place: u64, counts: u64) -> u64 {
+    let rest = place - counts;
+    if rest & 0xffff_ffff == 0 { 0 } else { rest }
+}
+
 /// The line of the flags.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -119,6 +125,22 @@ impl<P: Processor, const N: usize> Members<P, N> {
         cpu.fetch_or(&self.flags.bits, CLOSED, Ordering::Relaxed);
     }
 
+    /// Returns `Ok` if a value may be sent: the queue is not closed, and has not lost its
+    /// last receiver.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`], and those of [`Members::end_of`].
+    pub(super) fn check_receivers<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), TransferError> {
+        if self.is_closed(cpu) {
+            return Err(TransferError::Closed);
+        }
+        if !self.may_be_without(cpu, QueueSide::Receiver) {
+            return Ok(());
+        }
+        self.end_of(cpu, wait, QueueSide::Receiver).map_or(Ok(()), Err)
+    }
+
     /// Enters the calling process on a side, once more.
     ///
     /// # Errors
@@ -145,8 +167,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
                 }
                 if seen != 0 && side.count(seen) > 0 && !wait.is_alive(identity(seen)) {
                     // No longer the last on this side.
-                    let rest = seen - side.one() * side.count(seen);
-                    let rest = if rest & 0xffff_ffff == 0 { 0 } else { rest };
+                    let rest = without(seen, side.one() * side.count(seen));
                     if !self.change(cpu, place, seen, rest) {
                         continue 'again;
                     }
@@ -232,8 +253,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
                 if seen == 0 || identity(seen) != me || side.count(seen) == 0 {
                     continue;
                 }
-                let rest = seen - side.one();
-                let rest = if rest & 0xffff_ffff == 0 { 0 } else { rest };
+                let rest = without(seen, side.one());
                 if !self.change(cpu, place, seen, rest) {
                     continue 'again;
                 }

@@ -89,6 +89,12 @@ impl<P: Processor> WordLine<P> {
     }
 }
 
+/// A word of these lines, by its place among all of them.
+#[inline(always)]
+fn word_at<P: Processor>(lines: &[WordLine<P>], place: usize) -> &P::Word {
+    &lines[place / 8].0[place % 8]
+}
+
 /// Number of slots of a queue, and of words of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueGeometry {
@@ -108,13 +114,6 @@ impl QueueGeometry {
         let words = (beside + value::words::<T>()).max(1);
         let stride = if words <= 8 { words.next_power_of_two() } else { words.next_multiple_of(8) };
         QueueGeometry { bits: capacity.next_power_of_two().ilog2(), stride }
-    }
-
-    /// The one of these geometries that takes so many lines in all, if there is one.
-    pub(super) fn of_lines<K: QueueKind>(lines: u64, of: impl Fn(usize) -> Self) -> Option<Self> {
-        // Of those that take as many, the largest.
-        let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| of(1 << bits));
-        all.find(|&geometry| lines_of::<K>(geometry) == lines)
     }
 
     /// Number of slots.
@@ -139,6 +138,12 @@ impl QueueGeometry {
         self.stride
     }
 
+    /// Place of word `k` of a slot, among all words of the slots.
+    #[inline(always)]
+    const fn place(self, slot: usize, k: usize) -> usize {
+        (slot & self.mask()) * self.stride() + k
+    }
+
     /// Number of lines of a ring with a word for each slot.
     pub const fn ring_lines(self) -> usize {
         self.capacity().div_ceil(8)
@@ -155,8 +160,9 @@ pub fn lines_of<K: QueueKind>(geometry: QueueGeometry) -> u64 {
     (K::ring_lines(geometry) + geometry.slot_lines()) as u64
 }
 
-/// The geometry of a queue of that kind, for values of type `T`, that takes so many
-/// lines beside its head.
+/// The largest geometry of a queue of that kind, for values of type `T`, that takes so
+/// many lines beside its head.
 pub fn geometry_of_lines<T, K: QueueKind>(lines: u64) -> Option<QueueGeometry> {
-    QueueGeometry::of_lines::<K>(lines, K::geometry::<T>)
+    let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| K::geometry::<T>(1 << bits));
+    all.find(|&geometry| lines_of::<K>(geometry) == lines)
 }

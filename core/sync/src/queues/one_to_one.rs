@@ -27,7 +27,7 @@
 use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
 
 use super::members::{Members, QueueSide};
-use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value};
+use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value, word_at};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -112,8 +112,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
 
     #[inline(always)]
     fn word(&self, number: u64, k: usize) -> &'a P::Word {
-        let at = (number as usize & self.geometry.mask()) * self.geometry.stride() + k;
-        &self.slots[at / 8].0[at % 8]
+        word_at(self.slots, self.geometry.place(number as usize, k))
     }
 
     /// Sends if there is room.
@@ -192,14 +191,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     ) -> Result<(), TransferError> {
         let mut turns = None;
         loop {
-            if self.head.members.is_closed(cpu) {
-                return Err(TransferError::Closed);
-            }
-            if self.head.members.may_be_without(cpu, QueueSide::Receiver)
-                && let Some(end) = self.head.members.end_of(cpu, wait, QueueSide::Receiver)
-            {
-                return Err(end);
-            }
+            self.head.members.check_receivers(cpu, wait)?;
             let seen = match self.try_send(cpu, wait, value) {
                 Ok(sent) => return sent,
                 Err(seen) => seen,

@@ -49,15 +49,30 @@ fn one() -> One {
     Shared::new(OneHead::in_arena(&PARKING), OneToOne::<Weakened>::geometry::<u64>(1))
 }
 
-impl Many {
-    fn queue(&self) -> ManyToMany<'_, Weakened, 2> {
+/// A queue and its data, whatever its kind.
+trait UnderModel: Send + Sync + 'static {
+    type Queue<'a>: BoundedQueue<Weakened>;
+    fn queue(&self) -> Self::Queue<'_>;
+    fn data(&self) -> &[LoomCell];
+}
+
+impl UnderModel for Many {
+    type Queue<'a> = ManyToMany<'a, Weakened, 2>;
+    fn queue(&self) -> Self::Queue<'_> {
         ManyToMany::of(&self.head, &self.ring, &self.slots, self.geometry)
+    }
+    fn data(&self) -> &[LoomCell] {
+        &self.data
     }
 }
 
-impl One {
-    fn queue(&self) -> OneToOne<'_, Weakened> {
+impl UnderModel for One {
+    type Queue<'a> = OneToOne<'a, Weakened>;
+    fn queue(&self) -> Self::Queue<'_> {
         OneToOne::of(&self.head, &self.slots, self.geometry)
+    }
+    fn data(&self) -> &[LoomCell] {
+        &self.data
     }
 }
 
@@ -78,92 +93,63 @@ fn receive<Q: BoundedQueue<Weakened>>(queue: Q, data: &[LoomCell], cpu: &Weakene
     }
 }
 
-fn many_transfer(missing: [Missing; 2]) {
+/// Two values from one thread to another.
+fn transfer<S: UnderModel>(make: fn() -> S, missing: [Missing; 2]) {
     model(2, move || {
-        let shared = Arc::new(many());
+        let shared = Arc::new(make());
         let other = {
             let shared = shared.clone();
             thread::spawn(move || {
-                receive(shared.queue(), &shared.data, &Weakened::new(1, missing[1]), 2);
+                receive(shared.queue(), shared.data(), &Weakened::new(1, missing[1]), 2);
             })
         };
-        send(shared.queue(), &shared.data, &Weakened::new(0, missing[0]), 2);
+        send(shared.queue(), shared.data(), &Weakened::new(0, missing[0]), 2);
         other.join().unwrap();
     });
 }
 
-fn one_transfer(missing: [Missing; 2]) {
-    model(2, move || {
-        let shared = Arc::new(one());
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                receive(shared.queue(), &shared.data, &Weakened::new(1, missing[1]), 2);
-            })
-        };
-        send(shared.queue(), &shared.data, &Weakened::new(0, missing[0]), 2);
-        other.join().unwrap();
-    });
+/// Both threads do without an ordering or a wake-up in turn.
+fn publishes_and_wakes<S: UnderModel>(make: fn() -> S) {
+    transfer(make, [SOUND; 2]);
+    for sender in [Missing::UpdateOrder, Missing::Wake] {
+        assert!(fails(|| transfer(make, [sender, SOUND])), "sender without {sender:?}");
+    }
+    for receiver in [Missing::Acquire, Missing::Wake] {
+        assert!(fails(|| transfer(make, [SOUND, receiver])), "receiver without {receiver:?}");
+    }
 }
 
 #[test]
 fn many_to_many_publishes_and_wakes() {
-    many_transfer([SOUND; 2]);
-    for sender in [Missing::UpdateOrder, Missing::Wake] {
-        assert!(fails(|| many_transfer([sender, SOUND])), "sender without {sender:?}");
-    }
-    for receiver in [Missing::Acquire, Missing::Wake] {
-        assert!(fails(|| many_transfer([SOUND, receiver])), "receiver without {receiver:?}");
-    }
+    publishes_and_wakes(many);
 }
 
 #[test]
 fn one_to_one_publishes_and_wakes() {
-    one_transfer([SOUND; 2]);
-    for sender in [Missing::UpdateOrder, Missing::Wake] {
-        assert!(fails(|| one_transfer([sender, SOUND])), "sender without {sender:?}");
-    }
-    for receiver in [Missing::Acquire, Missing::Wake] {
-        assert!(fails(|| one_transfer([SOUND, receiver])), "receiver without {receiver:?}");
-    }
+    publishes_and_wakes(one);
 }
 
 /// Closing, while a value is sent and received.
-fn closing<S: Send + Sync + 'static>(
-    make: impl Fn() -> S + Send + Sync + 'static,
-    close: impl Fn(&S, &Weakened) + Send + Sync + Copy + 'static,
-    receive: impl Fn(&S, &Weakened) -> Result<u64, TransferError> + Send + Sync + Copy + 'static,
-) {
+fn closing<S: UnderModel>(make: fn() -> S) {
     model(2, move || {
         let shared = Arc::new(make());
         let other = {
             let shared = shared.clone();
             thread::spawn(move || {
                 let cpu = Weakened::new(1, SOUND);
-                let got = [receive(&shared, &cpu), receive(&shared, &cpu)];
-                assert_eq!(got, [Ok(5), Err(TransferError::Closed)]);
+                let receive = || shared.queue().receive(&cpu, &parking(), Deadline::NEVER);
+                assert_eq!([receive(), receive()], [Ok(5u64), Err(TransferError::Closed)]);
             })
         };
-        close(&shared, &Weakened::new(0, SOUND));
+        let cpu = Weakened::new(0, SOUND);
+        shared.queue().send(&cpu, &parking(), &5u64, Deadline::NEVER).unwrap();
+        shared.queue().close(&cpu, &parking());
         other.join().unwrap();
     });
 }
 
-fn sends_and_closes<Q: BoundedQueue<Weakened>>(queue: Q, cpu: &Weakened) {
-    queue.send(cpu, &parking(), &5u64, Deadline::NEVER).unwrap();
-    queue.close(cpu, &parking());
-}
-
 #[test]
 fn closed_queues_wake_their_receivers() {
-    closing(
-        many,
-        |shared, cpu| sends_and_closes(shared.queue(), cpu),
-        |shared, cpu| shared.queue().receive(cpu, &parking(), Deadline::NEVER),
-    );
-    closing(
-        one,
-        |shared, cpu| sends_and_closes(shared.queue(), cpu),
-        |shared, cpu| shared.queue().receive(cpu, &parking(), Deadline::NEVER),
-    );
+    closing(many);
+    closing(one);
 }

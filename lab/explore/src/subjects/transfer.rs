@@ -21,7 +21,7 @@ const ROOM: usize = 2;
 /// Values of two words, so that one that is torn is found.
 type Pair = [u64; 2];
 
-/// ManyParts of a queue of many senders and receivers, and the way of waiting.
+/// Parts of a queue of many senders and receivers, and the way of waiting.
 struct ManyParts {
     head: ManyHead<Explorer>,
     ring: Box<[WordLine<Explorer>]>,

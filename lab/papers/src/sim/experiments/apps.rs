@@ -8,7 +8,7 @@ use towpath_apps::{Application, Size};
 use towpath_sync::Policy;
 
 use super::multiprogramming::with_scheduler;
-use super::{Point, Runner, Simulate, Sweep, procs, show};
+use super::{Point, Runner, Simulate, Sweep, no_such_algorithm, procs, show};
 use crate::sim::Run;
 use crate::sim::apps::teams::{MOST, NamedPart, PARTS, usual};
 use crate::sim::apps::{pattern, solve, solve_by_messages};
@@ -110,10 +110,7 @@ impl Simulate for Applications {
         }
         let known = self.algorithms();
         if let Some(name) = sweep.algorithms.iter().find(|name| !known.contains(&name.as_str())) {
-            let known = known.join(", ");
-            return Err(Error::NotAvailable(format!(
-                "no algorithm is called `{name}` here; there are {known}"
-            )));
+            return Err(no_such_algorithm(name, &known));
         }
         let mut patterns = sweep.patterns.clone();
         if patterns.is_empty() {

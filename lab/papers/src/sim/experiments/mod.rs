@@ -117,6 +117,11 @@ impl NamedRunner {
     }
 }
 
+/// The error of a name that no algorithm of an experiment has.
+fn no_such_algorithm(name: &str, known: &[&str]) -> Error {
+    Error::NotAvailable(format!("no algorithm is called `{name}` here; there are {}", known.join(", ")))
+}
+
 /// The algorithms that the user asked for, or those that suit the machine.
 fn chosen(sweep: &Sweep, all: &'static [NamedRunner]) -> Result<Vec<&'static NamedRunner>, Error> {
     if sweep.algorithms.is_empty() {
@@ -125,10 +130,7 @@ fn chosen(sweep: &Sweep, all: &'static [NamedRunner]) -> Result<Vec<&'static Nam
     let find = |name: &String| {
         all.iter().find(|a| a.name == *name).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|a| a.name).collect();
-            Error::NotAvailable(format!(
-                "no algorithm is called `{name}` here; there are {}",
-                names.join(", ")
-            ))
+            no_such_algorithm(name, &names)
         })
     };
     sweep.algorithms.iter().map(find).collect()

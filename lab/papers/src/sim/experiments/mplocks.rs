@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use towpath_sync::Policy;
 
-use super::{Point, Simulate, Sweep, procs, show, subject};
+use super::{Point, Simulate, Sweep, no_such_algorithm, procs, show, subject};
 use crate::sim::Run;
 use crate::sim::mplocks::{MOST_NODES, PATTERNS, Scheme, State, WORKLOADS, measure, run, run_program};
 use towpath_host::Error;
@@ -35,10 +35,7 @@ fn schemes(sweep: &Sweep) -> Result<Vec<Scheme>, Error> {
     }
     let find = |name: &String| {
         let Some(scheme) = Scheme::ALL.into_iter().find(|s| s.name() == name) else {
-            let names = Scheme::ALL.map(Scheme::name).join(", ");
-            return Err(Error::NotAvailable(format!(
-                "no algorithm is called `{name}` here; there are {names}"
-            )));
+            return Err(no_such_algorithm(name, &Scheme::ALL.map(Scheme::name)));
         };
         scheme.lacks(machine).map_or(Ok(scheme), |why| Err(Error::NotAvailable(why)))
     };
