@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use towpath_machine::{LINE, Place};
+use towpath_machine::{LINE, Ordering, Place};
 
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
@@ -206,6 +206,8 @@ pub(crate) struct Machine {
     /// Set of the dead, a bit for each. Apart, for questions that come from outside a
     /// processor.
     pub dead: Arc<AtomicU64>,
+    /// Set of the dead of which the running thread has just been told.
+    pub told: Arc<AtomicU64>,
 }
 
 impl ExploredMemory {
@@ -234,7 +236,8 @@ impl ExploredMemory {
             digest: 0,
             trace: traced.then(Vec::new),
         };
-        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead: Arc::default() }))
+        let (dead, told) = (Arc::default(), Arc::default());
+        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead, told }))
     }
 
     /// Gives the word its name in traces.
@@ -246,6 +249,12 @@ impl ExploredMemory {
     /// [`id`](towpath_machine::Processor::id) is `i`), for questions from outside a processor.
     pub fn dead(&self) -> Arc<AtomicU64> {
         self.0.dead.clone()
+    }
+
+    /// The place where an answer to such a question notes the dead of which it tells, a bit
+    /// each: the kernel orders what they did before what the thread that asked does then.
+    pub fn told(&self) -> Arc<AtomicU64> {
+        self.0.told.clone()
     }
 
     /// Returns the number of lines by now.
@@ -419,21 +428,29 @@ impl RunState {
         self.release_mutexes(id);
         self.roll_back(index);
         self.changes += 1;
-        // A thread learns of a death from the kernel, which orders what the dead did before
-        // what the others do then.
-        let dead = std::mem::take(&mut self.threads[index].view);
-        let clock = self.threads[index].clock;
-        for t in &mut self.threads {
-            join(&mut t.clock, &clock);
-            t.view.join(&dead);
-            t.futile = 0;
+        // Others learn of it when they ask ([`RunState::learn`]), or by a mutex.
+        self.threads.iter_mut().for_each(|t| t.futile = 0);
+    }
+
+    /// A thread was told of deaths: the kernel orders what the dead did before what it
+    /// does then.
+    pub fn learn(&mut self, index: usize, dead: u64) {
+        for other in (0..self.threads.len()).filter(|&other| other != index && dead >> other & 1 == 1) {
+            let Ok([dead, t]) = self.threads.get_disjoint_mut([other, index]) else { continue };
+            join(&mut t.clock, &dead.clock);
+            t.view.join(&dead.view);
         }
     }
 
     /// The kernel tells the next owner of the mutexes that the thread leaves behind.
     pub fn release_mutexes(&mut self, id: usize) {
+        if self.mutexes.iter().all(|m| m.owner != Some(id)) {
+            return;
+        }
+        // (M2) Release: the next owner sees what the dead one did; pairs with its acquisition.
+        let released = self.release(id, Ordering::Release);
         for mutex in self.mutexes.iter_mut().filter(|m| m.owner == Some(id)) {
-            (mutex.owner, mutex.inconsistent) = (None, true);
+            (mutex.owner, mutex.inconsistent, mutex.released) = (None, true, released.clone());
             self.footprint.touch(TouchedObject::Mutex(0), true);
         }
     }

@@ -85,7 +85,17 @@ impl Explorer {
         access(&mut self.memory.0.inner.borrow_mut())
     }
 
+    /// Learns of the deaths of which this thread was told since its last access.
+    fn learn(&self) {
+        // Relaxed, twice: there is one thread of the host.
+        if self.memory.0.told.load(Ordering::Relaxed) != 0 {
+            let dead = self.memory.0.told.swap(0, Ordering::Relaxed);
+            self.memory.0.inner.borrow_mut().learn(self.index, dead);
+        }
+    }
+
     fn await_turn(&self, pending: Pending) {
+        self.learn();
         if self.runs() {
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
             // SAFETY: it is not null, as only running explorers are ever current; it outlives the
@@ -188,6 +198,7 @@ impl Explorer {
             inner.line(self.index, what, || (format!("datum {at}"), format!("{value}")));
             result
         };
+        self.learn();
         if !self.memory.0.inner.borrow().data_steps {
             return found(&mut self.memory.0.inner.borrow_mut());
         }
@@ -252,6 +263,7 @@ impl Explorer {
     /// Ends it. Returns the times of its invocation and of its end, and the thread's own
     /// clock. A call without an access takes no time. `result` is its text, if the run is traced.
     pub(crate) fn end(&self, result: Option<String>) -> (u64, u64, u32) {
+        self.learn();
         let mut inner = self.memory.0.inner.borrow_mut();
         if let Some(t) = inner.threads.get_mut(self.index)
             && t.beginning
@@ -414,6 +426,7 @@ impl Processor for Explorer {
                 inner.line(self.index, "fence", Default::default);
             });
         }
+        self.learn();
         let mut inner = self.memory.0.inner.borrow_mut();
         if inner.current == Some(self.index) {
             inner.fence(self.index, order);

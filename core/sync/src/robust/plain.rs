@@ -28,7 +28,7 @@ macro_rules! robust_objects {
 robust_objects! {
     [] Event<Native> => "event v1"; false;
     [] Once<Native> => "once v1"; true;
-    [const N: usize] Semaphore<Native, N> => "semaphore v1", N; true;
+    [const N: usize] Semaphore<Native, N> => "semaphore v2", N; true;
     [const N: usize] Barrier<Native, N> => "barrier v1", N; true;
     [const N: usize] Condvar<Native, N> => "condvar v1", N; true;
 }

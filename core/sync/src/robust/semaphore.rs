@@ -17,9 +17,11 @@
 //!                   [ identity      ][ permits  ][ serial  ]
 //! ```
 //!
-//! **Fields.** `word`: any process, by compare-and-swap. `places[i]`: 0; from 0 by a process that
-//! takes it; then by any that records an operation; back to 0 when a survivor takes a dead one's
-//! permits back.
+//! **Fields.** `word`: any process, by compare-and-swap. `places[i]`: free, without an identity; then
+//! of a process that takes it; changed by any that records an operation; free again when a survivor
+//! takes a dead one's permits back, with the serial number of that: a process that saw it free
+//! before, and has stood still since, does not take it for the operation that freed it to be
+//! recorded again.
 //!
 //! **Crashes.** Before the word is changed: nothing. After it: the next operation of any process
 //! records what was done. A process that dies with permits: a waiter finds out, and gives them back
@@ -80,6 +82,10 @@ const fn serial(word: u64) -> u64 {
 
 const fn identity(place: u64) -> u32 {
     (place >> 32) as u32 & 0x7fff_ffff
+}
+
+const fn is_free(place: u64) -> bool {
+    identity(place) == 0
 }
 
 const fn held(place: u64) -> u64 {
@@ -154,7 +160,7 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
             // (P3) Acquire: a later recording comes after a later word, which is then seen below;
             // pairs with the Release (P4).
             let seen = cpu.load(place, Ordering::Acquire);
-            if seen == 0 || seen & SERIALS == serial(word) {
+            if is_free(seen) || seen & SERIALS == serial(word) {
                 return word;
             }
             // Relaxed: ordered by (P3). If the word is another one, `seen` may be of a later time.
@@ -166,20 +172,22 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
                 GIVE | FORGET => seen.wrapping_sub(1 << HELD),
                 _ => 0,
             };
-            let next = if kind(word) == VOID { 0 } else { next & !SERIALS | serial(word) };
-            // (P4) AcqRel: the record before the next word (P2); pairs with (P3). A failure:
-            // another process has recorded it.
-            let _ = cpu.compare_exchange(place, seen, next, Ordering::AcqRel, Ordering::Relaxed);
+            let next = if kind(word) == VOID { serial(word) } else { next & !SERIALS | serial(word) };
+            // (P4) Release: the record after the word (P2); pairs with the Acquire (P3), (P3d), by
+            // which this process has acquired what it takes. A failure: another process has
+            // recorded it.
+            let _ = cpu.compare_exchange(place, seen, next, Ordering::Release, Ordering::Relaxed);
             return word;
         }
     }
 
     /// Makes an operation, if the word is still the settled one. Records it.
     fn operate(&self, cpu: &P, word: u64, next: u64) -> bool {
-        // (P2) AcqRel: what was recorded comes before, pairs with (P1); a permit that is given back
-        // publishes what its holder did to the next, which acquires.
+        // (P2) Release: what was recorded comes before; a permit that is given back publishes what
+        // its holder did to the next; pairs with the Acquire (P1), by which this process has
+        // acquired the word that it replaces.
         let next = next | word & PARKED;
-        let done = cpu.compare_exchange(&self.word, word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let done = cpu.compare_exchange(&self.word, word, next, Ordering::Release, Ordering::Relaxed).is_ok();
         if done {
             self.settled(cpu);
         }
@@ -198,8 +206,11 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
                 return Some(place);
             }
             // (P3d) Acquire: the word that says why it is free comes before; pairs with (P4).
-            let free = |&place: &usize| cpu.load(&self.places[place], Ordering::Acquire) == 0;
-            let Some(place) = all().find(free) else {
+            let free = |place: usize| {
+                let seen = cpu.load(&self.places[place], Ordering::Acquire);
+                is_free(seen).then_some((place, seen))
+            };
+            let Some((place, seen)) = all().find_map(free) else {
                 if self.take_back(cpu, wait) == 0 {
                     return None;
                 }
@@ -208,9 +219,11 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
             // The last operation of the place may still be in the word: it is recorded, as its
             // serial number says.
             let now = serial(self.settled(cpu));
-            // (P5) AcqRel: as (P4); pairs with (P3).
+            // (P5) Release: as (P4); pairs with the Acquire (P3). It fails if the place was taken and
+            // freed meanwhile, by a later operation.
             let taken = u64::from(me) << 32 | now;
-            let _ = cpu.compare_exchange(&self.places[place], 0, taken, Ordering::AcqRel, Ordering::Relaxed);
+            let place = &self.places[place];
+            let _ = cpu.compare_exchange(place, seen, taken, Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -221,9 +234,10 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
         for place in 0..N {
             loop {
                 let word = self.settled(cpu);
-                // (P3b) Acquire: as (P3); pairs with (P4).
-                let seen = cpu.load(&self.places[place], Ordering::Acquire);
-                if seen == 0 || wait.is_alive(identity(seen)) {
+                // Relaxed: no older one than the settled word's; of a later one the exchange below
+                // knows nothing, and fails.
+                let seen = cpu.load(&self.places[place], Ordering::Relaxed);
+                if is_free(seen) || wait.is_alive(identity(seen)) {
                     break;
                 }
                 let permits = (word & PERMITS).saturating_add(held(seen)).min(PERMITS);
@@ -290,8 +304,8 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
             let word = self.settled(cpu);
             // Threads that came at one time may have taken two places.
             let has_one = |place: &P::Word| {
-                // (P3c) Acquire: as (P3); pairs with (P4).
-                let place = cpu.load(place, Ordering::Acquire);
+                // Relaxed: as in `take_back`.
+                let place = cpu.load(place, Ordering::Relaxed);
                 identity(place) == me && held(place) > 0
             };
             let Some(place) = self.places.iter().position(has_one) else { return false };

@@ -75,12 +75,14 @@ pub fn find(name: &str, policy: Policy) -> Vec<Case> {
 /// A processor of the explorer as a participant that others may ask about.
 struct ExploredMember {
     dead: Arc<AtomicU64>,
+    told: Arc<AtomicU64>,
     me: u32,
 }
 
 impl ExploredMember {
     fn new(cpu: &Explorer) -> ExploredMember {
-        ExploredMember { dead: cpu.memory().dead(), me: cpu.id() as u32 + 1 }
+        let memory = cpu.memory();
+        ExploredMember { dead: memory.dead(), told: memory.told(), me: cpu.id() as u32 + 1 }
     }
 }
 
@@ -89,12 +91,17 @@ impl Surroundings for ExploredMember {
         self.me
     }
     fn is_alive(&self, identity: u32) -> bool {
-        // Relaxed: there is one thread of the host.
-        identity.checked_sub(1).is_some_and(|bit| self.dead.load(Ordering::Relaxed) >> bit & 1 == 0)
+        let Some(bit) = identity.checked_sub(1).filter(|bit| *bit < 64) else { return false };
+        // Relaxed, both: there is one thread of the host.
+        let dead = self.dead.load(Ordering::Relaxed) & 1 << bit;
+        self.told.fetch_or(dead, Ordering::Relaxed);
+        dead == 0
     }
     fn deaths(&self) -> u64 {
-        // Relaxed: as above.
-        u64::from(self.dead.load(Ordering::Relaxed).count_ones())
+        // Relaxed, both: as above.
+        let dead = self.dead.load(Ordering::Relaxed);
+        self.told.fetch_or(dead, Ordering::Relaxed);
+        u64::from(dead.count_ones())
     }
 }
 

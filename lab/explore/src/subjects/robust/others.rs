@@ -3,16 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_machine::{Arena, Place, Processor};
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::locks::Posix;
 use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, OnceTurn, Semaphore, Woken};
-use towpath_sync::{Deadline, Lock, Policy, Wait};
+use towpath_sync::{Deadline, Lock, LockError, Policy, Wait};
 
 use super::super::{BUDGET, ExploredMember};
 use super::LosesTheDead;
 use crate::fault::LocatedFault;
 use crate::harness::Case;
-use crate::machine::DatumId;
+use crate::machine::{DatumId, Word};
 use crate::{End, ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Waiting of the threads of a case.
@@ -44,7 +44,20 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     cases.push(Case::new("event", "no waiter stays that was there when it was set", make));
     let about = "done once; after a death by another thread, which is told";
     once(cases, "once", about, waiters);
-    semaphore(cases, "semaphore", "no more permits than there are; those of the dead come back", waiters);
+    let about = "one thread's reset takes a setting, with what the setter and earlier resets leave";
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        if plan.threads != 3 {
+            return Err("is for three threads".into());
+        }
+        let data = [0, 1].map(|_| memory.cell(Place::NewLine, 0));
+        let steps = memory.word(Place::NewLine, 0);
+        Ok(Rc::new(ResetRun { event: Event::in_arena(memory), data, steps, waiters }))
+    };
+    cases.push(Case::new("event/reset", about, make));
+    let about = "no more permits than there are; those of the dead come back";
+    semaphore::<8>(cases, "semaphore", about, waiters);
+    semaphore::<1>(cases, "semaphore/one-place", about, waiters);
+    semaphore::<2>(cases, "semaphore/two-places", about, waiters);
     barrier(
         cases,
         "barrier/robust",
@@ -58,7 +71,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     let (waiters, about) = (Waiters { policy, loses_the_dead: true }, "wrong on purpose");
     once(cases, "planted/once-loses-the-dead", about, waiters);
-    semaphore(cases, "planted/semaphore-loses-the-dead", about, waiters);
+    semaphore::<8>(cases, "planted/semaphore-loses-the-dead", about, waiters);
 }
 
 fn once(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
@@ -69,9 +82,9 @@ fn once(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
 
-fn semaphore(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+fn semaphore<const N: usize>(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-        let semaphore = Semaphore::in_arena(memory, PERMITS);
+        let semaphore = Semaphore::<Explorer, N>::in_arena(memory, PERMITS);
         let inside = Cell::default();
         Ok(Rc::new(SemaphoreRun { semaphore, plan: *plan, waiters, inside }))
     };
@@ -132,6 +145,57 @@ impl SubjectRun for EventRun {
     }
 }
 
+/// A thread sets the event, a second one resets it, a third one sets it, and the first one
+/// resets it. What each has done before comes before what the next one does.
+struct ResetRun {
+    event: Event<Explorer>,
+    /// Written by the first thread and by the second one.
+    data: [DatumId; 2],
+    /// Number of resets and settings that the next one waits for.
+    steps: Word,
+    waiters: Waiters,
+}
+
+impl ResetRun {
+    /// Waits for a step, by which the event's own orderings are not replaced.
+    fn await_step(&self, cpu: &Explorer, step: u64) {
+        // Relaxed: the event is what orders.
+        let _ = cpu.spin_until(&self.steps, Ordering::Relaxed, u64::MAX / 2, |now| now >= step);
+    }
+}
+
+impl SubjectRun for ResetRun {
+    fn thread(&self, cpu: &Explorer) {
+        let [first, second] = &self.data;
+        self.waiters.with_wait(cpu, |wait| match cpu.id() {
+            0 => {
+                cpu.write(first, 1);
+                self.event.set_by(cpu, wait);
+                self.await_step(cpu, 2);
+                assert!(self.event.reset_by(cpu), "it was set");
+                assert_eq!(cpu.read(second), 1);
+            }
+            1 => {
+                cpu.write(second, 1);
+                while !self.event.reset_by(cpu) {
+                    cpu.delay(100);
+                }
+                assert_eq!(cpu.read(first), 1);
+                // Relaxed, here and below: as in `await_step`.
+                cpu.store(&self.steps, 1, Ordering::Relaxed);
+            }
+            _ => {
+                self.await_step(cpu, 1);
+                self.event.set_by(cpu, wait);
+                cpu.store(&self.steps, 2, Ordering::Relaxed);
+            }
+        });
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
 struct OnceRun {
     once: Once<Explorer>,
     data: [DatumId; 2],
@@ -179,23 +243,25 @@ impl SubjectRun for OnceRun {
 /// Number of permits.
 const PERMITS: u64 = 2;
 
-struct SemaphoreRun {
-    semaphore: Semaphore<Explorer, 8>,
+struct SemaphoreRun<const N: usize> {
+    /// With `N` places: a thread that finds none free goes on without a permit.
+    semaphore: Semaphore<Explorer, N>,
     plan: Plan,
     waiters: Waiters,
     /// Threads that have a permit, a bit each, kept by the host.
     inside: Cell<u64>,
 }
 
-impl SubjectRun for SemaphoreRun {
+impl<const N: usize> SubjectRun for SemaphoreRun<N> {
     fn thread(&self, cpu: &Explorer) {
         let me = 1 << cpu.id();
         for n in 0..self.plan.ops {
             // Every third time it tries only.
             let deadline = if n % 3 == 2 { Deadline::PAST } else { Deadline::NEVER };
             let taken = self.waiters.with_wait(cpu, |wait| self.semaphore.acquire_as(cpu, wait, deadline));
-            if taken.is_err() {
-                assert_eq!(deadline, Deadline::PAST);
+            if let Err(error) = taken {
+                let is_full = error == LockError::Capacity && N < self.plan.threads;
+                assert!(is_full || deadline == Deadline::PAST, "{error}");
                 continue;
             }
             self.inside.set(self.inside.get() | me);
@@ -209,6 +275,12 @@ impl SubjectRun for SemaphoreRun {
     }
     fn last(&self, cpu: &Explorer) {
         self.waiters.with_wait(cpu, |wait| {
+            if N < self.plan.threads {
+                // Another thread that is alive may have the last place.
+                self.semaphore.take_back(cpu, wait);
+                assert_eq!(self.semaphore.available_for(cpu), PERMITS, "a permit was lost");
+                return;
+            }
             for _ in 0..PERMITS {
                 assert!(self.semaphore.acquire_as(cpu, wait, Deadline::PAST).is_ok(), "a permit was lost");
             }
