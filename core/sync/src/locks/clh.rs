@@ -160,8 +160,9 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
             return None;
         }
         let value = self.occupy(cpu, node);
-        // (4) AcqRel: as (1); pairs with itself and (1).
-        if M::compare_exchange(cpu, &self.tail, seen, Self::tail(index, value), Ordering::AcqRel).is_ok() {
+        // (4) Release: publishes our node's value; pairs with the Acquire of (1) and of the look
+        // above, which has acquired what this exchange takes.
+        if M::compare_exchange(cpu, &self.tail, seen, Self::tail(index, value), Ordering::Release).is_ok() {
             return Some(ClhHeld { id: cpu.id(), node: index, value, inherits });
         }
         // Relaxed: no other processor has seen it.

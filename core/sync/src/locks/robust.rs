@@ -154,14 +154,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         let mut turns = Turns::new(cpu, deadline, TURN);
         let mut leased = true;
         let dead = loop {
-            // (3) Acquire: pairs with the Release (4), (5) of the owner that releases or hands
-            // over.
-            let value = cpu.load(word, Ordering::Acquire);
+            // Relaxed: each exchange below compares, and acquires what it takes.
+            let value = cpu.load(word, Ordering::Relaxed);
             let owner = value & !PARKED;
             // Without `HANDED` it is ours already: a second guard would be a second `&mut`. An
             // owner that asks for its own lock waits for itself.
             if owner == me | HANDED {
-                // Handed over: say that we know. (6) Acquire: as (3); pairs with the Release (5).
+                // Handed over: say that we know. (6) Acquire: pairs with the Release (5).
                 // Fails if another waiter has left its mark, or has taken us for one that gave up.
                 let known = value & !HANDED;
                 if cpu.compare_exchange(word, value, known, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -181,10 +180,9 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 continue;
             }
             if turns.is_time_to_ask(cpu) && !wait.is_alive(identity(owner)) {
-                // (2) Acquire: the dead holder's stores come before, since they happened before its
-                // death was known; it pairs with no Release but the dead one's earlier ones, (4),
-                // (5). Succeeds only if the value, and `HANDED` in it, was the dead one's last
-                // word.
+                // Succeeds only if the value, and `HANDED` in it, was the dead one's last word. (2)
+                // Acquire: of one that was handed the lock and has not said that it knows; pairs
+                // with the Release (5). A holder's stores come before its death was known.
                 if cpu
                     .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
@@ -252,8 +250,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     /// Returns whether a waiter waits in turn, or has been told that the lock is its own.
     fn is_in_turn(&self, cpu: &P, waiter: u64) -> bool {
         let waiter = waiter & !HANDED;
-        // (7) Acquire: pairs with the Release (8) of a waiter that gives up.
-        let place = cpu.load(self.turn(waiter), Ordering::Acquire) & !(PARKED | HANDED);
+        // Relaxed: a hint. The lock may be taken from a waiter that was handed it, by an exchange.
+        let place = cpu.load(self.turn(waiter), Ordering::Relaxed) & !(PARKED | HANDED);
         place == waiter
     }
 
@@ -262,14 +260,14 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         let turn = self.turn(waiter);
         // Relaxed: others change a place only to say that they have handed the lock over.
         if cpu.load(turn, Ordering::Relaxed) & !(PARKED | HANDED) == waiter {
-            // (8) Release (in `release`): pairs with the Acquire (7).
+            // With Release, which no thread needs: the place is a hint.
             wait.release(cpu, turn, 0);
         }
     }
 
     #[inline(always)]
     fn release<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // (4) Release: pairs with the Acquire (1), (3). Fails if there is a waiter.
+        // (4) Release: pairs with the Acquire (1), (1b). Fails if there is a waiter.
         if cpu.compare_exchange(&self.head.word, me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.release_slowly(cpu, wait, me);
         }
@@ -282,7 +280,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         if cpu.now().wrapping_sub(lease) <= LEASE {
             // The lease goes on: free for the processes that are awake. Sleepers look again when
             // their turn is over. Whether there still are any is looked at when the lease is over.
-            // (4c) Release: as (4), pairs with the Acquire (1d), (3).
+            // (4c) Release: as (4), pairs with the Acquire (1b), (1d).
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return;
         }
@@ -296,7 +294,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         });
         match next {
             Some((turn, waiter)) => {
-                // (5) Release: hands over; pairs with the Acquire (3), (6), (1e). Then wake it: its
+                // (5) Release: hands over; pairs with the Acquire (2), (6), (1e). Then wake it: its
                 // place changes, unless it has left. Relaxed: a hint.
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
                 let told = waiter | HANDED;
@@ -309,7 +307,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                     wait.wake_all(cpu, turn);
                 }
             }
-            // There are no waiters any more. (4d) Release: as (4), pairs with the Acquire (1), (3).
+            // There are no waiters any more. (4d) Release: as (4), pairs with the Acquire (1), (1b).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
     }
@@ -362,7 +360,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         }
         // Relaxed: under the lock. Half-changed data are left to owners with an identity.
         if cpu.load(&self.head.state, Ordering::Relaxed) != 0 {
-            // (4b) Release: as (4), pairs with the Acquire (1), (3). A waiter looks again when its
+            // (4b) Release: as (4), pairs with the Acquire (1d), (1b). A waiter looks again when its
             // turn is over.
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;

@@ -118,9 +118,9 @@ impl<P: Processor> Once<P> {
             let attempt = (seen & ATTEMPTS).wrapping_add(STATE + 1) & ATTEMPTS;
             let running = u64::from(wait.identity()) << 32 | attempt | RUNNING;
             let next = running | seen & PARKED;
-            // (O4) Acquire: as (O1b); pairs with the Release (O3) of a runner that gave up. The
-            // acts of a dead one come before its death was known.
-            if cpu.compare_exchange(&self.word, seen, next, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // Relaxed: (O1b) has acquired what a runner that gave up left, and no two have one number.
+            // The acts of a dead one come before its death was known.
+            if cpu.compare_exchange(&self.word, seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return Ok(Some(OnceTurn { running, dead }));
             }
         }
@@ -135,7 +135,7 @@ impl<P: Processor> Once<P> {
     /// Ends the turn: it is not done, and the next may try. That one is told of a dead
     /// runner, as this one was.
     pub fn give_up<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: OnceTurn) {
-        // (O3) Release (in `release`): what was done in part; pairs with the Acquire (O1b), (O4).
+        // (O3) Release (in `release`): what was done in part; pairs with the Acquire (O1b).
         wait.release(cpu, &self.word, u64::from(turn.dead) << 32 | turn.running & ATTEMPTS);
     }
 }

@@ -226,8 +226,8 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         let mut turns = Turns::new(cpu, deadline, TURN);
         let mut round = 0u32;
         loop {
-            // (W6) Acquire: as (W1); pairs with the Release (W5).
-            let gate = cpu.load(&self.head.gate, Ordering::Acquire) & !PARKED;
+            // Relaxed: a reader that takes a place looks at the gate once more, by (W1).
+            let gate = cpu.load(&self.head.gate, Ordering::Relaxed) & !PARKED;
             if gate & CLOSED == 0 {
                 let Some(place) = self.take_place(cpu, wait, me, 1) else {
                     if deadline.is_over(cpu) {
@@ -297,8 +297,8 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
                 ends = Some(Insisted::InVain);
             }
             if let Some(ends) = ends.take() {
-                // (W9b) Acquire: as (W9), if it fails; pairs with (W10). Release: no reader was in.
-                match cpu.compare_exchange(word, value, 0, Ordering::Release, Ordering::Acquire) {
+                // Relaxed, both: no reader was in; if it fails, (W9) looks again.
+                match cpu.compare_exchange(word, value, 0, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => return ends,
                     Err(_) => continue,
                 }
@@ -519,11 +519,12 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// counts the readers meanwhile.
     #[cold]
     fn let_in<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
-        // (W13) SeqCst: before the look at the places, in the total order with (W2) and (W7): a
-        // reader that comes later says so again.
-        cpu.swap(&self.head.insisting, 0, Ordering::SeqCst);
+        // Relaxed: a reader whose word this overwrites, and whose place is not seen below, took it
+        // after that look in the total order, so after (W5): it finds the gate open, by (W7). One
+        // that comes later says so again.
+        cpu.swap(&self.head.insisting, 0, Ordering::Relaxed);
         for word in self.places.iter().map(|place| &place.0) {
-            // (W13b) SeqCst: as (W13), in the total order.
+            // (W13) SeqCst: after (W5), in the total order with (W2) and (W7).
             let mut seen = cpu.load(word, Ordering::SeqCst);
             while seen & WANTS != 0 {
                 let entered = seen & !(WANTS | AWAITED | READERS | PARKED) | 1;
