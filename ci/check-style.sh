@@ -3,7 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
-[ $# -gt 0 ] || set -- core mpi lab bin
+if [ $# -eq 0 ]; then
+    set -- core mpi lab bin
+    # The orderings of the code and what is known of each.
+    ci/weaken-orderings --check || failed=1
+fi
 
 # No algorithm spins, yields or sleeps by itself: that is `spin_until`'s and the waiting policies' business.
 algorithms=$(git ls-files 'core/sync/src/*.rs' 'core/structures/src/*.rs' 'core/channel/src/*.rs' 'core/am/src/*.rs')

@@ -48,7 +48,9 @@ pub use plan::{Liberties, Plan};
 pub use processor::{Explorer, KernelLock};
 pub use run::RunOutcome;
 pub use schedule::{BadSchedule, Schedule, StepChoice, Turn};
-pub use search::{Error, FoundFault, Method, SearchReport, SearchSettings, replay, replay_seed, search};
+pub use search::{
+    Error, FoundFault, Method, SearchReport, SearchSettings, first_fault, replay, replay_seed, search,
+};
 pub use specifications::{
     FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities,
     Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,

@@ -251,8 +251,9 @@ impl ExploredMemory {
         self.0.dead.clone()
     }
 
-    /// The place where an answer to such a question notes the dead of which it tells, a bit
-    /// each: the kernel orders what they did before what the thread that asked does then.
+    /// The dead of which an answer to such a question tells, a bit each.
+    ///
+    /// The kernel orders their acts before those that follow in the thread that asked.
     pub fn told(&self) -> Arc<AtomicU64> {
         self.0.told.clone()
     }
@@ -432,8 +433,7 @@ impl RunState {
         self.threads.iter_mut().for_each(|t| t.futile = 0);
     }
 
-    /// A thread was told of deaths: the kernel orders what the dead did before what it
-    /// does then.
+    /// Orders the acts of the dead before the next ones of a thread told of them.
     pub fn learn(&mut self, index: usize, dead: u64) {
         for other in (0..self.threads.len()).filter(|&other| other != index && dead >> other & 1 == 1) {
             let Ok([dead, t]) = self.threads.get_disjoint_mut([other, index]) else { continue };

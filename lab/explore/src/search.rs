@@ -154,33 +154,26 @@ pub fn search(
     progress: &mut dyn FnMut(u64),
 ) -> Result<SearchReport, Error> {
     let mut searcher = Searcher::new(subject, settings)?;
-    let mut report = SearchReport::default();
-    let mut tree = match settings.method {
-        Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
-        _ => None,
-    };
-    while report.schedules < settings.schedules {
-        let seed = settings.seed.wrapping_add(report.schedules);
-        let outcome = match &mut tree {
-            Some(tree) => searcher.run(tree, false)?,
-            None => searcher.seeded(seed)?,
-        };
-        report.steps += outcome.schedule.0.len() as u64;
-        report.stranded += u64::from(outcome.stranded);
-        report.given_up += u64::from(outcome.given_up);
-        report.schedules += u64::from(!outcome.given_up);
-        if let Some(failure) = outcome.failure {
-            let seed = tree.is_none().then_some(seed);
-            report.found = Some(searcher.explain(&outcome.schedule, failure, seed)?);
-            break;
-        }
-        progress(report.schedules);
-        if tree.as_mut().is_some_and(|tree| !tree.advance()) {
-            report.exhausted = true;
-            break;
-        }
+    let (mut report, failing) = searcher.seek(progress)?;
+    if let Some((schedule, failure, seed)) = failing {
+        report.found = Some(searcher.explain(&schedule, failure, seed)?);
     }
     Ok(report)
+}
+
+/// Searches as [`search`] does. Returns the first fault with its schedule.
+///
+/// The schedule is as it was met, not made shorter.
+///
+/// # Errors
+///
+/// As [`search`].
+pub fn first_fault(
+    subject: &dyn Subject,
+    settings: &SearchSettings,
+) -> Result<(SearchReport, Option<LocatedFault>), Error> {
+    let (report, failing) = Searcher::new(subject, settings)?.seek(&mut |_| {})?;
+    Ok((report, failing.map(|(_, failure, _)| failure)))
 }
 
 /// Runs the schedule of a seed again, as [`search`] ran it.
@@ -230,6 +223,9 @@ pub fn replay(
     Ok(report)
 }
 
+/// A failing schedule, its fault, and its seed if it came from one.
+type Failing = (Schedule, LocatedFault, Option<u64>);
+
 struct Searcher<'a> {
     subject: &'a dyn Subject,
     settings: &'a SearchSettings,
@@ -246,6 +242,36 @@ impl<'a> Searcher<'a> {
         let outcome = searcher.run(&mut Written::new(&Schedule::default()), false)?;
         searcher.length = outcome.schedule.0.len();
         Ok(searcher)
+    }
+
+    /// Runs schedules until one fails, none is left or there were enough.
+    fn seek(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(SearchReport, Option<Failing>), Error> {
+        let mut report = SearchReport::default();
+        let mut tree = match self.settings.method {
+            Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
+            _ => None,
+        };
+        while report.schedules < self.settings.schedules {
+            let seed = self.settings.seed.wrapping_add(report.schedules);
+            let outcome = match &mut tree {
+                Some(tree) => self.run(tree, false)?,
+                None => self.seeded(seed)?,
+            };
+            report.steps += outcome.schedule.0.len() as u64;
+            report.stranded += u64::from(outcome.stranded);
+            report.given_up += u64::from(outcome.given_up);
+            report.schedules += u64::from(!outcome.given_up);
+            if let Some(failure) = outcome.failure {
+                let seed = tree.is_none().then_some(seed);
+                return Ok((report, Some((outcome.schedule, failure, seed))));
+            }
+            progress(report.schedules);
+            if tree.as_mut().is_some_and(|tree| !tree.advance()) {
+                report.exhausted = true;
+                break;
+            }
+        }
+        Ok((report, None))
     }
 
     fn run(&mut self, strategy: &mut dyn Chooser, traced: bool) -> Result<RunOutcome, Error> {

@@ -291,8 +291,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64, H: M
     /// waiters behind us.
     fn invalidate<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<(), Abandoned> {
         // (9) Release: a waiter that finds the queue invalid sees the flag as we have seen it, and
-        // does not come again and again for an old one; pairs with the Acquire (3). Not Acquire: the
-        // waiters behind us are found through (5); the last one is only compared.
+        // does not come again and again for an old one; pairs with the Acquire (3). Not Acquire:
+        // the waiters behind us are found through (5); the last one is only compared.
         let last = cpu.swap(&self.queue.tail, INVALID, Ordering::Release);
         let mut current = me;
         // Not for ever, whatever the nodes hold.

@@ -307,7 +307,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                     wait.wake_all(cpu, turn);
                 }
             }
-            // There are no waiters any more. (4d) Release: as (4), pairs with the Acquire (1), (1b).
+            // There are no waiters any more. (4d) Release: as (4); pairs with the Acquire (1),
+            // (1b).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
     }
@@ -360,8 +361,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         }
         // Relaxed: under the lock. Half-changed data are left to owners with an identity.
         if cpu.load(&self.head.state, Ordering::Relaxed) != 0 {
-            // (4b) Release: as (4), pairs with the Acquire (1d), (1b). A waiter looks again when its
-            // turn is over.
+            // (4b) Release: as (4), pairs with the Acquire (1d), (1b). A waiter looks again when
+            // its turn is over.
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;
         }

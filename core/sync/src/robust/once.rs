@@ -118,8 +118,8 @@ impl<P: Processor> Once<P> {
             let attempt = (seen & ATTEMPTS).wrapping_add(STATE + 1) & ATTEMPTS;
             let running = u64::from(wait.identity()) << 32 | attempt | RUNNING;
             let next = running | seen & PARKED;
-            // Relaxed: (O1b) has acquired what a runner that gave up left, and no two have one number.
-            // The acts of a dead one come before its death was known.
+            // Relaxed: (O1b) has acquired what a runner that gave up left, and no two have one
+            // number. The acts of a dead one come before its death was known.
             if cpu.compare_exchange(&self.word, seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return Ok(Some(OnceTurn { running, dead }));
             }

@@ -17,10 +17,10 @@
 //!                   [ identity      ][ permits  ][ serial  ]
 //! ```
 //!
-//! **Fields.** `word`: any process, by compare-and-swap. `places[i]`: free, without an identity; then
-//! of a process that takes it; changed by any that records an operation; free again when a survivor
-//! takes a dead one's permits back, with the serial number of that: a process that saw it free
-//! before, and has stood still since, does not take it for the operation that freed it to be
+//! **Fields.** `word`: any process, by compare-and-swap. `places[i]`: free, without an identity;
+//! then of a process that takes it; changed by any that records an operation; free again when a
+//! survivor takes a dead one's permits back, with the serial number of that: a process that saw it
+//! free before, and has stood still since, does not take it for the operation that freed it to be
 //! recorded again.
 //!
 //! **Crashes.** Before the word is changed: nothing. After it: the next operation of any process
@@ -219,8 +219,8 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
             // The last operation of the place may still be in the word: it is recorded, as its
             // serial number says.
             let now = serial(self.settled(cpu));
-            // (P5) Release: as (P4); pairs with the Acquire (P3). It fails if the place was taken and
-            // freed meanwhile, by a later operation.
+            // (P5) Release: as (P4); pairs with the Acquire (P3). It fails if the place was taken
+            // and freed meanwhile, by a later operation.
             let taken = u64::from(me) << 32 | now;
             let place = &self.places[place];
             let _ = cpu.compare_exchange(place, seen, taken, Ordering::Release, Ordering::Relaxed);

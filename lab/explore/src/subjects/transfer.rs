@@ -116,7 +116,7 @@ impl OneRun {
         // A process that dies before it has come is not known.
         let (cpu, queue) = (memory.at_rest(), OneToOne::of(&run.head, &run.slots, geometry));
         for (side, me) in [(QueueSide::Sender, 1), (QueueSide::Receiver, 2)] {
-            let around = ExploredMember { dead: memory.dead(), me };
+            let around = ExploredMember { dead: memory.dead(), told: memory.told(), me };
             let joined = queue.join(&cpu, &Wait { policy, around: &around, budget: BUDGET }, side);
             assert_eq!(joined, Ok(()));
         }

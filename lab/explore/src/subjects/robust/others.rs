@@ -145,8 +145,9 @@ impl SubjectRun for EventRun {
     }
 }
 
-/// A thread sets the event, a second one resets it, a third one sets it, and the first one
-/// resets it. What each has done before comes before what the next one does.
+/// An event that is set and reset by three threads in turn.
+///
+/// The acts of each come before those of the next.
 struct ResetRun {
     event: Event<Explorer>,
     /// Written by the first thread and by the second one.
@@ -244,7 +245,7 @@ impl SubjectRun for OnceRun {
 const PERMITS: u64 = 2;
 
 struct SemaphoreRun<const N: usize> {
-    /// With `N` places: a thread that finds none free goes on without a permit.
+    /// Semaphore of `N` places. A thread that finds none free goes on without a permit.
     semaphore: Semaphore<Explorer, N>,
     plan: Plan,
     waiters: Waiters,
