@@ -152,9 +152,10 @@ impl<D: Domain> Core<D> {
     /// endpoint could not take, as far as there is space now. Not while a reply waits for space:
     /// the two would claim by the same intent.
     pub(crate) fn return_owed(&self) {
-        while !self.dispatch.replying.get()
-            && let Some(back) = self.back.owed.borrow_mut().pop()
-        {
+        while !self.dispatch.replying.get() {
+            // Not borrowed while it is sent.
+            let last = self.back.owed.borrow_mut().pop();
+            let Some(back) = last else { return };
             if !self.send_back(self.name_of(back.source), &back, OnFull::GiveUp) {
                 self.back.owed.borrow_mut().push(back);
                 return;
