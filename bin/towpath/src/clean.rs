@@ -12,7 +12,7 @@ use crate::{CommandFailure, Outcome};
 #[derive(Debug, Args)]
 #[command(
     about = "Remove leftovers of dead worlds and locks",
-    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched. Locks of `towpath lock` that no living process uses go, too: the next holder is then not told that the last one died. So do sockets of dead agents (`towpath lock --serve`).",
+    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched. Locks of `towpath lock` that no living process uses go, too: the next holder is then not told that the last one died. So do sockets of dead agents (`towpath lock --serve`), and folders of killed runs of `towpath bench mplocks`.",
     after_help = "Examples:
   towpath clean --dry-run    which files would go
   towpath clean              remove them
@@ -96,6 +96,25 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(false) => {}
             Err(e) => {
                 remark!("towpath: {shown} could not be removed: {e}");
+                failed = true;
+            }
+        }
+    }
+    #[cfg(feature = "lab")]
+    for folder in towpath_lab::left_folders().map_err(CommandFailure::new)? {
+        let path = shown(folder.path());
+        if arguments.dry_run {
+            said = said.and_then(|()| say!("would remove {path}"));
+            removed += 1;
+            continue;
+        }
+        match folder.remove() {
+            Ok(()) => {
+                said = said.and_then(|()| say!("removed {path}"));
+                removed += 1;
+            }
+            Err(e) => {
+                remark!("towpath: {path} could not be removed: {e}");
                 failed = true;
             }
         }

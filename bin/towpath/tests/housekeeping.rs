@@ -57,6 +57,53 @@ fn clean_removes_the_dead_and_only_the_dead() {
     assert!(!directory.files().iter().any(|f| f.ends_with("alive") || f.ends_with("joined")));
 }
 
+/// Starts `towpath bench mplocks`, waits until it has made its folder, and kills it.
+#[cfg(feature = "lab")]
+fn kill_bench(dog: &Watchdog, directory: &Directory) {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    bench.args(["bench", "mplocks", "--algorithms", "hosts", "--procs", "2", "--runs", "1", "--kills", "1"]);
+    bench.arg("--report").arg(directory.0.join("report")).env("TOWPATH_SHM_DIR", &directory.0);
+    let mut bench = dog.spawn(bench);
+    let made = format!("towpath-bench-locks.{}.{}", rustix::process::geteuid().as_raw(), bench.pid());
+    until(|| directory.files().contains(&made));
+    bench.kill();
+    bench.wait();
+}
+
+#[test]
+#[cfg(feature = "lab")]
+fn folder_of_a_killed_bench_is_removed_by_clean_or_the_next() {
+    let dog = Watchdog::new("folder_of_a_killed_bench_is_removed_by_clean_or_the_next");
+    let directory = Directory::new();
+    let folders = || {
+        let files = directory.files().into_iter().filter(|file| file.starts_with("towpath-bench-locks."));
+        files.collect::<Vec<_>>()
+    };
+    kill_bench(&dog, &directory);
+    let first = folders();
+    assert_eq!(first.len(), 1);
+    // A folder that is in use stays.
+    let used = directory.0.join(format!("{}1", first[0]));
+    std::fs::create_dir(&used).unwrap();
+    let user = std::fs::File::open(&used).unwrap();
+    user.lock().unwrap();
+    // The next one removes it, as soon as its processes are gone.
+    until(|| {
+        kill_bench(&dog, &directory);
+        !folders().contains(&first[0])
+    });
+    assert_eq!(folders().len(), 2);
+    let mut output = String::new();
+    until(|| {
+        output += &towpath(&dog, &directory, &["clean"]).1;
+        folders().len() == 1
+    });
+    assert!(output.contains("removed ") && output.contains("towpath-bench-locks."), "{output}");
+    drop(user);
+    assert_eq!(towpath(&dog, &directory, &["clean"]).1.matches("towpath-bench-locks.").count(), 1);
+    assert_eq!(folders(), [""; 0]);
+}
+
 #[test]
 fn clean_that_cannot_say_so_removes_all_the_same() {
     let dog = Watchdog::new("clean_that_cannot_say_so_removes_all_the_same");

@@ -27,6 +27,7 @@ mod fake;
 pub use contenders::contenders;
 pub use experiment::{Bench, Measure, Samples, Sink, Variant};
 pub use experiments::EXPERIMENTS;
+pub use mplocks::{LeftFolder, left_folders};
 pub use session::Session;
 pub use settings::{BenchSettings, StructureSettings};
 pub use shown::report;

@@ -14,10 +14,11 @@ use towpath_report::record::metrics::{
 };
 use towpath_report::stats::percentile;
 
+use super::folder::ServerFolder;
 use super::players::{ByMessage, FlockPlayer, LockPlayer, McsPlayer, PosixPlayer, RobustPlayer};
 use super::plays::{LockPart, PlayBoard, PlayFigures};
 use super::remote::{EtcdPlacePlayer, EtcdPlayer, HostsPlayer, RedisPlayer, round_trips};
-use super::servers::{Cluster, Echo, LockServer, NAMES, TemporaryFolder, start_etcd, start_redis};
+use super::servers::{Cluster, Echo, LockServer, NAMES, start_etcd, start_redis};
 use super::win_lock::WinLocks;
 use super::{LockAlgorithm, LockState, kills};
 use crate::experiment::Samples;
@@ -55,7 +56,7 @@ pub struct MpLockBench {
     echo: OnceCell<Echo>,
     win_locks: WinLocks,
     /// Removed last.
-    folder: TemporaryFolder,
+    folder: ServerFolder,
 }
 
 /// Returns the value of a cell, made now if there is none.
@@ -83,20 +84,20 @@ impl MpLockBench {
             cluster: OnceCell::new(),
             echo: OnceCell::new(),
             win_locks: WinLocks::default(),
-            folder: TemporaryFolder::new()?,
+            folder: ServerFolder::new()?,
         })
     }
 
     fn etcd(&self) -> Result<&LockServer, Error> {
-        made(&self.etcd, || start_etcd(&self.folder.0))
+        made(&self.etcd, || start_etcd(self.folder.path()))
     }
 
     fn redis(&self) -> Result<&LockServer, Error> {
-        made(&self.redis, || start_redis(&self.folder.0))
+        made(&self.redis, || start_redis(self.folder.path()))
     }
 
     fn cluster(&self) -> Result<&Cluster, Error> {
-        made(&self.cluster, || Cluster::start(&self.folder.0))
+        made(&self.cluster, || Cluster::start(self.folder.path()))
     }
 
     /// Starts a lock's server, before its processes are forked.
@@ -222,7 +223,7 @@ impl MpLockBench {
             LockAlgorithm::Posix => play.play(&PosixPlayer::new(world()?)?),
             LockAlgorithm::Robust => play.play(&RobustPlayer::new(world()?)?),
             LockAlgorithm::Mcs => play.play(&McsPlayer::new(world()?)?),
-            LockAlgorithm::Flock => play.play(&FlockPlayer::new(&self.folder.0)?),
+            LockAlgorithm::Flock => play.play(&FlockPlayer::new(self.folder.path())?),
             LockAlgorithm::Hosts => {
                 let cluster = self.cluster.get().ok_or_else(missing)?;
                 play.play(&HostsPlayer::new(

@@ -4,10 +4,12 @@
 //! a holder's death.
 //!
 //! `mod.rs` says which locks and states there are; `players.rs` how a process uses each lock of
-//! this host, `remote.rs` those of servers; `servers.rs` starts and ends servers. `plays.rs` is
+//! this host, `remote.rs` those of servers; `servers.rs` starts and ends servers, `folder.rs` is
+//! where their data lie. `plays.rs` is
 //! what the processes do in each state, `kills.rs` kills holders; `win_lock.rs` has an MPI do it.
 //! `measure.rs` puts them together; `shown.rs` makes the tables.
 
+mod folder;
 mod kills;
 mod measure;
 mod players;
@@ -17,6 +19,7 @@ mod servers;
 pub(crate) mod shown;
 mod win_lock;
 
+pub use folder::{LeftFolder, left_folders};
 pub use measure::{MpLockBench, p99};
 #[cfg(test)]
 pub use servers::missing_server;

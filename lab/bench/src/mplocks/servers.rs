@@ -1,7 +1,8 @@
 //! Servers of locks on this host: started for a measurement, and ended with it.
 //!
-//! They listen on free ports of the loopback, and have their data in a temporary folder. One that
-//! is not installed is not measured; `scripts/install-lock-servers.sh` installs them.
+//! They listen on free ports of the loopback, and have their data in a temporary folder
+//! (`folder.rs`). One that is not installed is not measured; `scripts/install-lock-servers.sh`
+//! installs them.
 //!
 //! # Safety
 //!
@@ -24,27 +25,6 @@ use towpath_net::{Key, Listener};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Names of the hosts of the cluster.
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
-
-/// Folder that is removed with it.
-pub struct TemporaryFolder(pub PathBuf);
-
-impl TemporaryFolder {
-    /// A new one, in memory if that is possible.
-    pub fn new() -> Result<TemporaryFolder, Error> {
-        let shm = Path::new("/dev/shm");
-        let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        let path = base.join(format!("towpath-bench-locks-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|e| Error::system("making a folder for lock servers", e))?;
-        Ok(TemporaryFolder(path))
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        // Ours, made by `new`.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A server that runs, and is ended with it.
 pub struct LockServer {
