@@ -2,6 +2,8 @@
 //! none, and hosts in network namespaces whose link is cut.
 
 mod launching;
+#[path = "run_hosts/ranks.rs"]
+mod ranks;
 
 use std::fmt::Write as _;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -10,6 +12,7 @@ use std::process::Command;
 
 use launching::common::{Directory, Member, Watchdog, member};
 use launching::{examples, is_gone, lines, signal, towpath, until};
+use towpath_machine::Random;
 
 /// A folder with the cluster's key, a remote shell, and worlds for each host.
 struct Cluster {
@@ -138,6 +141,102 @@ fn remote_shell_starts_the_ranks_of_other_hosts() {
     cluster.assert_clean();
 }
 
+/// Runs ranks of `ranks.rs`, one on each of three hosts. Returns their lines, sorted.
+fn run_ranks(cluster: &Cluster, does: &str) -> Vec<String> {
+    let program = ranks::program(does);
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let packets = ranks::PACKETS.to_string();
+    let launchers = cluster.start(&["1", "1", "1"], &["--packets", &packets], &program);
+    let (codes, output, errors) = finish(launchers);
+    assert!(codes.iter().all(|code| *code == Some(0)), "{does}: {codes:?} {output} {errors}");
+    cluster.assert_clean();
+    let said = lines(&output).into_iter().filter(|line| line.starts_with("rank "));
+    said.map(str::to_owned).collect()
+}
+
+#[test]
+fn barriers_end_though_a_receiver_of_other_hosts_is_full() {
+    let cluster = Cluster::new("barriers_end_though_a_receiver_of_other_hosts_is_full");
+    for does in ["barrier", "manager-barrier"] {
+        assert_eq!(run_ranks(&cluster, does), [""; 0]);
+    }
+}
+
+#[test]
+fn full_queues_and_returned_messages_are_as_on_one_host() {
+    let cluster = Cluster::new("full_queues_and_returned_messages_are_as_on_one_host");
+    for does in ["full", "closed", "rejected"] {
+        assert_eq!(run_ranks(&cluster, does), [""; 0]);
+    }
+}
+
+/// Process that is killed while ranks talk.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Rank(usize),
+    /// The gateway of this launcher.
+    Supervisor(usize),
+    Launcher(usize),
+}
+
+/// Kills a rank, a gateway or a launcher while ranks of three hosts talk: all requests
+/// of the survivors are answered or come back, and no process hangs.
+fn kill_while_they_talk(rounds: u64, first_seed: u64) {
+    let program = ranks::program("talk");
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let packets = ranks::PACKETS.to_string();
+    let options = ["--on-death", "report", "--packets", &packets, "--blocks", "4"];
+    let on = [1, 2, 1];
+    for seed in first_seed..first_seed + rounds {
+        let cluster = Cluster::new("kill_while_they_talk");
+        let mut random = Random::new(seed);
+        let mut launchers = cluster.start(&["1", "2", "1"], &options, &program);
+        // Hosts get their ranks in the order in which they come.
+        let of_hosts: Vec<Vec<(u32, u32)>> =
+            launchers.iter_mut().zip(on).map(|(launcher, ranks)| ranks_that_ask(launcher, ranks)).collect();
+        let all = of_hosts.concat();
+        let victim = match random.below(3) {
+            0 => Victim::Rank(random.below(4) as usize),
+            1 => Victim::Supervisor(random.below(3) as usize),
+            _ => Victim::Launcher(random.below(3) as usize),
+        };
+        let pid = match victim {
+            Victim::Rank(place) => all[place].1,
+            Victim::Supervisor(host) => supervisor(&launchers[host]),
+            Victim::Launcher(host) => launchers[host].pid(),
+        };
+        std::thread::sleep(std::time::Duration::from_micros(random.below(60_000)));
+        signal(pid, libc::SIGKILL);
+        let (codes, output, errors) = finish(launchers);
+        // Ranks of the hosts that go on.
+        let is_lost = |rank_and_pid| match victim {
+            Victim::Rank(place) => all[place] == rank_and_pid,
+            Victim::Supervisor(host) | Victim::Launcher(host) => of_hosts[host].contains(&rank_and_pid),
+        };
+        for (rank, _) in all.iter().copied().filter(|&of| !is_lost(of)) {
+            let is_settled =
+                |line: &str| line.contains(&format!("rank {rank}: ")) && line.contains(" are settled");
+            assert!(
+                output.lines().any(is_settled),
+                "seed {seed}, {victim:?}, rank {rank}: {codes:?} {output} {errors}"
+            );
+        }
+        assert!(all.iter().all(|(_, pid)| is_gone(*pid)), "seed {seed}, {victim:?}");
+    }
+}
+
+#[test]
+fn random_kill_leaves_no_request_open_and_no_process_hanging() {
+    kill_while_they_talk(6, 1);
+}
+
+#[test]
+#[ignore = "a minute or two: the long form"]
+fn hundred_random_kills_leave_no_request_open() {
+    let rounds = std::env::var("ROUNDS").map_or(100, |text| text.parse().unwrap());
+    kill_while_they_talk(rounds, 1000);
+}
+
 #[test]
 fn death_is_told_and_counts_as_on_one_host() {
     let cluster = Cluster::new("death_is_told_and_counts_as_on_one_host");
@@ -175,17 +274,27 @@ fn death_is_told_and_counts_as_on_one_host() {
 
 /// Reads the processes of ranks out of the first lines of `questions`.
 fn asking(launcher: &mut Member, ranks: usize) -> Vec<u32> {
+    ranks_that_ask(launcher, ranks).into_iter().map(|(_, pid)| pid).collect()
+}
+
+/// Ranks and processes out of the first lines of `questions`.
+fn ranks_that_ask(launcher: &mut Member, ranks: usize) -> Vec<(u32, u32)> {
     let mut pids: Vec<(u32, u32)> = (0..ranks)
         .map(|_| {
-            let line = launcher.line();
+            // A rank of `ranks.rs` is a test, whose frame says something, too.
+            let mut line = launcher.line();
+            while line.is_empty() || line.contains("test") && !line.contains(" asks (process") {
+                line = launcher.line();
+            }
+            let said = &line[line.rfind("rank ").unwrap_or(0)..];
             let numbers: Vec<u32> =
-                line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+                said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
             let [rank, pid] = numbers[..] else { panic!("{line:?}: {:?}", launcher.error_line()) };
             (rank, pid)
         })
         .collect();
     pids.sort_unstable();
-    pids.into_iter().map(|(_, pid)| pid).collect()
+    pids
 }
 
 /// Checks the last lines of `questions`: each was answered or came back.
