@@ -44,7 +44,7 @@ use towpath_machine::{Concurrent, Native, Object, TypeText};
 use towpath_sync::{LockError, Policy, Wait};
 
 use crate::inner::Inner;
-use crate::layout::{ObjectRecord, PAGE, TYPE_WORDS, code_of, record_of};
+use crate::layout::{ObjectRecord, TYPE_WORDS, code_of, record_of};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
 use crate::{Error, World};
@@ -163,6 +163,12 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
     }
 }
 
+/// Size of a named object, and its alignment in the heap.
+const fn size_of_object<T>() -> (u64, u64) {
+    let align = if align_of::<T>() > 64 { align_of::<T>() } else { 64 };
+    (size_of::<T>() as u64, align as u64)
+}
+
 impl World {
     /// The caller as a participant that waits: its number, unique among all threads of
     /// the world, and its wait.
@@ -264,6 +270,32 @@ impl World {
         self.object(name, 0, |tail| tail == 0, prepare).map(|(shared, _)| shared)
     }
 
+    /// Opens the object of that name, which another participant has made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchObject`]; [`Error::NotEntered`], [`Error::InvalidName`],
+    /// [`Error::OtherType`], [`Error::Damaged`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::{Error, Mutex};
+    ///
+    /// assert!(matches!(world.find::<Mutex<u64>>("balance"), Err(Error::NoSuchObject { .. })));
+    /// let made = world.mutex("balance", 100u64)?;
+    /// assert_eq!(*world.find::<Mutex<u64>>("balance")?.lock()?, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn find<T: Object>(&self, name: &str) -> Result<Shared<T>, Error> {
+        check_name(name, 32)?;
+        self.inner().me()?;
+        match self.inner().lookup(&name_words(name))? {
+            Some(record) => self.opened(record, name, 0, |tail| tail == 0).map(|(shared, _)| shared),
+            None => Err(Error::NoSuchObject { name: name.to_owned() }),
+        }
+    }
+
     /// Opens the object of that name, behind which so many bytes lie as `fits` accepts;
     /// creates it with `tail` bytes if there is none. Returns it, and the number of those bytes.
     pub(crate) fn object<T: Object>(
@@ -277,29 +309,12 @@ impl World {
         let inner = self.inner();
         let me = inner.me()?;
         let words = name_words(name);
-        let (head, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
+        let (head, align) = size_of_object::<T>();
         let bytes = head.saturating_add(tail);
         let text = TypeText::<T>::default().to_string();
         let hash = hash_of(text.bytes());
-        let found = |record: &ObjectRecord| {
-            // Relaxed, all: written before the record's name was stored (N3), which was read with
-            // Acquire (N4).
-            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            let is = (get(&record.bytes), get(&record.align));
-            let tail = is.0.checked_sub(head).filter(|&tail| fits(tail));
-            let Some(tail) = tail.filter(|_| is.1 == align && get(&record.type_hash) == hash) else {
-                let full =
-                    |text: &str, (bytes, align)| format!("{text} of {bytes} bytes, aligned to {align}");
-                return Err(Error::OtherType {
-                    name: name.to_owned(),
-                    found: full(&type_text(record), is),
-                    expected: full(&text, (bytes, align)),
-                });
-            };
-            Ok((self.place::<T>(get(&record.offset), tail)?, tail))
-        };
         if let Some(record) = inner.lookup(&words)? {
-            return found(record);
+            return self.opened(record, name, tail, fits);
         }
         if PREPARING.get() {
             return Err(Error::NestedPreparation { name: name.to_owned() });
@@ -308,7 +323,7 @@ impl World {
             inner.may_create(me).map_err(|rank| Error::CreatorBusy { name: name.to_owned(), rank })?;
         // Another participant may have been faster.
         if let Some(record) = inner.lookup(&words)? {
-            return found(record);
+            return self.opened(record, name, tail, fits);
         }
         let used = inner.settle();
         let heap_bytes = inner.segment.geometry().heap_bytes();
@@ -321,7 +336,7 @@ impl World {
         let record_bytes = size_of::<ObjectRecord>() as u64;
         let offset = (used + record_bytes).next_multiple_of(align);
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(64));
-        let Some(end) = end.filter(|&end| align <= PAGE && end <= heap_bytes) else {
+        let Some(end) = end.filter(|&end| align <= inner.segment.heap_align() && end <= heap_bytes) else {
             return Err(full(bytes.saturating_add(record_bytes)));
         };
         let record = inner.segment.record(used).ok_or_else(|| full(bytes.saturating_add(record_bytes)))?;
@@ -360,6 +375,34 @@ impl World {
         Ok((shared, tail))
     }
 
+    /// The object of a record, with the number of bytes behind it, which `fits` accepts.
+    /// `usual`: that of a new one, for the error.
+    fn opened<T: Object>(
+        &self,
+        record: &ObjectRecord,
+        name: &str,
+        usual: u64,
+        fits: impl Fn(u64) -> bool,
+    ) -> Result<(Shared<T>, u64), Error> {
+        let (head, align) = size_of_object::<T>();
+        let text = TypeText::<T>::default().to_string();
+        // Relaxed, all: written before the record's name was stored (N3), which was read with
+        // Acquire (N4).
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let is = (get(&record.bytes), get(&record.align));
+        let tail = is.0.checked_sub(head).filter(|&tail| fits(tail));
+        let is_type = is.1 == align && get(&record.type_hash) == hash_of(text.bytes());
+        let Some(tail) = tail.filter(|_| is_type) else {
+            let full = |text: &str, (bytes, align)| format!("{text} of {bytes} bytes, aligned to {align}");
+            return Err(Error::OtherType {
+                name: name.to_owned(),
+                found: full(&type_text(record), is),
+                expected: full(&text, (head.saturating_add(usual), align)),
+            });
+        };
+        Ok((self.place::<T>(get(&record.offset), tail)?, tail))
+    }
+
     /// The object at an offset in the heap, which may be nonsense, with `tail` bytes
     /// behind it.
     fn place<T: Object>(&self, offset: u64, tail: u64) -> Result<Shared<T>, Error> {
@@ -370,8 +413,7 @@ impl World {
             len,
             available: parts.geometry().heap_bytes(),
         })?;
-        // The heap begins at a page.
-        if align as u64 > PAGE || !offset.is_multiple_of(align as u64) {
+        if align as u64 > parts.heap_align() || !offset.is_multiple_of(align as u64) {
             return Err(Error::Misaligned { offset, align });
         }
         Ok(Shared::new(self.clone(), object.cast()))

@@ -33,7 +33,10 @@ impl Inner {
         let result = self.find_rank(rank);
         match &result {
             Ok(me) => {
-                Native::set_process_base(me.index);
+                // In memory of the caller's it may be one of many worlds of this process.
+                if self.segment.file().is_some() {
+                    Native::set_process_base(me.index);
+                }
                 // Relaxed: other threads learn of it however they learn that `enter` has returned.
                 self.local.me.store(me.to_bits(), Ordering::Relaxed);
             }
@@ -112,7 +115,7 @@ impl Inner {
     /// Takes the lock that says that the process which enters as this rank, or has,
     /// lives.
     fn lock_rank(&self, index: u32) -> Option<OwnedFd> {
-        let file = open_again(self.segment.file()).ok()?;
+        let file = open_again(self.segment.file()?).ok()?;
         lock_byte(file.as_fd(), LOCKS + u64::from(index)).then_some(file)
     }
 

@@ -75,6 +75,38 @@ pub enum Error {
     )]
     TooLarge(u64),
 
+    /// Memory of the caller's that is too small.
+    #[error(
+        "a world or an object needs {wanted} bytes here, and the memory given for it has {room}; give more"
+    )]
+    NoRoom {
+        /// Number of bytes that it needs.
+        wanted: u64,
+        /// Number of bytes that were given.
+        room: u64,
+    },
+
+    /// Memory of the caller's in which processes of other namespaces take part.
+    #[error(
+        "this memory was prepared in another pid or time namespace (another container?), where the deaths of this process would not be seen; use a named world, which needs no common namespace"
+    )]
+    OtherNamespace,
+
+    /// The world has no file that could be handed on: it lies in the caller's memory.
+    #[error(
+        "this world lies in memory that the program has mapped: other processes map the same memory and open it there (World::open_in)"
+    )]
+    NotAFile,
+
+    /// No object of this name.
+    #[error(
+        "there is no object named {name:?} (yet); the process that makes it may not have come so far, or has died before"
+    )]
+    NoSuchObject {
+        /// The object.
+        name: String,
+    },
+
     /// The name is in use by a world in which a process is alive.
     #[error("a world named {name:?} exists and is in use; choose another name, or end its processes first")]
     NameTaken {

@@ -64,7 +64,7 @@ impl Handover {
     /// The system's.
     pub fn polled(world: &World) -> Result<Self, Error> {
         let server = if world.name().is_none() { Some(Server::new()?) } else { None };
-        Ok(Handover { world: world.clone(), inode: inode_of(world.file())?, server })
+        Ok(Handover { world: world.clone(), inode: inode_of(world.file()?)?, server })
     }
 
     /// The socket of an anonymous world, which becomes readable when a process asks for
@@ -80,13 +80,13 @@ impl Handover {
         for _ in 0..64 {
             let Ok((client, _)) = server.listener.accept() else { return };
             // A process that goes away without listening needs no answer.
-            let _ = give(&client, self.world.file());
+            let _ = self.world.file().map(|file| give(&client, file));
         }
     }
 
     /// The descriptor that a child must inherit; `None` for a named world.
     pub fn descriptor(&self) -> Option<RawFd> {
-        self.server.as_ref().map(|_| self.world.file().as_raw_fd())
+        self.server.as_ref().and_then(|_| Some(self.world.file().ok()?.as_raw_fd()))
     }
 
     /// Variables for the environment of the process with this rank; `None`: the variable
@@ -151,7 +151,7 @@ impl Server {
                     return;
                 }
                 // As in `answer`.
-                let _ = give(&client, world.file());
+                let _ = world.file().map(|file| give(&client, file));
             }
         };
         let thread = std::thread::Builder::new()

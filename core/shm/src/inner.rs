@@ -26,13 +26,15 @@ use std::sync::Mutex;
 use towpath_machine::Native;
 
 use crate::gateway::HostRanks;
-use crate::layout::{Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, ParticipantEntry, READY, WorldControl};
+use crate::layout::{
+    Geometry, LAYOUT_VERSION, MAGIC, MAPPED, MOST_PROCESSES, ParticipantEntry, READY, WorldControl,
+};
 use crate::local::LocalPage;
 use crate::participant::ParticipantId;
 use crate::parts::Parts;
 use crate::segment::Segment;
 use crate::watchlist::Watchlist;
-use crate::{Error, shown};
+use crate::{Error, process, shown};
 
 /// Specification of a new world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +91,8 @@ pub(crate) fn write_header(
     set(&header.processes, u64::from(spec.processes));
     set(&header.creator, u64::from(std::process::id()));
     set(&header.host_ranks, HostRanks::pack(host));
+    let is_mapped = segment.file().is_none();
+    set(&header.mapped, if is_mapped { process::own_namespace().max(MAPPED) } else { 0 });
     for (word, value) in header.params.iter().zip(spec.params) {
         set(word, value);
     }
@@ -96,6 +100,9 @@ pub(crate) fn write_header(
     // (H1) Release: pairs with the Acquire (H2) in `adopt`.
     header.state.store(READY, Ordering::Release);
 }
+
+/// The caller's memory, in errors.
+pub(crate) const MEMORY: &str = "the memory given for a world";
 
 /// Checks each statement of a segment about itself before it is believed.
 pub(crate) fn adopt(
@@ -109,7 +116,8 @@ pub(crate) fn adopt(
     let state = header.state.load(Ordering::Acquire);
     let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
     if get(&header.magic) != MAGIC {
-        let what = name.map_or_else(|| "the descriptor of this world".to_owned(), |(_, path)| shown(path));
+        let descriptor = if segment.file().is_some() { "the descriptor of this world" } else { MEMORY };
+        let what = name.map_or_else(|| descriptor.to_owned(), |(_, path)| shown(path));
         return Err(Error::NotAWorld { what, why: "it does not begin like one" });
     }
     let layout = header.layout.load(Ordering::Relaxed);
@@ -133,7 +141,21 @@ pub(crate) fn adopt(
     let (object_bytes, area_bytes) = (get(&header.object_bytes), get(&header.area_bytes));
     let bytes = segment.len();
     expect("the segment's size", get(&header.bytes), bytes)?;
-    let geometry = Geometry::of(processes, object_bytes, area_bytes).map_err(|_| Error::Damaged {
+    let mapped = get(&header.mapped);
+    let geometry = match segment.file() {
+        Some(_) => {
+            expect("the mark of a world in a mapping", mapped, 0)?;
+            Geometry::of(processes, object_bytes, area_bytes)
+        }
+        None if mapped == 0 => {
+            return Err(Error::NotAWorld {
+                what: MEMORY.to_owned(),
+                why: "it is a world with a file of its own",
+            });
+        }
+        None => Geometry::within(processes, bytes),
+    };
+    let geometry = geometry.map_err(|_| Error::Damaged {
         what: "the number of bytes for objects or of the area",
         found: object_bytes.max(area_bytes),
         expected: bytes,

@@ -25,7 +25,7 @@ use towpath_machine::Concurrent;
 use crate::Error;
 
 /// Version of the layout of segments. Programs of different versions can't share a world.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// Maximum number of processes in a world: as many as [`RANK_BITS`] can name.
 pub(crate) const MOST_PROCESSES: u32 = 1 << RANK_BITS;
@@ -48,6 +48,10 @@ pub const OBJECT_BYTES: u64 = 64 * 1024;
 
 /// Number of bytes for the records of the first 64 objects, beside those for objects.
 const FIRST_RECORDS: u64 = 64 * size_of::<ObjectRecord>() as u64;
+
+/// Maximum number of bytes that an object takes in the heap beside its own: its record,
+/// and space before it that its alignment may leave.
+const OBJECT_BYTES_BESIDE: u64 = size_of::<ObjectRecord>() as u64 + 128;
 
 /// Number of bytes of the heap for each list of named objects.
 const HEAP_PER_BUCKET: u64 = 512;
@@ -82,7 +86,15 @@ pub(crate) struct WorldHeader {
     pub object_bytes: AtomicU64,
     /// Ranks that run on this host (`gateway.rs`); 0 if all do.
     pub host_ranks: AtomicU64,
+    /// Namespaces of the processes that open it in memory of the caller's
+    /// (`in_mapping.rs`; [`MAPPED`] if they are not known); 0 in a segment of its own.
+    pub mapped: AtomicU64,
+    /// The process that makes a world in memory of the caller's, until it is ready.
+    pub maker: AtomicU64,
 }
+
+/// [`WorldHeader::mapped`] where the namespaces are not known.
+pub(crate) const MAPPED: u64 = 1;
 
 /// Words of slow paths, apart from those of fast paths.
 #[repr(C, align(128))]
@@ -216,6 +228,9 @@ pub(crate) const fn record_of(code: u64) -> u64 {
     code.wrapping_sub(1).wrapping_mul(64)
 }
 
+/// Alignment of a world in memory of the caller's.
+pub(crate) const MAPPED_ALIGN: usize = 128;
+
 /// Offsets and lengths in a segment.
 ///
 /// Its arrays are aligned, apart from each other, and end before `end`: only [`Geometry::of`] makes
@@ -252,8 +267,56 @@ impl Geometry {
         let pages = |bytes: u64| bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large);
         let heap_bytes = object_bytes.max(OBJECT_BYTES).checked_add(FIRST_RECORDS).ok_or_else(too_large)?;
         let heap_bytes = pages(heap_bytes)?;
-        let bucket_count = (heap_bytes / HEAP_PER_BUCKET).min(MOST_BUCKETS).next_power_of_two();
-        // At most 2³⁰ bytes together: nothing overflows before the heap.
+        let control = Geometry::control(processes, heap_bytes);
+        let heap = pages(control.heap)?;
+        let area = heap.checked_add(heap_bytes).ok_or_else(too_large)?;
+        let end = area.checked_add(pages(area_bytes)?).ok_or_else(too_large)?;
+        // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap
+        // says the rest.
+        if end > 1 << 46 {
+            return Err(too_large());
+        }
+        Ok(Geometry { heap, area, area_bytes, end, ..control })
+    }
+
+    /// The geometry of a world of so many bytes in memory of the caller's: no area, and
+    /// a heap that takes the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidProcesses`], [`Error::NoRoom`], [`Error::TooLarge`].
+    pub fn within(processes: u32, bytes: u64) -> Result<Geometry, Error> {
+        if !(1..=MOST_PROCESSES).contains(&processes) {
+            return Err(Error::InvalidProcesses { wanted: processes, most: MOST_PROCESSES });
+        }
+        if bytes > 1 << 46 {
+            return Err(Error::TooLarge(bytes));
+        }
+        // As many lists as all of the memory could have objects for.
+        let control = Geometry::control(processes, bytes);
+        let least = Geometry::mapped_bytes(processes, &[]);
+        if bytes < least || bytes < control.heap {
+            return Err(Error::NoRoom { wanted: least.max(control.heap), room: bytes });
+        }
+        Ok(Geometry { area: bytes, end: bytes, ..control })
+    }
+
+    /// Number of bytes of a world in memory of the caller's, with objects of these sizes.
+    pub fn mapped_bytes(processes: u32, objects: &[u64]) -> u64 {
+        let object = |bytes: &u64| bytes.next_multiple_of(64).saturating_add(OBJECT_BYTES_BESIDE);
+        let heap = objects.iter().map(object).fold(0, u64::saturating_add);
+        let mut bytes = LEAST.max(heap);
+        // More memory has more lists, which take memory.
+        while Geometry::control(processes.clamp(1, MOST_PROCESSES), bytes).heap.saturating_add(heap) > bytes {
+            bytes = bytes.saturating_add(1024);
+        }
+        bytes
+    }
+
+    /// The parts before a heap of so many bytes, which follows at once.
+    fn control(processes: u32, heap_bytes: u64) -> Geometry {
+        let bucket_count = (heap_bytes / HEAP_PER_BUCKET).clamp(1, MOST_BUCKETS).next_power_of_two();
+        // At most 2³⁰ bytes together: nothing overflows.
         let mut at = size_of::<WorldControl>() as u64;
         let mut take = |bytes: usize, count: u64| {
             let start = at;
@@ -265,15 +328,7 @@ impl Geometry {
             (take(size_of::<ParticipantEntry>(), n), take(size_of::<RankDoorbell>(), n));
         let presence = take(size_of::<Presence>(), n.div_ceil(PRESENCE as u64));
         let (arrivals, buckets) = (take(4, n), take(8, bucket_count));
-        let heap = pages(at)?;
-        let area = heap.checked_add(heap_bytes).ok_or_else(too_large)?;
-        let end = area.checked_add(pages(area_bytes)?).ok_or_else(too_large)?;
-        // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap
-        // says the rest.
-        if end > 1 << 46 {
-            return Err(too_large());
-        }
-        Ok(Geometry {
+        Geometry {
             processes,
             entries,
             doorbells,
@@ -281,11 +336,11 @@ impl Geometry {
             arrivals,
             buckets,
             bucket_count,
-            heap,
-            area,
-            area_bytes,
-            end,
-        })
+            heap: at,
+            area: at,
+            area_bytes: 0,
+            end: at,
+        }
     }
 
     /// The participants' entries.
@@ -308,7 +363,7 @@ impl Geometry {
     pub fn buckets(&self) -> Range {
         (self.buckets, self.bucket_count as usize)
     }
-    /// Offset of the heap: a multiple of a page.
+    /// Offset of the heap: a multiple of a page, or of 128 in memory of the caller's.
     pub fn heap(&self) -> u64 {
         self.heap
     }
@@ -364,6 +419,34 @@ mod tests {
         fn codes_name_records(record in 0..1u64 << 40) {
             prop_assert_eq!(record_of(code_of(record * 64)), record * 64);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn world_in_a_mapping_fits(
+            processes in 1..=MOST_PROCESSES,
+            objects in proptest::collection::vec(0..1u64 << 20, 0..20),
+            more in 0..1u64 << 20,
+        ) {
+            let least = Geometry::mapped_bytes(processes, &objects);
+            let heap: u64 = objects.iter().map(|bytes| bytes.next_multiple_of(64) + 384).sum();
+            let g = Geometry::within(processes, least).unwrap();
+            prop_assert!(g.heap_bytes() >= heap && g.end() == least && g.heap().is_multiple_of(128));
+            prop_assert!(g.buckets().0 + 8 * g.buckets().1 as u64 <= g.heap() && g.area() == g.end());
+            prop_assert_eq!(Geometry::within(processes, least + more).unwrap().end(), least + more);
+        }
+    }
+
+    #[test]
+    fn mapping_that_is_too_small_is_refused() {
+        for bytes in [0, 1, LEAST - 1] {
+            assert!(matches!(Geometry::within(1, bytes), Err(Error::NoRoom { room, .. }) if room == bytes));
+        }
+        assert!(matches!(Geometry::within(4096, 100_000), Err(Error::NoRoom { .. })));
+        assert!(matches!(Geometry::within(1, u64::MAX), Err(Error::TooLarge(_))));
+        assert!(matches!(Geometry::within(0, 100_000), Err(Error::InvalidProcesses { .. })));
+        // A mutex of two processes takes two pages, one of sixteen three.
+        assert!(Geometry::mapped_bytes(2, &[128]) <= 4096 && Geometry::mapped_bytes(16, &[128]) <= 3 * 4096);
     }
 
     #[test]

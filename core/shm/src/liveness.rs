@@ -118,13 +118,14 @@ impl Inner {
             }
             // It holds the rank's lock from before it wrote the word.
             EntryState::Joining if word.has_lock() => {
-                let held = byte_is_locked(self.segment.file(), LOCKS + u64::from(index));
+                let held = self.byte_is_locked(index);
                 return if held == Some(false) { Pulse::Dead } else { Pulse::Alive };
             }
             // It may be of another namespace, where its pid is another's: not found does not mean
             // dead.
             EntryState::Joining => match process::watch(word.pid, Wanted::Hash(word.start_hash)) {
-                Err(Dead) => return Pulse::Alive,
+                Err(Dead) if self.segment.file().is_some() => return Pulse::Alive,
+                // All that open the caller's memory are of one namespace.
                 found => found,
             },
             _ => return Pulse::Dead,
@@ -144,8 +145,13 @@ impl Inner {
     /// locked no more: only the dead.
     fn has_unlocked(&self, index: u32) -> bool {
         // Relaxed: as in `pulse_of`.
-        self.entry(index).locked.load(Ordering::Relaxed) == 1
-            && byte_is_locked(self.segment.file(), LOCKS + u64::from(index)) == Some(false)
+        self.entry(index).locked.load(Ordering::Relaxed) == 1 && self.byte_is_locked(index) == Some(false)
+    }
+
+    /// Returns whether a process holds the lock of that rank; `None` if that can't be
+    /// told.
+    fn byte_is_locked(&self, index: u32) -> Option<bool> {
+        byte_is_locked(self.segment.file()?, LOCKS + u64::from(index))
     }
 
     /// See [`crate::World::is_alive`].

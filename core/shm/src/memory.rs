@@ -50,12 +50,12 @@ impl Memory {
 
     /// The number of its descriptor in this process.
     pub fn descriptor(&self) -> i32 {
-        self.segment.file().as_raw_fd()
+        self.file().as_raw_fd()
     }
 
     /// The descriptor itself.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.segment.file()
+        self.segment.file().expect("made with a file, by both functions that make one")
     }
 
     /// `n` values of a type from an offset on.

@@ -8,7 +8,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use towpath_machine::Concurrent;
 
-use crate::layout::{Geometry, ObjectRecord, ParticipantEntry, Presence, Range, RankDoorbell};
+use crate::layout::{
+    Geometry, MAPPED_ALIGN, ObjectRecord, PAGE, ParticipantEntry, Presence, Range, RankDoorbell,
+};
 use crate::segment::Segment;
 
 /// A segment that is as long as its geometry says.
@@ -59,6 +61,11 @@ impl Parts {
         // SAFETY: within the heap and aligned (checked by `heap_at`); mapped for as long as `self`
         // lives; any bits are a record, and its words are atomic (`Concurrent`).
         Some(unsafe { at.cast().as_ref() })
+    }
+
+    /// Alignment of the heap's beginning.
+    pub fn heap_align(&self) -> u64 {
+        if self.segment.file().is_some() { PAGE } else { MAPPED_ALIGN as u64 }
     }
 
     /// Address of a range of the heap. `None` if it lies elsewhere, or is not aligned.

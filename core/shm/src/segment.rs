@@ -87,10 +87,12 @@ pub(crate) fn check_name(name: &str, longest: usize) -> Result<(), Error> {
 
 /// A mapped segment.
 ///
-/// Unmapped when dropped, unless it is to stay ([`Segment::stay_mapped`]).
+/// Unmapped when dropped, unless it is to stay ([`Segment::stay_mapped`]), or its mapping is the
+/// caller's.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    file: OwnedFd,
+    /// `None`: memory that the caller has mapped ([`Segment::of_caller`]).
+    file: Option<OwnedFd>,
     base: NonNull<u8>,
     len: usize,
     stays: AtomicBool,
@@ -104,7 +106,7 @@ unsafe impl Sync for Segment {}
 impl Drop for Segment {
     fn drop(&mut self) {
         // Relaxed: the owner that drops the segment was handed it by all others.
-        if self.stays.load(Ordering::Relaxed) {
+        if self.file.is_none() || self.stays.load(Ordering::Relaxed) {
             return;
         }
         // SAFETY: this range was mapped by `map` and nothing refers to it any more: references
@@ -150,12 +152,13 @@ impl Segment {
 
     /// Gives an unnamed segment its name. `Ok(false)` if the name is in use.
     pub fn publish(&self, path: &Path) -> Result<bool, Error> {
-        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let Some(file) = &self.file else { return Ok(false) };
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let linked = linkat(rustix::fs::CWD, own, rustix::fs::CWD, path, AtFlags::SYMLINK_FOLLOW);
         // Without /proc: allowed to root, and since Linux 6.10 to the process that has made the
         // file.
         let linked = match linked {
-            Err(Errno::NOENT) => linkat(&self.file, c"", rustix::fs::CWD, path, AtFlags::EMPTY_PATH),
+            Err(Errno::NOENT) => linkat(file, c"", rustix::fs::CWD, path, AtFlags::EMPTY_PATH),
             other => other,
         };
         match linked {
@@ -203,7 +206,25 @@ impl Segment {
             limits::no_addresses(errno, bytes).unwrap_or_else(|| Error::system(what)(errno))
         })?;
         let base = NonNull::new(base.cast()).ok_or(Error::TooLarge(bytes))?;
-        Ok(Segment { file, base, len, stays: AtomicBool::new(false) })
+        Ok(Segment { file: Some(file), base, len, stays: AtomicBool::new(false) })
+    }
+
+    /// Memory that the caller has mapped, `bytes` long. Its address is a multiple of
+    /// 128.
+    ///
+    /// # Safety
+    ///
+    /// As long as the segment exists the memory stays mapped, readable and writable, and all
+    /// processes and threads access it by a segment only.
+    pub unsafe fn of_caller(base: NonNull<u8>, bytes: usize) -> Self {
+        debug_assert!(bytes as u64 >= LEAST && base.as_ptr().addr().is_multiple_of(128));
+        Segment { file: None, base, len: bytes, stays: AtomicBool::new(false) }
+    }
+
+    /// Another segment of the same memory of the caller's.
+    pub fn again(&self) -> Self {
+        debug_assert!(self.file.is_none());
+        Segment { file: None, base: self.base, len: self.len, stays: AtomicBool::new(false) }
     }
 
     /// Keeps the mapping until the process ends.
@@ -217,7 +238,7 @@ impl Segment {
     /// The part that every world has.
     pub fn control(&self) -> &WorldControl {
         // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, and by the
-        // callers of `anonymous` and `unnamed`: `Geometry::of`), page-aligned, lives as long as
+        // callers of `anonymous`, `unnamed` and `of_caller`), aligned, lives as long as
         // `self`, and `WorldControl` consists of atomics only.
         unsafe { self.base.cast::<WorldControl>().as_ref() }
     }
@@ -230,17 +251,19 @@ impl Segment {
         self.len as u64
     }
 
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// Its file, unless it is the caller's memory.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Removes the name if no other process has this named segment open. Gives up the
     /// shared lock: only for the end.
     pub fn unlink_if_last(&self, path: &Path) {
+        let Some(file) = &self.file else { return };
         // A process that is just being started (between fork and exec) holds copies of all locks of
         // the one that starts it: wait a little for its exec.
         for _ in 0..20 {
-            match lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            match lock(file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     let _ = self.unlink(path);
                     return;
@@ -249,7 +272,7 @@ impl Segment {
                 Err(_) => return,
             }
             // Another process is removing it, or has.
-            if !fstat(&self.file).is_ok_and(|stat| is_named(&stat, path)) {
+            if !fstat(file).is_ok_and(|stat| is_named(&stat, path)) {
                 return;
             }
         }
@@ -257,7 +280,8 @@ impl Segment {
 
     /// Removes the name, if it is still this segment's.
     pub fn unlink(&self, path: &Path) -> Result<(), Error> {
-        let stat = fstat(&self.file).map_err(Error::file("looking at", path))?;
+        let Some(file) = &self.file else { return Ok(()) };
+        let stat = fstat(file).map_err(Error::file("looking at", path))?;
         if is_named(&stat, path) {
             unlink(path).map_err(Error::file("removing the name of a segment,", path))
         } else {

@@ -89,7 +89,7 @@ impl World {
     }
 
     /// A handle of a segment whose header is right.
-    fn adopt(
+    pub(crate) fn adopt(
         segment: Segment,
         name: Option<(String, PathBuf)>,
         suggested: Option<u32>,
@@ -123,7 +123,7 @@ impl World {
         let world = match &place.name {
             Some(name) => {
                 let world = Self::open_as(name, Some(place.rank))?;
-                if !place.allows(world.file()) {
+                if !place.allows(world.file()?) {
                     return Err(Error::WorldReplaced { name: name.clone() });
                 }
                 world
@@ -172,10 +172,13 @@ impl World {
     pub fn reopen(&self) -> Result<World, Error> {
         match &self.0.name {
             Some((name, _)) => Self::open(name),
-            None => {
-                let file = open_again(self.0.segment.file()).map_err(Error::io("opening a segment again"))?;
-                World::adopt(Segment::from_descriptor(file)?, None, None)
-            }
+            None => match self.0.segment.file() {
+                Some(file) => {
+                    let file = open_again(file).map_err(Error::io("opening a segment again"))?;
+                    World::adopt(Segment::from_descriptor(file)?, None, None)
+                }
+                None => World::adopt(self.0.segment.again(), None, None),
+            },
         }
     }
 
@@ -563,8 +566,9 @@ impl World {
         self.0.segment.len()
     }
 
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.0.segment.file()
+    /// Its file.
+    pub(crate) fn file(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.0.segment.file().ok_or(Error::NotAFile)
     }
 
     pub(crate) fn inner(&self) -> &Inner {

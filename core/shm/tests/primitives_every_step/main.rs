@@ -4,13 +4,14 @@
 //! still: nothing is taken from it.
 //!
 //! `cargo test -p towpath-shm --test primitives_every_step -- every` does it for every k (names of
-//! a primitive choose among the plays). In the ordinary tests k grows by a tenth at a time.
+//! a primitive choose among the plays). In the ordinary tests k grows by a sixth at a time.
 //!
 //! This process is the tracer, and a survivor, in rank 0; the victim has rank 1; a helper, where
 //! there is one, rank 2. Each round has a world of its own.
 
 #![allow(unsafe_code)]
 
+mod in_mapping;
 mod killed_waiters;
 mod mutex;
 mod others;
@@ -178,7 +179,7 @@ fn main() {
     let choice = Choice::from_arguments();
     share_cases(|share| {
         let words = shared_words(3);
-        for play in [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS].concat() {
+        for play in [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS, in_mapping::PLAYS].concat() {
             run(&play, &choice, words, share);
         }
         if choice.includes(&["condvar", "killed"]) && share.takes_next() {
