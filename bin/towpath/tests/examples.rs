@@ -110,3 +110,17 @@ fn survivors_finish_and_get_their_requests_back() {
         assert_eq!(results + back, 30_000, "each request is answered or comes back: {line}");
     }
 }
+
+#[test]
+fn jobs_of_a_killed_worker_are_done_by_others() {
+    let test = "jobs_of_a_killed_worker_are_done_by_others";
+    let (code, lines, errors) = run(test, &["-n", "5", "--on-death=report"], "work_queue");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    assert_eq!(lines, ["2000 jobs: 0 are missing; 1 of the workers died"]);
+    // Without a launcher it starts its workers itself.
+    let dog = Watchdog::new(test);
+    let mut command = Command::new(examples().join("work_queue"));
+    command.env_remove("TOWPATH_RANK");
+    let (status, output, errors) = dog.spawn(command).finish();
+    assert_eq!((status.code(), &output[..]), (Some(0), &*format!("{}\n", lines[0])), "{errors}");
+}

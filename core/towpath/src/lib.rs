@@ -168,8 +168,8 @@ pub use towpath_am::{
 pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
-    Area, Ending, Episode, Error as WorldError, HostArrival, ParticipantId, RankState, RemoteBytes,
-    SemaphorePermit, Shared, World, WorldQueue, WorldSpec,
+    Area, Ending, Episode, Error as WorldError, HostArrival, InMapping, ParticipantId, RankState,
+    RemoteBytes, SemaphorePermit, Shared, World, WorldQueue, WorldSpec,
 };
 pub use towpath_sync::queues::TransferError;
 pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};
@@ -193,6 +193,10 @@ pub mod mplock {
         pub use towpath_agent::{ClientRow, ClusterHost, Error, HostLockRow, HostReport, HostsFile};
     }
 }
+mod spawn;
+
+pub use spawn::{SpawnedWorld, join_or_spawn};
+
 pub mod mpmc;
 pub mod mpsc;
 pub mod spsc;
