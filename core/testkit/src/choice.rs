@@ -28,8 +28,8 @@ impl Choice {
     }
 
     /// The number of steps after which to kill next: one more, or so that it grows by a
-    /// tenth.
+    /// sixth.
     pub fn after(&self, steps: u64) -> u64 {
-        steps + if self.every { 1 } else { 1 + steps / 10 }
+        steps + if self.every { 1 } else { 1 + steps / 6 }
     }
 }

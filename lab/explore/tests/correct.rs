@@ -190,10 +190,10 @@ fn containers() {
         stack("double", Aba::Double),
         michael_scott("michael-scott", true),
     ] {
-        passes(&case, 3, 4, 2_000);
+        passes(&case, 3, 4, 500);
     }
-    passes(&counter(linked), 3, 4, 2_000);
-    passes(&barrier(true), 3, 3, 2_000);
+    passes(&counter(linked), 3, 4, 500);
+    passes(&barrier(true), 3, 3, 500);
     // One consumer at a time is what the corrected figure can do: see the planted faults for the
     // printed one.
     run(&figure_1(false), &settings(ALL, 1, 8, 10));

@@ -1,7 +1,7 @@
 //! Every barrier under every waiting policy.
 
 use towpath_machine::{Arena, Event, Place, Processor};
-use towpath_sync::{Barrier, Spinning, Waiting, for_each_barrier};
+use towpath_sync::{Barrier, Wait, for_each_barrier};
 
 use crate::machine::{Machine, Schedule, Sequential};
 use crate::waits;
@@ -14,7 +14,7 @@ const SEEDS: u64 = 16;
 /// the time was over.
 fn meet<B: Barrier<Sequential> + Sync>(
     participants: usize,
-    wait: &(impl Waiting<Sequential> + Clone + Sync),
+    wait: &Wait<'_>,
     schedule: Schedule,
 ) -> Result<u64, String> {
     let machine = Machine::new(schedule);
@@ -34,10 +34,9 @@ fn meet<B: Barrier<Sequential> + Sync>(
 
 fn meets<B: Barrier<Sequential> + Sync>() {
     for seed in 0..SEEDS {
-        for participants in [1, 2, 3, 6, 8] {
+        for participants in [1, 3, 8] {
             for stops in [false, true] {
                 let schedule = Schedule { seed, stops };
-                meet::<B>(participants, &Spinning, schedule).unwrap_or_else(|e| panic!("{}: {e}", B::NAME));
                 for (wait, policy) in waits() {
                     let overslept = meet::<B>(participants, &wait, schedule)
                         .unwrap_or_else(|e| panic!("{} under {policy}: {e}", B::NAME));

@@ -28,6 +28,11 @@ fn waits() -> impl Iterator<Item = (Wait<'static>, String)> {
     alone.chain([(crowd, "adaptive, crowded".to_string())])
 }
 
+/// Spinning, alone.
+fn spin() -> Wait<'static> {
+    Wait { policy: Policy::Spin, around: &Alone, budget: 5_000 }
+}
+
 /// Returns the number of lines that a value takes.
 fn lines<T>(make: impl Fn(&Machine) -> T) -> usize {
     let machine = Machine::new(Schedule { seed: 0, stops: false });

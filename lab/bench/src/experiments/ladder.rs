@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn all_versions_have_both_figures() {
-        let settings = BenchSettings { sample: Duration::from_millis(2), ..quick() };
+        let settings = BenchSettings { sample: Duration::from_micros(300), ..quick() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Ladder.run(b).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);

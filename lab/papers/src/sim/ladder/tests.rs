@@ -18,7 +18,7 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
     for machine in ["sx4", "origin2000"] {
         let machine = machines::by_name(machine).unwrap();
         for version in Version::ALL {
-            for bytes in [0, 8, 57, 1023, 1024, 20_001, 70_000] {
+            for bytes in [0, 57, 1024, 70_001] {
                 let figures = ping_pong(&Rung::on(&machine, version, bytes)).unwrap();
                 // Ours takes one line to the other node, the paper's versions at least two.
                 let least = if version == Version::Towpath { 500.0 } else { 1_000.0 };
@@ -27,8 +27,8 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
         }
     }
     // Two copies at 2.5 GB/s: one after the other, and ours piece by piece at both ends at once.
-    for (version, least) in [(Version::SlotsTestAndSet, 3e6), (Version::Towpath, 1.6e6)] {
-        let figures = ping_pong(&Rung::on(&sx4(), version, 4 << 20)).unwrap();
+    for (version, least) in [(Version::SlotsTestAndSet, 7.5e5), (Version::Towpath, 4e5)] {
+        let figures = ping_pong(&Rung::on(&sx4(), version, 1 << 20)).unwrap();
         assert!(figures.latency > least, "{figures:?}");
     }
 }

@@ -133,6 +133,7 @@ fn valois_in_order() {
 
 /// A test of its own: it has most of the schedules.
 #[test]
+#[ignore = "ten seconds"]
 fn valois_never_empty() {
     never_empty::<Valois<P>>(2);
 }
