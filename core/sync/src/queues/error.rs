@@ -25,6 +25,11 @@ pub enum TransferError {
         /// Rank of the process that has the place, if the queue knows it.
         rank: Option<u32>,
     },
+    /// The message is longer than the ring can carry.
+    TooLong {
+        /// Maximum number of bytes.
+        most: usize,
+    },
     /// The queue lies in a world that this process has not entered.
     NotEntered,
     /// The queue's memory was damaged.
@@ -55,6 +60,10 @@ impl TransferError {
                 "Taken",
                 "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died",
             ),
+            TransferError::TooLong { .. } => (
+                "TooLong",
+                "the message is longer than one piece of the ring: make the ring larger, or take one whose readers hold the writer back and send it there",
+            ),
             TransferError::NotEntered => (
                 "NotEntered",
                 "this process has not entered the world in which the queue lies: call World::enter first (after a fork, in the child too)",
@@ -73,6 +82,7 @@ impl fmt::Display for TransferError {
         match self {
             TransferError::PeerDied { rank: Some(rank) } => write!(f, " (it was rank {rank})"),
             TransferError::Taken { rank: Some(rank) } => write!(f, " (it is rank {rank})"),
+            TransferError::TooLong { most } => write!(f, " (at most {most} bytes)"),
             _ => Ok(()),
         }
     }

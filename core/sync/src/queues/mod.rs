@@ -1,25 +1,35 @@
 //! Bounded queues of values, between threads and processes, that survive the deaths of
 //! their users: one algorithm, one file.
 
+mod broadcast;
+mod broadcast_handles;
 mod error;
 mod handles;
+mod in_place;
 mod many_to_many;
 mod members;
 mod one_to_one;
 mod plain;
+mod positions;
 mod value;
 
 use towpath_machine::{Arena, Place, Plain, Processor};
 
+pub use broadcast::{Broadcast, BroadcastHead, ReaderEnd, Reservation, RingPiece, WriterEnd};
+pub use broadcast_handles::{
+    BroadcastMessage, BroadcastMode, BroadcastReader, BroadcastVenue, BroadcastWriter, HoldsBack, Lossy,
+    ThreadRing, broadcast_between_threads,
+};
 pub use error::TransferError;
 pub use handles::{
     Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, ValueLease,
     ValueReceiver, ValueSender, Venue, between_threads,
 };
+pub use in_place::{MessageInPlace, RoomInPlace};
 pub use many_to_many::{Leased, ManyHead, ManyToMany};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};
-pub use plain::QueueObject;
+pub use plain::{BroadcastObject, QueueObject};
 
 use crate::{Deadline, Waiting};
 

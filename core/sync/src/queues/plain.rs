@@ -4,9 +4,9 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use towpath_machine::{Object, Plain, TypeText};
+use towpath_machine::{Native, Object, Plain, TypeText};
 
-use super::{Mpmc, Mpsc, QueueKind, Spsc};
+use super::{BroadcastHead, BroadcastMode, Mpmc, Mpsc, QueueKind, Spsc};
 
 /// A queue in a segment: its head, behind which its lines lie.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
@@ -35,3 +35,23 @@ macro_rules! queue_objects {
 }
 
 queue_objects!(Mpmc Mpsc Spsc);
+
+/// A broadcast ring in a segment: its head, behind which its lines lie.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[repr(C)]
+pub struct BroadcastObject<M> {
+    /// The head.
+    pub head: BroadcastHead<Native>,
+    mode: PhantomData<fn() -> M>,
+}
+
+// SAFETY: `repr(C)`, made of atomic words, so every bit pattern is valid and accesses are atomic,
+// or made by the writer and the readers of room that the words give them; all zero is one that was
+// never used; no `Drop`; its text names the mode, which is all that the meaning depends on.
+unsafe impl<M: BroadcastMode> Object for BroadcastObject<M> {
+    const NAMES_USERS: bool = true;
+
+    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} v1", M::NAME)
+    }
+}

@@ -1,6 +1,8 @@
 //! Primitives that survive deaths: between threads, and under the model checker, with
 //! each ordering weakened in turn.
 
+mod broadcast;
+mod loom_broadcast;
 mod loom_others;
 mod loom_queues;
 mod loom_rw;

@@ -1,6 +1,7 @@
 //! Subjects of `towpath explore`: locks, queues, barriers and counters by the lists of
 //! their families, the channel, the non-blocking structures, and the planted faults.
 
+mod broadcast;
 mod channel;
 mod robust;
 mod structures;
@@ -30,8 +31,8 @@ const BUDGET: u64 = 5_000;
 const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 7] =
-    ["counter", "lock", "readers-writer", "barrier", "queue", "transfer", "channel"];
+pub const FAMILIES: [&str; 8] =
+    ["counter", "lock", "readers-writer", "barrier", "queue", "transfer", "broadcast", "channel"];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
@@ -53,11 +54,13 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
     robust::all(&mut cases, policy);
     transfer::all(&mut cases, policy);
+    broadcast::all(&mut cases, policy);
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     robust::planted(&mut cases, policy);
     transfer::planted(&mut cases, policy);
+    broadcast::planted(&mut cases, policy);
     channel::planted(&mut cases);
     cases
 }
