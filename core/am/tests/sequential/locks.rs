@@ -10,7 +10,7 @@ use crate::machine::{Machine, Schedule, Sequential};
 use crate::{lines, waits};
 
 const ROUNDS: u64 = 3;
-const SEEDS: u64 = 16;
+const SEEDS: u64 = 8;
 
 /// Runs the same test for each lock of the family, and for some with fewer places than
 /// contenders.

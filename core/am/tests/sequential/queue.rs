@@ -21,7 +21,7 @@ use crate::{lines, spin, waits};
 const SENDERS: usize = 3;
 const RECEIVER: usize = SENDERS;
 const MESSAGES: u64 = 12;
-const SEEDS: u64 = 28;
+const SEEDS: u64 = 15;
 const PACKETS: usize = 4;
 const BLOCKS: usize = 2;
 const BLOCK_SIZE: usize = 64;

@@ -127,6 +127,13 @@ fn prakash_lee_johnson() {
 }
 
 #[test]
+fn valois() {
+    in_order::<Valois<P>>(1);
+    never_empty::<Valois<P>>(1);
+}
+
+#[test]
+#[ignore = "ten seconds"]
 fn valois_in_order() {
     in_order::<Valois<P>>(2);
 }
