@@ -30,20 +30,34 @@ const THREADS_PER_PROCESS: u32 = 8;
 static PROCESS_BASE: AtomicU32 = AtomicU32::new(0);
 static THREADS_TAKEN: AtomicU64 = AtomicU64::new(0);
 
-struct ThreadNumber(StdCell<Option<u32>>);
+/// Number that no thread has.
+const NONE: u32 = u32::MAX;
+
+/// A thread's number, given back at its end.
+struct ThreadNumber(u32);
 
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
-        if let Some(n) = self.0.get()
-            && n < 64
-        {
-            THREADS_TAKEN.fetch_and(!(1 << n), Ordering::Relaxed);
+        THREAD_NUMBER.set(NONE);
+        if self.0 < 64 {
+            THREADS_TAKEN.fetch_and(!(1 << self.0), Ordering::Relaxed);
         }
     }
 }
 
 thread_local! {
-    static THREAD_NUMBER: ThreadNumber = const { ThreadNumber(StdCell::new(None)) };
+    /// The number, for fast reading: without a destructor, an access asks for no state.
+    static THREAD_NUMBER: StdCell<u32> = const { StdCell::new(NONE) };
+    static GIVEN_BACK_AT_END: ThreadNumber = ThreadNumber(take_thread_number());
+}
+
+/// Takes a number for the calling thread.
+#[cold]
+fn number_thread() -> u32 {
+    // A thread whose destructors have run already gets another one, which is not given back.
+    let number = GIVEN_BACK_AT_END.try_with(|it| it.0).unwrap_or_else(|_| take_overflow_number());
+    THREAD_NUMBER.set(number);
+    number
 }
 
 impl Native {
@@ -84,15 +98,12 @@ impl Native {
     /// let mine = Native::of_thread().id();
     /// # let _ = (other.join(), mine);
     /// ```
+    #[inline]
     pub fn of_thread() -> Self {
-        THREAD_NUMBER.with(|slot| {
-            let n = slot.0.get().unwrap_or_else(|| {
-                let n = take_thread_number();
-                slot.0.set(Some(n));
-                n
-            });
-            Native { id: n }
-        })
+        match THREAD_NUMBER.get() {
+            NONE => Native { id: number_thread() },
+            id => Native { id },
+        }
     }
 
     /// The calling thread's processor in a world in which this process is participant
@@ -104,6 +115,7 @@ impl Native {
     /// let first = (3 * Native::threads_per_process()) as usize;
     /// assert!(Native::of_participant(3).id() >= first);
     /// ```
+    #[inline]
     pub fn of_participant(participant: u32) -> Self {
         Native { id: participant * THREADS_PER_PROCESS + Self::of_thread().id }
     }
@@ -176,13 +188,17 @@ impl Native {
     }
 }
 
-fn take_thread_number() -> u32 {
+fn take_overflow_number() -> u32 {
     static OVERFLOW: AtomicU32 = AtomicU32::new(64);
+    OVERFLOW.fetch_add(1, Ordering::Relaxed)
+}
+
+fn take_thread_number() -> u32 {
     loop {
         let taken = THREADS_TAKEN.load(Ordering::Relaxed);
         let n = (!taken).trailing_zeros();
         if n == 64 {
-            return OVERFLOW.fetch_add(1, Ordering::Relaxed);
+            return take_overflow_number();
         }
         if THREADS_TAKEN.compare_exchange(taken, taken | 1 << n, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {

@@ -36,12 +36,22 @@ impl Native {
     /// ```
     /// println!("a context switch takes {} ns", towpath_machine::Native::switch_cost());
     /// ```
+    #[inline]
     pub fn switch_cost() -> u64 {
-        static COST: OnceLock<u64> = OnceLock::new();
-        *COST.get_or_init(|| {
-            measure(std::thread::Builder::new).unwrap_or(TYPICAL).clamp(*SENSIBLE.start(), *SENSIBLE.end())
-        })
+        match COST.get() {
+            Some(cost) => *cost,
+            None => measured(),
+        }
     }
+}
+
+static COST: OnceLock<u64> = OnceLock::new();
+
+#[cold]
+fn measured() -> u64 {
+    *COST.get_or_init(|| {
+        measure(std::thread::Builder::new).unwrap_or(TYPICAL).clamp(*SENSIBLE.start(), *SENSIBLE.end())
+    })
 }
 
 /// Two threads on one core wake each other in turn: each exchange is two switches.

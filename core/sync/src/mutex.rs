@@ -17,6 +17,7 @@ use crate::unrepaired::Repair;
 use crate::{Alone, Deadline, Lock, LockError, Policy, Surroundings, Wait, Waiting};
 
 /// Wait of threads of one process.
+#[inline]
 pub(crate) fn adaptive() -> Wait<'static> {
     Wait { policy: Policy::Adaptive, around: &Alone, budget: Native::switch_cost() }
 }
@@ -175,6 +176,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         self.lock_before(Deadline::at(instant))
     }
 
+    #[inline]
     fn lock_before(&self, deadline: Deadline) -> Result<MutexGuard<'_, T, L>, LockError> {
         if L::IN_PLACE && !self.intents.is_of_threads() {
             return Err(LockError::NotEntered);
@@ -217,42 +219,60 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// let mut guard = unsafe { counter.lock_between(cpu, wait, deadline) }.unwrap();
     /// *guard += 1;
     /// ```
+    #[inline]
     pub unsafe fn lock_between<'a>(
         &'a self,
         cpu: Native,
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let mut guard = MutexGuard {
+        let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
+        if identity != 1 {
+            return self.lock_with_intent(identity, cpu, wait, deadline);
+        }
+        if cpu.id() >= self.lock.capacity() {
+            return Err(LockError::Capacity);
+        }
+        let held = Some(self.lock.lock_until(&cpu, &wait, deadline)?);
+        Ok(MutexGuard {
             mutex: self,
             wait,
-            held: None,
+            held,
             place: None,
             cpu,
             caller: cpu,
             keep: None,
             thread: PhantomData,
+        })
+    }
+
+    /// Acquires a lock that does not know its owner, between processes.
+    fn lock_with_intent<'a>(
+        &'a self,
+        identity: u32,
+        cpu: Native,
+        wait: Wait<'a>,
+        deadline: Deadline,
+    ) -> Result<MutexGuard<'a, T, L>, LockError> {
+        let before = self.intents.look(wait.around);
+        let watching = Watching { around: wait.around, intents: &self.intents };
+        let watchful = Wait { around: &watching, ..wait };
+        let place = self.take_place(identity, &cpu, &watchful, deadline)?;
+        // The guard gives the place back, also if the lock can't be had. Numbers of threads are
+        // unique in one process only; places are so among all that contend.
+        let mut guard = MutexGuard {
+            mutex: self,
+            wait,
+            held: None,
+            place: Some(place),
+            cpu: Native::with_id(place as u32),
+            caller: cpu,
+            keep: None,
+            thread: PhantomData,
         };
-        let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
-        if identity == 1 {
-            if cpu.id() >= self.lock.capacity() {
-                return Err(LockError::Capacity);
-            }
-            guard.held = Some(self.lock.lock_until(&cpu, &wait, deadline)?);
-        } else {
-            let before = self.intents.look(wait.around);
-            // The guard gives the place back, also if the lock can't be had.
-            let watching = Watching { around: wait.around, intents: &self.intents };
-            let watchful = Wait { around: &watching, ..wait };
-            let place = self.take_place(identity, &cpu, &watchful, deadline)?;
-            guard.place = Some(place);
-            // Numbers of threads are unique in one process only; places are so among all that
-            // contend.
-            guard.cpu = Native::with_id(place as u32);
-            guard.held = Some(self.lock.lock_until(&guard.cpu, &watchful, deadline)?);
-            if let Some(before) = before {
-                self.intents.clean(before);
-            }
+        guard.held = Some(self.lock.lock_until(&guard.cpu, &watchful, deadline)?);
+        if let Some(before) = before {
+            self.intents.clean(before);
         }
         Ok(guard)
     }
