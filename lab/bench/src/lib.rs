@@ -12,6 +12,7 @@ mod measuring;
 mod mplocks;
 mod ours;
 mod peers;
+pub mod primitives;
 pub mod recommend;
 pub mod session;
 pub mod settings;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::apps::AppSettings;
+use crate::primitives::PrimitiveSettings;
 use crate::structures::Structure;
 use towpath_host::topology::Pin;
 use towpath_report::{ADAPTIVE, Asked};
@@ -34,6 +35,8 @@ pub struct BenchSettings {
     pub structures: StructureSettings,
     /// The settings of `apps`.
     pub apps: AppSettings,
+    /// The settings of `locks`, `queues` and `barriers`.
+    pub primitives: PrimitiveSettings,
     /// Number of processes to kill.
     pub kills: u32,
     /// Seed of pseudo-random choices.
@@ -59,6 +62,7 @@ impl Default for BenchSettings {
             procs: Vec::new(),
             structures: StructureSettings::default(),
             apps: AppSettings::default(),
+            primitives: PrimitiveSettings::default(),
             kills: 300,
             seed: 1,
             sample: Duration::from_secs(2),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use towpath_machine::Concurrent;
-pub use towpath_process::{Child, Exit, PANICKED};
+pub use towpath_process::{Child, ChildState, Exit, PANICKED};
 
 use crate::error::Error;
 use crate::topology::pin_to;
@@ -53,6 +53,21 @@ impl<T: Concurrent> SharedRow<T> {
         let base = base.map_err(|e| failed(e.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
         Ok(SharedRow { base, count, len })
+    }
+}
+
+impl<T: Concurrent> SharedRow<T> {
+    /// One structure with this value.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if there is no memory.
+    pub fn of(value: T) -> Result<SharedRow<T>, Error> {
+        let row = Self::row(1)?;
+        // SAFETY: room for one value, aligned to a page; no other thread or process knows it yet. A
+        // `Concurrent` value holds no pointers, and is not dropped.
+        unsafe { row.base.as_ptr().write(value) };
+        Ok(row)
     }
 }
 

@@ -214,7 +214,7 @@ pub mod metrics {
         ROUND_TRIP_US = "round_trip_us", "us";
         /// `mpi`: messages that rank 0 receives from all others.
         MANY_TO_ONE_PER_S = "many_to_one_per_s", "messages/s";
-        /// `mpi`: a barrier of all ranks.
+        /// `mpi`: a barrier of all ranks. `barriers`: an episode.
         BARRIER_US = "barrier_us", "us";
         /// `mpi`: the sum of 8 bytes of each rank.
         ALLREDUCE_US = "allreduce_us", "us";
@@ -228,7 +228,7 @@ pub mod metrics {
         /// `logp`: round trip by that of two cache lines, which the same processes
         /// measure in turn.
         ROUND_TRIP_OVER_FLOOR = "round_trip_over_floor", "ratio";
-        /// `stress`: messages that the reader receives.
+        /// `stress`: messages that the reader receives. `queues`: values received.
         MESSAGES_PER_S = "messages_per_s", "messages/s";
         /// `stress`: Jain's index over the writers' rates (1: all alike, 1/n: one has
         /// everything).
@@ -247,6 +247,12 @@ pub mod metrics {
         /// also what those that were stopped took meanwhile. `crash`: one recovery in a thousand
         /// does.
         P999_US = "p999_us", "us";
+        /// `locks`, `barriers`: half of the acquisitions, or episodes, take longer.
+        P50_US = "p50_us", "us";
+        /// `locks`, `barriers`: one in a hundred takes longer.
+        P99_US = "p99_us", "us";
+        /// `locks`, `barriers`: the longest.
+        SLOWEST_US = "slowest_us", "us";
         /// `apps`: from the start of the first processor to the end of the last one.
         SOLUTION_MS = "solution_ms", "ms";
         /// `structures`: descriptors that are neither free nor in the structure after
@@ -328,7 +334,7 @@ pub mod metrics {
         REFUSALS = "refusals_per_operation", "count";
         /// Simulated: the busiest home's share of time in which it was busy.
         HOME_OCCUPANCY = "home_occupancy", "ratio";
-        /// Simulated: context switches.
+        /// `locks`, `queues`, `barriers`, simulated: context switches.
         CONTEXT_SWITCHES = "context_switches_per_operation", "count";
         /// Simulated `messages`: requests that a poll delivered which found one.
         REQUESTS_PER_POLL = "requests_per_poll", "count";
@@ -345,7 +351,7 @@ pub mod metrics {
         ACQUIRE_AT_AGENT_NS = "acquire_at_agent_ns", "ns";
         /// `mplocks`: from a release to the waiter's return with the lock.
         HAND_OVER_NS = "hand_over_ns", "ns";
-        /// `mplocks`: acquisitions of all processes, which want the lock all the time.
+        /// `mplocks`, `locks`: acquisitions of all, which want the lock all the time.
         ACQUISITIONS_PER_S = "acquisitions_per_s", "1/s";
         /// `mplocks`: messages between processes for each acquisition.
         MESSAGES_PER_GRANT = "messages_per_grant", "count";

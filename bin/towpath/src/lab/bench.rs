@@ -9,8 +9,9 @@ use towpath_apps::{AnyApplication, Size};
 use towpath_host::{Error, Pin};
 use towpath_lab::apps::AppSettings;
 use towpath_lab::experiments::find;
+use towpath_lab::primitives::PrimitiveSettings;
 use towpath_lab::settings::StructureSettings;
-use towpath_lab::structures::{MOST, POOLS, Structure};
+use towpath_lab::structures::{MOST, POOLS, Sharing, Structure};
 use towpath_lab::{BenchSettings, EXPERIMENTS, Session, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;
 use towpath_report::{CLAIM_ALGORITHMS, Kind, Report, Results, Table, console};
@@ -28,6 +29,10 @@ const STRUCTURES: &str = "structures";
 const APPS: &str = "apps";
 /// Name of the experiment of locks by message.
 const MPLOCKS: &str = "mplocks";
+/// Names of the experiments of primitives.
+const PRIMITIVES: [&str; 3] = ["locks", "queues", "barriers"];
+/// Kinds of their participants.
+const SHARING: [Sharing; 2] = [Sharing::Threads, Sharing::Processes];
 /// Default number of rounds of these experiments, which have many variants.
 const RUNS_OF_MANY: u32 = 5;
 
@@ -91,8 +96,9 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = MpiKind::ALL.map(MpiKind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes [default: mpi 2,4,8,16; structures 1,2,4,8; mplocks 8; apps
-    /// 1, the cores, twice the cores]
+    /// Numbers of processes, or participants [default: mpi 2,4,8,16; structures 1,2,4,8;
+    /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; locks and barriers up to eight
+    /// a core]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -127,6 +133,19 @@ pub struct BenchArgs {
     /// Size of the applications' problems (experiment apps) [default: medium]
     #[arg(long, value_name = "SIZE", value_parser = Size::ALL.map(Size::name))]
     pub input: Option<String>,
+
+    /// Nanoseconds of work in a critical section (experiment locks) [default: 50]
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub critical_section: Option<u64>,
+
+    /// Nanoseconds of work between two operations (experiments locks, barriers) [default:
+    /// 200]
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub between: Option<u64>,
+
+    /// Participants (experiments locks, queues, barriers) [default: both]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = SHARING.map(Sharing::name))]
+    pub sharing: Vec<String>,
 
     /// Processes to kill, all of them however long it takes: senders in the crash test,
     /// participants of structures, holders of mplocks [default: crash and mplocks 300]
@@ -168,6 +187,11 @@ Examples:
   towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
   towpath bench mplocks                           locks by message beside pthread's, flock, MPI's, etcd's, Redis' (paper K)
   towpath bench mplocks --algorithms reactive,posix --procs 2,8 --runs 9
+  towpath bench locks --algorithms mutex,std,parking-lot,pthread --procs 1,2,8,32
+                                                  the mutex beside the usual ones, by threads and by processes
+  towpath bench locks --critical-section 1000 --between 5000 --waiting adaptive,park --sharing threads
+                                                  every lock, for a program that holds its locks for a microsecond
+  towpath bench queues                            bounded queues of values
   towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
   towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
   towpath bench structures --kills 10000 --algorithms guerraoui
@@ -229,7 +253,8 @@ impl BenchArgs {
         let of_structures = self.experiment.as_deref() == Some(STRUCTURES);
         let of_apps = self.experiment.as_deref() == Some(APPS);
         let of_mplocks = self.experiment.as_deref() == Some(MPLOCKS);
-        let has_many = of_structures || of_mplocks || of_apps;
+        let of_primitives = self.experiment.as_deref().is_some_and(|name| PRIMITIVES.contains(&name));
+        let has_many = of_structures || of_mplocks || of_apps || of_primitives;
         let explicit = self.messages.is_some() || self.kills.is_some() && !(of_structures || of_mplocks);
         BenchSettings {
             algorithms: or(&self.algorithms, defaults.algorithms),
@@ -249,6 +274,7 @@ impl BenchArgs {
             kills: self.kills.unwrap_or(defaults.kills),
             structures: self.structures(),
             apps: self.apps(),
+            primitives: self.primitives(),
             seed: self.seed.unwrap_or(defaults.seed),
             sample: if explicit { Duration::from_secs(3600) } else { defaults.sample },
             limit: None,
@@ -264,6 +290,19 @@ impl BenchArgs {
                 false => chosen.iter().filter_map(|name| AnyApplication::from_name(name)).collect(),
             },
             size: self.input.as_deref().and_then(Size::from_name).unwrap_or(defaults.size),
+        }
+    }
+
+    fn primitives(&self) -> PrimitiveSettings {
+        let defaults = PrimitiveSettings::default();
+        let is_asked = |it: &Sharing| self.sharing.iter().any(|name| name == it.name());
+        PrimitiveSettings {
+            inside: self.critical_section.unwrap_or(defaults.inside),
+            between: self.between.unwrap_or(defaults.between),
+            sharing: match self.sharing.is_empty() {
+                true => defaults.sharing,
+                false => SHARING.into_iter().filter(is_asked).collect(),
+            },
         }
     }
 
@@ -297,8 +336,10 @@ impl BenchArgs {
         if here == "mpi" && self.procs.contains(&1) {
             return Err(CommandFailure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
         }
-        if let Some(many) = self.procs.iter().find(|n| of_structures && **n as usize > MOST) {
-            let text = format!("structures has room for {MOST} participants, not {many}: --procs {MOST}");
+        let of_primitives = PRIMITIVES.contains(&here);
+        let has_board = of_structures || of_primitives;
+        if let Some(many) = self.procs.iter().find(|n| has_board && **n as usize > MOST) {
+            let text = format!("{here} has room for {MOST} participants, not {many}: --procs {MOST}");
             return Err(CommandFailure::new(text).with_code(2));
         }
         if let (true, Some(stop), false) = (of_structures, self.stop, self.procs.is_empty())
@@ -319,6 +360,20 @@ impl BenchArgs {
             let text = format!(
                 "{option} is an option of the experiment structures: towpath bench structures {option} …"
             );
+            return Err(CommandFailure::new(text).with_code(2));
+        }
+        let only_there = [
+            ("--critical-section", self.critical_section.is_some() && here != PRIMITIVES[0]),
+            ("--between", self.between.is_some() && !(of_primitives && here != PRIMITIVES[1])),
+            ("--sharing", !self.sharing.is_empty() && !of_primitives),
+        ];
+        if let Some((option, _)) = only_there.into_iter().find(|(_, is_wrong)| *is_wrong) {
+            let text =
+                format!("{option} is an option of the experiment locks: towpath bench locks {option} …");
+            return Err(CommandFailure::new(text).with_code(2));
+        }
+        if here != PRIMITIVES[0] && of_primitives && self.procs.contains(&1) {
+            let text = format!("{here} wants 2 participants at least: --procs 2,8");
             return Err(CommandFailure::new(text).with_code(2));
         }
         let only_there = [("--app", !self.app.is_empty()), ("--input", self.input.is_some())];
@@ -538,6 +593,28 @@ mod tests {
             ("mpi --app lu", "towpath bench apps"),
             ("--input tiny", "--input"),
             ("mplocks --procs 1", "2 processes"),
+        ] {
+            let refused = parse(wrong).unwrap().check().expect_err(wrong);
+            assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn primitives_have_options_of_their_own() {
+        let s = parse("locks --critical-section 1000 --between 0 --sharing processes --procs 1,2").unwrap();
+        assert!(s.check().is_ok());
+        let s = s.settings();
+        assert_eq!((s.primitives.inside, s.primitives.between, s.procs, s.runs), (1000, 0, vec![1, 2], 5));
+        assert_eq!(s.primitives.sharing, [Sharing::Processes]);
+        assert!(parse("barriers --between 10 --algorithms pthread,centralized").unwrap().check().is_ok());
+        assert!(parse("locks --sharing fibres").unwrap_err().contains("threads"));
+        for (wrong, words) in [
+            ("stress --sharing threads", "towpath bench locks"),
+            ("queues --between 3", "--between"),
+            ("barriers --critical-section 3", "--critical-section"),
+            ("queues --procs 1", "2 participants"),
+            ("locks --procs 33", "32"),
+            ("locks --algorithms crossbeam", "parking-lot"),
         ] {
             let refused = parse(wrong).unwrap().check().expect_err(wrong);
             assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");

@@ -10,6 +10,7 @@ pub mod ladder;
 mod logp;
 pub mod mpi;
 mod mplocks;
+pub mod primitives;
 pub mod simulator;
 mod stress;
 pub mod structures;
@@ -29,6 +30,9 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &mplocks::MpLocks,
     &dcas::DcasExperiment,
     &structures::Structures,
+    &primitives::LockBench,
+    &primitives::QueueBench,
+    &primitives::BarrierBench,
     &apps::Apps,
     &simulator::Simulator,
 ];

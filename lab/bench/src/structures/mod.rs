@@ -7,7 +7,7 @@
 //! share, `work.rs` what a participant does. `crew.rs` starts, stops and kills participants;
 //! `load.rs` measures, `kills.rs` kills; `shown.rs` makes tables and plots.
 
-mod board;
+pub(crate) mod board;
 mod chains;
 mod crew;
 mod halt;

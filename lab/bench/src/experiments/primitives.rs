@@ -1,0 +1,195 @@
+//! Locks, queues and barriers of this machine, beside libc's, std's, other crates'.
+
+use crate::experiment::{Bench, Measure, Variant};
+use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
+use crate::primitives::locks::{LockKind, LockLoad, contend};
+use crate::primitives::queues::{QueueLoad, ValueQueue, transfer};
+use crate::primitives::shown;
+use crate::settings::BenchSettings;
+use crate::transport::Circumstances;
+use towpath_host::Error;
+use towpath_report::record::RecordSubject;
+use towpath_report::{Experiment, Results, Section};
+use towpath_sync::Policy;
+
+/// Part of a measurement's time for each of the many variants: one in `PART`.
+const PART: u32 = 5;
+
+fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
+    Circumstances { limit: run.limit / PART, ..*run }
+}
+
+/// LockBench.
+pub struct LockBench;
+/// Bounded queues of values.
+pub struct QueueBench;
+/// BarrierBench.
+pub struct BarrierBench;
+
+/// Numbers of participants unless told otherwise: alone, and up to eight for each core.
+fn procs(settings: &BenchSettings, cores: usize, least: u32) -> Vec<u32> {
+    let mut procs = settings.procs.clone();
+    if procs.is_empty() {
+        let cores = cores as u32;
+        procs = vec![least, cores, 2 * cores, 4 * cores, 8 * cores];
+        procs.iter_mut().for_each(|n| *n = (*n).clamp(least, crate::structures::MOST as u32));
+        procs.sort_unstable();
+        procs.dedup();
+    }
+    procs
+}
+
+fn policies(settings: &BenchSettings) -> Vec<Policy> {
+    settings.waiting.iter().filter_map(|name| Policy::from_name(name)).collect()
+}
+
+fn is_asked(settings: &BenchSettings, name: &str) -> bool {
+    settings.algorithms.is_empty() || settings.algorithms.iter().any(|asked| asked == name)
+}
+
+impl Experiment for LockBench {
+    fn name(&self) -> &'static str {
+        "locks"
+    }
+    fn about(&self) -> &'static str {
+        "all locks under load, by threads and by processes, beside pthread's, std's, parking_lot's; --critical-section, --between, --sharing"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        LockKind::all().into_iter().map(LockKind::name).collect()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::of_locks(results)
+    }
+}
+
+impl Measure for LockBench {
+    fn seconds(&self) -> u64 {
+        60
+    }
+    /// Returns false: it compares so much that it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let settings = bench.settings;
+        let mut variants: Vec<Variant<LockLoad>> = Vec::new();
+        for &sharing in &settings.primitives.sharing {
+            for lock in LockKind::all().into_iter().filter(|lock| lock.is_for(sharing)) {
+                for (n, policy) in policies(settings).into_iter().enumerate() {
+                    // The others wait in their own way.
+                    if !is_asked(settings, lock.name()) || !lock.has_policy() && n > 0 {
+                        continue;
+                    }
+                    let waiting = if lock.has_policy() { policy.name() } else { "own" };
+                    for procs in procs(settings, bench.placement.cores(), 1) {
+                        let subject = RecordSubject::new(self.name(), lock.name(), waiting, procs)
+                            .with("sharing", sharing.name())
+                            .with("inside_ns", settings.primitives.inside)
+                            .with("between_ns", settings.primitives.between);
+                        let settings = settings.primitives.clone();
+                        variants.push(Variant {
+                            subject,
+                            key: LockLoad { lock, sharing, procs, policy, settings },
+                        });
+                    }
+                }
+            }
+        }
+        bench.compare(&variants, |_, load, run| contend(load, &part(run)));
+        Ok(())
+    }
+}
+
+impl Experiment for QueueBench {
+    fn name(&self) -> &'static str {
+        "queues"
+    }
+    fn about(&self) -> &'static str {
+        "bounded queues of values, many producers to one consumer, by threads and by processes, beside std's and crossbeam's; --sharing"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        ValueQueue::ALL.map(ValueQueue::name).to_vec()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::of_queues(results)
+    }
+}
+
+impl Measure for QueueBench {
+    fn seconds(&self) -> u64 {
+        30
+    }
+    /// Returns false: it compares so much that it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let settings = bench.settings;
+        let mut variants: Vec<Variant<QueueLoad>> = Vec::new();
+        // One consumer, and 1, 3, 7 producers.
+        let all = if settings.procs.is_empty() { vec![2, 4, 8] } else { settings.procs.clone() };
+        for &sharing in &settings.primitives.sharing {
+            for queue in ValueQueue::ALL.into_iter().filter(|queue| is_asked(settings, queue.name())) {
+                for &procs in all.iter().filter(|&&procs| procs > 1 && queue.is_for(sharing, procs)) {
+                    let subject = RecordSubject::new(self.name(), queue.name(), "own", procs)
+                        .with("sharing", sharing.name());
+                    variants.push(Variant { subject, key: QueueLoad { queue, sharing, procs } });
+                }
+            }
+        }
+        bench.compare(&variants, |_, load, run| transfer(load, &part(run)));
+        Ok(())
+    }
+}
+
+impl Experiment for BarrierBench {
+    fn name(&self) -> &'static str {
+        "barriers"
+    }
+    fn about(&self) -> &'static str {
+        "all barriers, by threads and by processes, beside pthread's and std's; --between, --sharing"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        BarrierKind::all().into_iter().map(BarrierKind::name).collect()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::of_barriers(results)
+    }
+}
+
+impl Measure for BarrierBench {
+    fn seconds(&self) -> u64 {
+        30
+    }
+    /// Returns false: it compares so much that it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let settings = bench.settings;
+        let mut variants: Vec<Variant<BarrierLoad>> = Vec::new();
+        for &sharing in &settings.primitives.sharing {
+            for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
+                for (n, policy) in policies(settings).into_iter().enumerate() {
+                    // The others wait in their own way.
+                    if !is_asked(settings, barrier.name()) || !barrier.has_policy() && n > 0 {
+                        continue;
+                    }
+                    let waiting = if barrier.has_policy() { policy.name() } else { "own" };
+                    let between = settings.primitives.between;
+                    for procs in procs(settings, bench.placement.cores(), 2) {
+                        let subject = RecordSubject::new(self.name(), barrier.name(), waiting, procs)
+                            .with("sharing", sharing.name())
+                            .with("between_ns", between);
+                        variants.push(Variant {
+                            subject,
+                            key: BarrierLoad { barrier, sharing, procs, policy, between },
+                        });
+                    }
+                }
+            }
+        }
+        bench.compare(&variants, |_, load, run| meet(load, &part(run)));
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! Barriers under load.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use towpath::{Shared, World};
+use towpath_machine::{Concurrent, Heap, Native};
+use towpath_sync::{Barrier, Policy, for_each_barrier, robust};
+
+use super::crew::LoadCrew;
+use super::pthread::PthreadBarrier;
+use super::{CountsBefore, describe_costs, work};
+use crate::experiment::Samples;
+use crate::structures::Sharing;
+use crate::structures::board::{Board, BoardMember};
+use crate::transport::Circumstances;
+use towpath_host::Error;
+use towpath_host::process::SharedRow;
+use towpath_report::record::metrics::BARRIER_US;
+
+/// Barrier to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BarrierKind {
+    /// `towpath::Barrier`, by name in a world: it survives deaths.
+    Robust,
+    /// One of ours, by its name.
+    Ours(&'static str),
+    /// libc's.
+    Pthread,
+    /// `std::sync::Barrier`.
+    Std,
+}
+
+impl BarrierKind {
+    /// All of them, in the order in which tables show them.
+    pub fn all() -> Vec<BarrierKind> {
+        fn names<B: Barrier<Native>>(all: &mut Vec<BarrierKind>) {
+            all.push(BarrierKind::Ours(B::NAME));
+        }
+        let mut all = vec![BarrierKind::Robust];
+        for_each_barrier!([atomics] Native, 64 => names(&mut all));
+        all.extend([BarrierKind::Pthread, BarrierKind::Std]);
+        all
+    }
+
+    /// Name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BarrierKind::Robust => "robust-barrier",
+            BarrierKind::Ours(name) => name,
+            BarrierKind::Pthread => "pthread",
+            BarrierKind::Std => "std",
+        }
+    }
+
+    /// Returns whether the policy of waiting can be chosen.
+    pub const fn has_policy(self) -> bool {
+        matches!(self, BarrierKind::Ours(_))
+    }
+
+    /// Returns whether such participants can use it.
+    pub const fn is_for(self, sharing: Sharing) -> bool {
+        match self {
+            BarrierKind::Std => matches!(sharing, Sharing::Threads),
+            BarrierKind::Robust => matches!(sharing, Sharing::Processes),
+            _ => true,
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BarrierLoad {
+    /// The barrier.
+    pub barrier: BarrierKind,
+    /// The participants' kind.
+    pub sharing: Sharing,
+    /// Their number.
+    pub procs: u32,
+    /// Waiting policy.
+    pub policy: Policy,
+    /// Nanoseconds of work between two episodes.
+    pub between: u64,
+}
+
+/// Barrier as a participant uses it.
+trait MetBarrier: Sync {
+    fn meet(&self, member: &BoardMember<'_>) -> Result<(), String>;
+}
+
+struct RawBarrier<'a, B>(&'a B);
+
+impl<B: Barrier<Native> + Sync> MetBarrier for RawBarrier<'_, B> {
+    fn meet(&self, member: &BoardMember<'_>) -> Result<(), String> {
+        self.0.wait(&member.cpu, member.me, &member.wait).map_err(|e| e.to_string())
+    }
+}
+
+impl MetBarrier for PthreadBarrier {
+    fn meet(&self, _: &BoardMember<'_>) -> Result<(), String> {
+        self.wait()
+    }
+}
+
+impl MetBarrier for std::sync::Barrier {
+    fn meet(&self, _: &BoardMember<'_>) -> Result<(), String> {
+        self.wait();
+        Ok(())
+    }
+}
+
+/// The barrier by name, as a process finds it at its first episode.
+struct NamedBarrier<'a> {
+    world: &'a World,
+    procs: usize,
+    handle: OnceLock<Result<Shared<robust::Barrier>, String>>,
+}
+
+impl NamedBarrier<'_> {
+    fn open(&self) -> Result<Shared<robust::Barrier>, String> {
+        let world = self.world.reopen().map_err(|e| e.to_string())?;
+        world.enter(None).map_err(|e| e.to_string())?;
+        world.barrier_of("barrier", self.procs).map_err(|e| e.to_string())
+    }
+}
+
+impl MetBarrier for NamedBarrier<'_> {
+    fn meet(&self, _: &BoardMember<'_>) -> Result<(), String> {
+        let barrier = self.handle.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)?;
+        barrier.wait().map_err(|e| e.to_string())
+    }
+}
+
+/// Measures it: the time of an episode, costs.
+///
+/// # Errors
+///
+/// Those of the system; a barrier that let a participant pass too early.
+pub fn meet(load: &BarrierLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
+    match load.barrier {
+        BarrierKind::Ours(name) => {
+            let mut result = None;
+            for_each_barrier!([atomics] Native, 64 => raw(name, load, run, &mut result));
+            result.unwrap_or_else(|| Err(Error::NotAvailable(format!("there is no barrier {name}"))))
+        }
+        BarrierKind::Pthread => {
+            let is_shared = load.sharing == Sharing::Processes;
+            measure(load, run, &PthreadBarrier::new(load.procs as usize, is_shared)?)
+        }
+        BarrierKind::Std => measure(load, run, &std::sync::Barrier::new(load.procs as usize)),
+        BarrierKind::Robust => {
+            let failed = |e: towpath::Error| Error::Other(Box::new(e));
+            let world = towpath::create(None, &towpath::WorldConfig::new(load.procs)).map_err(failed)?;
+            let procs = load.procs as usize;
+            measure(load, run, &NamedBarrier { world: &world, procs, handle: OnceLock::new() })
+        }
+    }
+}
+
+fn raw<B: Barrier<Native> + Concurrent>(
+    name: &str,
+    load: &BarrierLoad,
+    run: &Circumstances<'_>,
+    result: &mut Option<Result<Samples, Error>>,
+) {
+    if B::NAME == name {
+        let row = SharedRow::of(B::new(&Heap, load.procs as usize));
+        *result = Some(row.and_then(|row| measure(load, run, &RawBarrier(&row[0]))));
+    }
+}
+
+/// Episodes of which one is checked.
+const CHECKED: u64 = 16;
+
+fn measure(load: &BarrierLoad, run: &Circumstances<'_>, barrier: &impl MetBarrier) -> Result<Samples, Error> {
+    let memory = Board::memory()?;
+    let board = Board::new(&memory)?;
+    let procs = load.procs as usize;
+    let crew = LoadCrew { sharing: load.sharing, procs, policy: load.policy, board };
+    let last = board.token(0);
+    // Relaxed, all: counts; the barrier orders them, which is checked.
+    let participate = |member: &BoardMember<'_>| {
+        let me = member.me;
+        for episode in 1u64.. {
+            if me == 0 && board.end().load(Relaxed) != 0 {
+                last.store(episode, Relaxed);
+            }
+            let start = Instant::now();
+            board.done(me).store(episode, Relaxed);
+            barrier.meet(member)?;
+            board.note(me, start.elapsed().as_nanos() as u64);
+            let is_checked = episode.is_multiple_of(CHECKED);
+            if is_checked && (0..procs).any(|other| board.done(other).load(Relaxed) < episode) {
+                return Err("a participant passed before all had arrived".to_owned());
+            }
+            // Of an episode that is over for all, so all see it.
+            let last = last.load(Relaxed);
+            if last != 0 && episode >= last {
+                break;
+            }
+            work(load.between);
+        }
+        Ok(())
+    };
+    let counted = crew.run(run, participate, || {
+        std::thread::sleep(run.limit / 10);
+        let before = CountsBefore::now(&board, procs);
+        std::thread::sleep(run.limit);
+        before.until_now(&board)
+    })?;
+    let episodes = (counted.operations() / procs as f64).max(1e-9);
+    let mut samples = Samples::one(BARRIER_US, counted.time.as_secs_f64() * 1e6 / episodes);
+    counted.describe(&mut samples);
+    describe_costs(&board, procs, &mut samples);
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::BenchSettings;
+    use std::time::Duration;
+    use towpath_host::topology::{Pin, Placement};
+
+    #[test]
+    fn every_barrier_holds_back_and_is_measured() {
+        let settings = BenchSettings::default();
+        let placement = Placement::detect(Pin::Auto);
+        let limit = Duration::from_millis(5);
+        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
+        for sharing in [Sharing::Threads, Sharing::Processes] {
+            for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
+                let load = BarrierLoad { barrier, sharing, procs: 3, policy: Policy::Adaptive, between: 200 };
+                let samples = meet(&load, &run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
+                assert!(samples.values.iter().any(|(m, v)| *m == BARRIER_US && *v > 0.0), "{load:?}");
+            }
+        }
+    }
+}

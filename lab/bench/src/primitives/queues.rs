@@ -1,0 +1,295 @@
+//! Bounded queues of values under load: many producers, one or more consumers.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use towpath::{TransferError, World, mpmc, mpsc, spsc};
+
+use super::crew::LoadCrew;
+use super::{CountsBefore, describe_costs};
+use crate::experiment::Samples;
+use crate::structures::Sharing;
+use crate::structures::board::{Board, BoardMember};
+use crate::transport::Circumstances;
+use towpath_host::Error;
+use towpath_report::record::metrics::MESSAGES_PER_S;
+use towpath_sync::Policy;
+use towpath_sync::queues::{Mpmc, Mpsc, Spsc};
+
+/// Queue to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueQueue {
+    /// `towpath::spsc`.
+    Spsc,
+    /// `towpath::mpsc`.
+    Mpsc,
+    /// `towpath::mpmc`.
+    Mpmc,
+    /// `std::sync::mpsc::sync_channel`.
+    Std,
+    /// crossbeam's bounded channel.
+    Crossbeam,
+}
+
+/// Number of places of each queue.
+const CAPACITY: usize = 1024;
+
+impl ValueQueue {
+    /// All of them.
+    pub const ALL: [ValueQueue; 5] =
+        [ValueQueue::Spsc, ValueQueue::Mpsc, ValueQueue::Mpmc, ValueQueue::Std, ValueQueue::Crossbeam];
+
+    /// Name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ValueQueue::Spsc => "spsc",
+            ValueQueue::Mpsc => "mpsc",
+            ValueQueue::Mpmc => "mpmc",
+            ValueQueue::Std => "std",
+            ValueQueue::Crossbeam => "crossbeam",
+        }
+    }
+
+    /// Returns whether so many such participants, of which one consumes, can use it.
+    pub const fn is_for(self, sharing: Sharing, procs: u32) -> bool {
+        match self {
+            ValueQueue::Std | ValueQueue::Crossbeam => matches!(sharing, Sharing::Threads),
+            ValueQueue::Spsc => procs == 2,
+            _ => true,
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueLoad {
+    /// The queue.
+    pub queue: ValueQueue,
+    /// The participants' kind.
+    pub sharing: Sharing,
+    /// Their number, with the one that consumes.
+    pub procs: u32,
+}
+
+/// Queue as participants use it.
+trait Channel: Sync {
+    type Sender;
+    type Receiver;
+    fn sender(&self) -> Result<Self::Sender, String>;
+    fn receiver(&self) -> Result<Self::Receiver, String>;
+    fn send(sender: &Self::Sender, value: u64) -> Result<(), String>;
+    fn try_send(sender: &Self::Sender, value: u64);
+    fn receive(receiver: &Self::Receiver) -> Result<(), String>;
+    /// Returns whether there was a value.
+    fn try_receive(receiver: &Self::Receiver) -> bool;
+}
+
+const GONE: &str = "that side of the queue is taken";
+
+/// Both ends of a queue between threads, until participants take them.
+struct ThreadEnds<S, R>(std::sync::Mutex<(Option<S>, Option<R>)>);
+
+impl<S, R> ThreadEnds<S, R> {
+    fn of((sender, receiver): (S, R)) -> Self {
+        ThreadEnds(std::sync::Mutex::new((Some(sender), Some(receiver))))
+    }
+
+    fn ends(&self) -> std::sync::MutexGuard<'_, (Option<S>, Option<R>)> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+macro_rules! channel {
+    ($sender:ty, $receiver:ty, $receive:ident, $try_receive:ident, |$end:ident| $copy:expr) => {
+        impl Channel for ThreadEnds<$sender, $receiver> {
+            type Sender = $sender;
+            type Receiver = $receiver;
+            fn sender(&self) -> Result<$sender, String> {
+                let $end = &mut self.ends().0;
+                $copy.ok_or_else(|| GONE.to_owned())
+            }
+            fn receiver(&self) -> Result<$receiver, String> {
+                self.ends().1.take().ok_or_else(|| GONE.to_owned())
+            }
+            #[inline]
+            fn send(sender: &$sender, value: u64) -> Result<(), String> {
+                sender.send(value).map_err(|e| e.to_string())
+            }
+            fn try_send(sender: &$sender, value: u64) {
+                // It is full: the receiver does not sleep.
+                let _ = sender.try_send(value);
+            }
+            #[inline]
+            fn receive(receiver: &$receiver) -> Result<(), String> {
+                receiver.$receive().map(drop).map_err(|e| e.to_string())
+            }
+            fn try_receive(receiver: &$receiver) -> bool {
+                receiver.$try_receive().is_ok()
+            }
+        }
+    };
+}
+
+channel!(spsc::Sender<u64>, spsc::Receiver<u64>, receive, try_receive, |end| end.take());
+channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, receive, try_receive, |end| end.clone());
+channel!(mpmc::Sender<u64>, mpmc::Receiver<u64>, receive, try_receive, |end| end.clone());
+channel!(std::sync::mpsc::SyncSender<u64>, std::sync::mpsc::Receiver<u64>, recv, try_recv, |end| end.clone());
+channel!(crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>, recv, try_recv, |end| end.clone());
+
+/// Queue by name, opened by each participant.
+struct Named<'a, K>(&'a World, PhantomData<fn() -> K>);
+
+macro_rules! named {
+    ($kind:ident, $method:ident, $sender:ty, $receiver:ty) => {
+        impl Channel for Named<'_, $kind> {
+            type Sender = $sender;
+            type Receiver = $receiver;
+            fn sender(&self) -> Result<$sender, String> {
+                let world = enter(self.0)?;
+                let queue = world.$method("queue", CAPACITY).map_err(|e| e.to_string())?;
+                queue.sender().map_err(|e| e.to_string())
+            }
+            fn receiver(&self) -> Result<$receiver, String> {
+                let world = enter(self.0)?;
+                let queue = world.$method("queue", CAPACITY).map_err(|e| e.to_string())?;
+                queue.receiver().map_err(|e| e.to_string())
+            }
+            #[inline]
+            fn send(sender: &$sender, value: u64) -> Result<(), String> {
+                sender.send(value).map_err(|e: TransferError| e.to_string())
+            }
+            fn try_send(sender: &$sender, value: u64) {
+                let _ = sender.try_send(value);
+            }
+            #[inline]
+            fn receive(receiver: &$receiver) -> Result<(), String> {
+                receiver.receive().map(drop).map_err(|e| e.to_string())
+            }
+            fn try_receive(receiver: &$receiver) -> bool {
+                receiver.try_receive().is_ok()
+            }
+        }
+    };
+}
+
+named!(Spsc, spsc, spsc::WorldSender<u64>, spsc::WorldReceiver<u64>);
+named!(Mpsc, mpsc, mpsc::WorldSender<u64>, mpsc::WorldReceiver<u64>);
+named!(Mpmc, mpmc, mpmc::WorldSender<u64>, mpmc::WorldReceiver<u64>);
+
+/// Another handle of the world, which this process has entered.
+fn enter(world: &World) -> Result<World, String> {
+    let world = world.reopen().map_err(|e| e.to_string())?;
+    world.enter(None).map_err(|e| e.to_string())?;
+    Ok(world)
+}
+
+/// Measures it: values that the consumer gets in a second, producers' fairness, costs.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
+    if load.sharing == Sharing::Processes {
+        let failed = |e: towpath::Error| Error::Other(Box::new(e));
+        let mut config = towpath::WorldConfig::new(load.procs);
+        config.object_bytes = 1 << 20;
+        let world = towpath::create(None, &config).map_err(failed)?;
+        return match load.queue {
+            ValueQueue::Spsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Spsc>)),
+            ValueQueue::Mpsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpsc>)),
+            ValueQueue::Mpmc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpmc>)),
+            ValueQueue::Std | ValueQueue::Crossbeam => Err(Error::NotAvailable("threads only".into())),
+        };
+    }
+    match load.queue {
+        ValueQueue::Spsc => measure(load, run, &ThreadEnds::of(spsc::queue(CAPACITY))),
+        ValueQueue::Mpsc => measure(load, run, &ThreadEnds::of(mpsc::queue(CAPACITY))),
+        ValueQueue::Mpmc => measure(load, run, &ThreadEnds::of(mpmc::queue(CAPACITY))),
+        ValueQueue::Std => measure(load, run, &ThreadEnds::of(std::sync::mpsc::sync_channel(CAPACITY))),
+        ValueQueue::Crossbeam => measure(load, run, &ThreadEnds::of(crossbeam_channel::bounded(CAPACITY))),
+    }
+}
+
+fn measure<C: Channel>(load: &QueueLoad, run: &Circumstances<'_>, channel: &C) -> Result<Samples, Error> {
+    let memory = Board::memory()?;
+    let board = Board::new(&memory)?;
+    let procs = load.procs as usize;
+    let crew = LoadCrew { sharing: load.sharing, procs, policy: Policy::Adaptive, board };
+    // Relaxed, all: counts and hints; the queue orders what it carries.
+    let has_ended = || board.end().load(Relaxed) != 0;
+    let produce = |me: usize| {
+        let (sender, mut count) = (channel.sender()?, 0u64);
+        while !has_ended() {
+            C::send(&sender, count)?;
+            count += 1;
+            board.done(me).store(count, Relaxed);
+        }
+        // The consumer may sleep, and has not seen the end yet.
+        C::try_send(&sender, count);
+        board.thread(me).store(1, Relaxed);
+        // As long as it takes the consumer to see that all have ended, no side is gone.
+        while board.thread(0).load(Relaxed) == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    };
+    let consume = || {
+        let (receiver, mut count) = (channel.receiver()?, 0u64);
+        while !has_ended() {
+            C::receive(&receiver)?;
+            count += 1;
+            board.done(0).store(count, Relaxed);
+        }
+        // Senders that wait for room go on.
+        let begun = Instant::now();
+        while (1..procs).any(|me| board.thread(me).load(Relaxed) == 0) && begun.elapsed() < PATIENCE {
+            while C::try_receive(&receiver) {}
+            std::thread::yield_now();
+        }
+        board.thread(0).store(1, Relaxed);
+        Ok(())
+    };
+    let participate = |member: &BoardMember<'_>| match member.me {
+        0 => consume(),
+        me => produce(me),
+    };
+    let mut counted = crew.run(run, participate, || {
+        std::thread::sleep(run.limit / 10);
+        let before = CountsBefore::now(&board, procs);
+        std::thread::sleep(run.limit);
+        before.until_now(&board)
+    })?;
+    let received = counted.shares.remove(0);
+    let mut samples = Samples::one(MESSAGES_PER_S, received / counted.time.as_secs_f64().max(1e-9));
+    counted.describe(&mut samples);
+    describe_costs(&board, procs, &mut samples);
+    Ok(samples)
+}
+
+/// Time after which the consumer gives up producers that do not end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::BenchSettings;
+    use towpath_host::topology::{Pin, Placement};
+
+    #[test]
+    fn every_queue_carries_values() {
+        let settings = BenchSettings::default();
+        let placement = Placement::detect(Pin::Auto);
+        let limit = Duration::from_millis(5);
+        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
+        for sharing in [Sharing::Threads, Sharing::Processes] {
+            for procs in [2, 4] {
+                for queue in ValueQueue::ALL.into_iter().filter(|queue| queue.is_for(sharing, procs)) {
+                    let load = QueueLoad { queue, sharing, procs };
+                    let samples = transfer(&load, &run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
+                    assert!(samples.values.iter().any(|(m, _)| *m == MESSAGES_PER_S), "{load:?}");
+                }
+            }
+        }
+    }
+}
