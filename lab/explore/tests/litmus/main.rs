@@ -198,7 +198,7 @@ fn reads_that_cause_writes() {
 /// The outcomes of random programs are those that RC11's axioms allow.
 #[test]
 fn random_programs_do_as_the_axioms_say() {
-    let programs = std::env::var("TOWPATH_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
+    let programs = std::env::var("TOWPATH_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     let mut weak = 0;
     for seed in 0..programs {
         let program = Program::random(seed);
