@@ -280,9 +280,10 @@ impl World {
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
-    /// use towpath::{Error, Mutex};
+    /// use towpath::{Mutex, WorldError};
     ///
-    /// assert!(matches!(world.find::<Mutex<u64>>("balance"), Err(Error::NoSuchObject { .. })));
+    /// let found = world.find::<Mutex<u64>>("balance");
+    /// assert!(matches!(found, Err(WorldError::NoSuchObject { .. })));
     /// let made = world.mutex("balance", 100u64)?;
     /// assert_eq!(*world.find::<Mutex<u64>>("balance")?.lock()?, 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -311,8 +312,6 @@ impl World {
         let words = name_words(name);
         let (head, align) = size_of_object::<T>();
         let bytes = head.saturating_add(tail);
-        let text = TypeText::<T>::default().to_string();
-        let hash = hash_of(text.bytes());
         if let Some(record) = inner.lookup(&words)? {
             return self.opened(record, name, tail, fits);
         }
@@ -355,11 +354,12 @@ impl World {
         // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. No other
         // thread knows the object yet.
         prepare(unsafe { shared.object.as_ref() });
+        let text = TypeText::<T>::default().to_string();
         // Relaxed, all: published by (N3).
         record.offset.store(offset, Ordering::Relaxed);
         record.bytes.store(bytes, Ordering::Relaxed);
         record.align.store(align, Ordering::Relaxed);
-        record.type_hash.store(hash, Ordering::Relaxed);
+        record.type_hash.store(hash_of(text.bytes()), Ordering::Relaxed);
         for (to, from) in record.name.iter().zip(words).chain(record.type_text.iter().zip(text_words(&text)))
         {
             to.store(from, Ordering::Relaxed);

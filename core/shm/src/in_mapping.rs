@@ -46,15 +46,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_micros(100);
 
 /// The part of the caller's memory that is aligned.
-fn aligned(memory: NonNull<[u8]>) -> Result<(NonNull<u8>, u64), Error> {
+///
+/// # Safety
+///
+/// As for [`Segment::of_caller`].
+unsafe fn segment_in(memory: NonNull<[u8]>) -> Result<Segment, Error> {
     let start = memory.cast::<u8>();
     let skipped = start.as_ptr().align_offset(MAPPED_ALIGN);
     let room = memory.len().saturating_sub(skipped);
     if (room as u64) < LEAST {
         return Err(Error::NoRoom { wanted: LEAST + MAPPED_ALIGN as u64, room: memory.len() as u64 });
     }
-    // SAFETY: within the memory: some bytes of it remain (just checked).
-    Ok((unsafe { start.add(skipped) }, room as u64))
+    // SAFETY: within the memory: some bytes of it remain (just checked). Aligned, and at least
+    // `LEAST` bytes long; the rest are the caller's obligations.
+    Ok(unsafe { Segment::of_caller(start.add(skipped), room) })
 }
 
 /// This process in the header's `maker`.
@@ -106,10 +111,9 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn init_in(memory: NonNull<[u8]>, processes: u32) -> Result<World, Error> {
-        let (base, bytes) = aligned(memory)?;
-        let geometry = Geometry::within(processes, bytes)?;
-        // SAFETY: aligned, and at least `LEAST` bytes long; the rest are the caller's obligations.
-        let segment = unsafe { Segment::of_caller(base, bytes as usize) };
+        // SAFETY: the caller's obligations are the same.
+        let segment = unsafe { segment_in(memory) }?;
+        let geometry = Geometry::within(processes, segment.len())?;
         make(&segment, processes, &geometry);
         World::enter_mapped(segment)
     }
@@ -140,9 +144,9 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub unsafe fn open_in(memory: NonNull<[u8]>) -> Result<World, Error> {
-        let (base, room) = aligned(memory)?;
-        // SAFETY: aligned, and at least `LEAST` bytes long; the rest are the caller's obligations.
-        let whole = unsafe { Segment::of_caller(base, room as usize) };
+        // SAFETY: the caller's obligations are the same.
+        let whole = unsafe { segment_in(memory) }?;
+        let room = whole.len();
         let header = &whole.control().header;
         // (H2) Acquire: pairs with the Release (H1) in `write_header`.
         let state = header.state.load(Ordering::Acquire);
@@ -164,7 +168,7 @@ impl World {
             return Err(Error::NoRoom { wanted: bytes, room });
         }
         // SAFETY: as for `whole`; shorter, and long enough.
-        World::enter_mapped(unsafe { Segment::of_caller(base, bytes.max(LEAST) as usize) })
+        World::enter_mapped(unsafe { Segment::of_caller(whole.base(), bytes.max(LEAST) as usize) })
     }
 
     /// Opens the world in this memory; makes it first if the memory is still zeroed.
@@ -191,10 +195,9 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub unsafe fn open_or_init_in(memory: NonNull<[u8]>, processes: u32) -> Result<World, Error> {
-        let (base, bytes) = aligned(memory)?;
-        let geometry = Geometry::within(processes, bytes)?;
-        // SAFETY: aligned, and at least `LEAST` bytes long; the rest are the caller's obligations.
-        let segment = unsafe { Segment::of_caller(base, bytes as usize) };
+        // SAFETY: the caller's obligations are the same.
+        let segment = unsafe { segment_in(memory) }?;
+        let geometry = Geometry::within(processes, segment.len())?;
         let header = &segment.control().header;
         let (me, since) = (maker_of(ProcessIdentity::own()?), Instant::now());
         // (M1) Acquire: pairs with the Release (H1) in `write_header`.
