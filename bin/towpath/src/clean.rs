@@ -1,5 +1,7 @@
 //! `towpath clean`: removes the files of dead worlds and of unused locks.
 
+use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -27,98 +29,71 @@ pub struct Arguments {
     dry_run: bool,
 }
 
+/// Removal of leftovers, and its outcome so far.
+struct Cleaning {
+    dry_run: bool,
+    removed: usize,
+    failed: bool,
+    /// The first failure to write a line. Leftovers are removed all the same.
+    said: Result<(), CommandFailure>,
+}
+
+impl Cleaning {
+    /// Removes a leftover, or only names it. `remove` returns whether it removed one.
+    fn take<E: Display>(&mut self, path: &Path, size: &str, remove: impl FnOnce() -> Result<bool, E>) {
+        let path = shown(path);
+        let done = match self.dry_run {
+            true => "would remove",
+            false => match remove() {
+                Ok(true) => "removed",
+                // Gone, or used again, since it was listed.
+                Ok(false) => return,
+                Err(e) => {
+                    remark!("towpath: {path} could not be removed: {e}");
+                    self.failed = true;
+                    return;
+                }
+            },
+        };
+        self.removed += 1;
+        if self.said.is_ok() {
+            self.said = say!("{done} {path}{size}");
+        }
+    }
+}
+
+fn in_brackets(bytes: u64) -> String {
+    format!(" ({})", shown_size(bytes))
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mut failed = false;
-    let mut removed = 0;
-    // The first failure to write a line. Dead worlds are removed all the same.
-    let mut said = Ok(());
+    let mut cleaning = Cleaning { dry_run: arguments.dry_run, removed: 0, failed: false, said: Ok(()) };
     let found = named_files().map_err(CommandFailure::new)?;
     for other in &found.others {
         remark!("towpath: {} stays: {}", shown(&other.path), other.why);
     }
     for world in found.worlds.into_iter().filter(|w| !w.alive) {
-        let size = shown_size(world.bytes);
-        let path = shown(&world.path);
-        if arguments.dry_run {
-            said = said.and_then(|()| say!("would remove {path} ({size})"));
-            removed += 1;
-            continue;
-        }
-        match world.remove() {
-            Ok(true) => {
-                said = said.and_then(|()| say!("removed {path} ({size})"));
-                removed += 1;
-            }
-            // Gone, or alive again, since it was listed.
-            Ok(false) | Err(Error::NameTaken { .. }) => {}
-            Err(e) => {
-                remark!("towpath: {path} could not be removed: {e}");
-                failed = true;
-            }
-        }
+        cleaning.take(&world.path, &in_brackets(world.bytes), || match world.remove() {
+            Err(Error::NameTaken { .. }) => Ok(false),
+            other => other,
+        });
     }
     let (locks, strange) = towpath_lockfile::survey(None).map_err(CommandFailure::new)?;
     for file in &strange {
         remark!("towpath: {} stays: {}", shown(&file.path), file.error);
     }
     for lock in locks.into_iter().filter(LockInfo::is_unused) {
-        let size = shown_size(lock.bytes);
-        let path = shown(&lock.path);
-        if arguments.dry_run {
-            said = said.and_then(|()| say!("would remove {path} ({size})"));
-            removed += 1;
-            continue;
-        }
-        match lock.remove() {
-            Ok(true) => {
-                said = said.and_then(|()| say!("removed {path} ({size})"));
-                removed += 1;
-            }
-            Ok(false) => {}
-            Err(e) => {
-                remark!("towpath: {path} could not be removed: {e}");
-                failed = true;
-            }
-        }
+        cleaning.take(&lock.path, &in_brackets(lock.bytes), || lock.remove());
     }
     for path in towpath_agent::dead_agents().map_err(CommandFailure::new)? {
-        let shown = shown(&path);
-        if arguments.dry_run {
-            said = said.and_then(|()| say!("would remove {shown} (0 B)"));
-            removed += 1;
-            continue;
-        }
-        match towpath_agent::remove_dead_agent(&path) {
-            Ok(true) => {
-                said = said.and_then(|()| say!("removed {shown} (0 B)"));
-                removed += 1;
-            }
-            Ok(false) => {}
-            Err(e) => {
-                remark!("towpath: {shown} could not be removed: {e}");
-                failed = true;
-            }
-        }
+        cleaning.take(&path, &in_brackets(0), || towpath_agent::remove_dead_agent(&path));
     }
     #[cfg(feature = "lab")]
     for folder in towpath_lab::left_folders().map_err(CommandFailure::new)? {
-        let path = shown(folder.path());
-        if arguments.dry_run {
-            said = said.and_then(|()| say!("would remove {path}"));
-            removed += 1;
-            continue;
-        }
-        match folder.remove() {
-            Ok(()) => {
-                said = said.and_then(|()| say!("removed {path}"));
-                removed += 1;
-            }
-            Err(e) => {
-                remark!("towpath: {path} could not be removed: {e}");
-                failed = true;
-            }
-        }
+        let path = folder.path().to_owned();
+        cleaning.take(&path, "", || folder.remove().map(|()| true));
     }
+    let Cleaning { removed, failed, mut said, .. } = cleaning;
     let mpichs = mpichs();
     if removed == 0 && !failed {
         said = if mpichs {

@@ -30,7 +30,9 @@ const APPS: &str = "apps";
 /// Name of the experiment of locks by message.
 const MPLOCKS: &str = "mplocks";
 /// Names of the experiments of primitives.
-const PRIMITIVES: [&str; 3] = ["locks", "queues", "barriers"];
+const PRIMITIVES: [&str; 3] = [LOCKS, QUEUES, "barriers"];
+const LOCKS: &str = "locks";
+const QUEUES: &str = "queues";
 /// Kinds of their participants.
 const SHARING: [Sharing; 2] = [Sharing::Threads, Sharing::Processes];
 /// Default number of rounds of these experiments, which have many variants.
@@ -363,8 +365,8 @@ impl BenchArgs {
             return Err(CommandFailure::new(text).with_code(2));
         }
         let only_there = [
-            ("--critical-section", self.critical_section.is_some() && here != PRIMITIVES[0]),
-            ("--between", self.between.is_some() && !(of_primitives && here != PRIMITIVES[1])),
+            ("--critical-section", self.critical_section.is_some() && here != LOCKS),
+            ("--between", self.between.is_some() && (!of_primitives || here == QUEUES)),
             ("--sharing", !self.sharing.is_empty() && !of_primitives),
         ];
         if let Some((option, _)) = only_there.into_iter().find(|(_, is_wrong)| *is_wrong) {
@@ -372,7 +374,7 @@ impl BenchArgs {
                 format!("{option} is an option of the experiment locks: towpath bench locks {option} …");
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if here != PRIMITIVES[0] && of_primitives && self.procs.contains(&1) {
+        if here != LOCKS && of_primitives && self.procs.contains(&1) {
             let text = format!("{here} wants 2 participants at least: --procs 2,8");
             return Err(CommandFailure::new(text).with_code(2));
         }
