@@ -1,6 +1,6 @@
 //! The contenders of a run: our claim algorithms, and the peers if they were asked for.
 
-use towpath::{Algorithm, Policy};
+use towpath::Algorithm;
 
 use crate::ours::Ours;
 use crate::settings::BenchSettings;
@@ -11,9 +11,9 @@ use crate::transport::Contender;
 /// settings checks them.
 pub fn contenders(settings: &BenchSettings) -> Vec<Box<dyn Contender>> {
     let mut list: Vec<Box<dyn Contender>> = Vec::new();
-    for policy in settings.waiting.iter().filter_map(|name| Policy::from_name(name)) {
+    for policy in settings.policies() {
         for algorithm in Algorithm::ALL {
-            if settings.algorithms.is_empty() || settings.algorithms.iter().any(|a| a == algorithm.name()) {
+            if settings.asks_for(algorithm.name()) {
                 list.push(Box::new(Ours::new(algorithm, policy)));
             }
         }

@@ -134,6 +134,13 @@ pub fn bench_with(
     body(&mut Bench { settings, placement: &placement, host: &host, contenders, sink });
 }
 
+/// Calls `body` with the circumstances of a measurement of so long.
+pub fn with_circumstances<R>(limit: Duration, body: impl FnOnce(&Circumstances<'_>) -> R) -> R {
+    let settings = BenchSettings::default();
+    let placement = Placement::detect(settings.pin);
+    body(&Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit })
+}
+
 /// Settings under which experiments are over at once.
 pub fn quick() -> BenchSettings {
     BenchSettings { runs: 1, messages: 1000, sample: Duration::from_millis(20), ..BenchSettings::default() }

@@ -7,6 +7,7 @@ use crate::primitives::PrimitiveSettings;
 use crate::structures::Structure;
 use towpath_host::topology::Pin;
 use towpath_report::{ADAPTIVE, Asked};
+use towpath_sync::Policy;
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,16 @@ impl Default for BenchSettings {
 }
 
 impl BenchSettings {
+    /// The waiting policies. Names that no policy has are left out.
+    pub fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.waiting.iter().filter_map(|name| Policy::from_name(name))
+    }
+
+    /// Returns whether the algorithm of that name is asked for.
+    pub fn asks_for(&self, name: &str) -> bool {
+        self.algorithms.is_empty() || self.algorithms.iter().any(|asked| asked == name)
+    }
+
     /// The part of the settings that the report names.
     pub fn asked(&self) -> Asked {
         Asked { waiting: self.waiting.clone(), runs: self.runs, seed: self.seed, peers: self.peers }

@@ -54,9 +54,7 @@ impl<T: Concurrent> SharedRow<T> {
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
         Ok(SharedRow { base, count, len })
     }
-}
 
-impl<T: Concurrent> SharedRow<T> {
     /// One structure with this value.
     ///
     /// # Errors

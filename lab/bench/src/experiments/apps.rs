@@ -39,7 +39,7 @@ impl Measure for Apps {
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let settings = bench.settings;
-        let policies: Vec<Policy> = settings.waiting.iter().filter_map(|w| Policy::from_name(w)).collect();
+        let policies: Vec<Policy> = settings.policies().collect();
         let cores = bench.placement.cores() as u32;
         let mut procs =
             if settings.procs.is_empty() { vec![1, cores, 2 * cores] } else { settings.procs.clone() };

@@ -4,8 +4,9 @@ use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
 use crate::primitives::locks::{LockKind, LockLoad, contend};
 use crate::primitives::queues::{QueueLoad, ValueQueue, transfer};
-use crate::primitives::shown;
+use crate::primitives::{MeasuredKind, PrimitiveSettings, shown};
 use crate::settings::BenchSettings;
+use crate::structures::{MOST, Sharing};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::RecordSubject;
@@ -19,11 +20,11 @@ fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
     Circumstances { limit: run.limit / PART, ..*run }
 }
 
-/// LockBench.
+/// Locks.
 pub struct LockBench;
 /// Bounded queues of values.
 pub struct QueueBench;
-/// BarrierBench.
+/// Barriers.
 pub struct BarrierBench;
 
 /// Numbers of participants unless told otherwise: alone, and up to eight for each core.
@@ -32,19 +33,39 @@ fn procs(settings: &BenchSettings, cores: usize, least: u32) -> Vec<u32> {
     if procs.is_empty() {
         let cores = cores as u32;
         procs = vec![least, cores, 2 * cores, 4 * cores, 8 * cores];
-        procs.iter_mut().for_each(|n| *n = (*n).clamp(least, crate::structures::MOST as u32));
+        procs.iter_mut().for_each(|n| *n = (*n).clamp(least, MOST as u32));
         procs.sort_unstable();
         procs.dedup();
     }
     procs
 }
 
-fn policies(settings: &BenchSettings) -> Vec<Policy> {
-    settings.waiting.iter().filter_map(|name| Policy::from_name(name)).collect()
-}
-
-fn is_asked(settings: &BenchSettings, name: &str) -> bool {
-    settings.algorithms.is_empty() || settings.algorithms.iter().any(|asked| asked == name)
+/// The variants that are asked for: each primitive, by each kind and number of
+/// participants (`least` or more), under each policy.
+fn variants<K: MeasuredKind, L>(
+    (experiment, bench): (&str, &Bench<'_>),
+    (kinds, least): (Vec<K>, u32),
+    load: impl Fn(RecordSubject, K, Sharing, u32, Policy) -> (RecordSubject, L),
+) -> Vec<Variant<L>> {
+    let settings = bench.settings;
+    let mut variants = Vec::new();
+    for &sharing in &settings.primitives.sharing {
+        let is_asked = |kind: &&K| kind.is_for(sharing) && settings.asks_for(kind.name());
+        for &kind in kinds.iter().filter(is_asked) {
+            // The others wait in their own way.
+            let policies = if kind.has_policy() { usize::MAX } else { 1 };
+            for policy in settings.policies().take(policies) {
+                let waiting = if kind.has_policy() { policy.name() } else { "own" };
+                for procs in procs(settings, bench.placement.cores(), least) {
+                    let subject = RecordSubject::new(experiment, kind.name(), waiting, procs);
+                    let (subject, key) =
+                        load(subject.with("sharing", sharing.name()), kind, sharing, procs, policy);
+                    variants.push(Variant { subject, key });
+                }
+            }
+        }
+    }
+    variants
 }
 
 impl Experiment for LockBench {
@@ -71,30 +92,12 @@ impl Measure for LockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        let settings = bench.settings;
-        let mut variants: Vec<Variant<LockLoad>> = Vec::new();
-        for &sharing in &settings.primitives.sharing {
-            for lock in LockKind::all().into_iter().filter(|lock| lock.is_for(sharing)) {
-                for (n, policy) in policies(settings).into_iter().enumerate() {
-                    // The others wait in their own way.
-                    if !is_asked(settings, lock.name()) || !lock.has_policy() && n > 0 {
-                        continue;
-                    }
-                    let waiting = if lock.has_policy() { policy.name() } else { "own" };
-                    for procs in procs(settings, bench.placement.cores(), 1) {
-                        let subject = RecordSubject::new(self.name(), lock.name(), waiting, procs)
-                            .with("sharing", sharing.name())
-                            .with("inside_ns", settings.primitives.inside)
-                            .with("between_ns", settings.primitives.between);
-                        let settings = settings.primitives.clone();
-                        variants.push(Variant {
-                            subject,
-                            key: LockLoad { lock, sharing, procs, policy, settings },
-                        });
-                    }
-                }
-            }
-        }
+        let PrimitiveSettings { inside, between, .. } = bench.settings.primitives;
+        let variants =
+            variants((self.name(), bench), (LockKind::all(), 1), |subject, lock, sharing, procs, policy| {
+                let subject = subject.with("inside_ns", inside).with("between_ns", between);
+                (subject, LockLoad { lock, sharing, procs, policy, inside, between })
+            });
         bench.compare(&variants, |_, load, run| contend(load, &part(run)));
         Ok(())
     }
@@ -129,7 +132,7 @@ impl Measure for QueueBench {
         // One consumer, and 1, 3, 7 producers.
         let all = if settings.procs.is_empty() { vec![2, 4, 8] } else { settings.procs.clone() };
         for &sharing in &settings.primitives.sharing {
-            for queue in ValueQueue::ALL.into_iter().filter(|queue| is_asked(settings, queue.name())) {
+            for queue in ValueQueue::ALL.into_iter().filter(|queue| settings.asks_for(queue.name())) {
                 for &procs in all.iter().filter(|&&procs| procs > 1 && queue.is_for(sharing, procs)) {
                     let subject = RecordSubject::new(self.name(), queue.name(), "own", procs)
                         .with("sharing", sharing.name());
@@ -166,29 +169,15 @@ impl Measure for BarrierBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        let settings = bench.settings;
-        let mut variants: Vec<Variant<BarrierLoad>> = Vec::new();
-        for &sharing in &settings.primitives.sharing {
-            for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
-                for (n, policy) in policies(settings).into_iter().enumerate() {
-                    // The others wait in their own way.
-                    if !is_asked(settings, barrier.name()) || !barrier.has_policy() && n > 0 {
-                        continue;
-                    }
-                    let waiting = if barrier.has_policy() { policy.name() } else { "own" };
-                    let between = settings.primitives.between;
-                    for procs in procs(settings, bench.placement.cores(), 2) {
-                        let subject = RecordSubject::new(self.name(), barrier.name(), waiting, procs)
-                            .with("sharing", sharing.name())
-                            .with("between_ns", between);
-                        variants.push(Variant {
-                            subject,
-                            key: BarrierLoad { barrier, sharing, procs, policy, between },
-                        });
-                    }
-                }
-            }
-        }
+        let between = bench.settings.primitives.between;
+        let variants = variants(
+            (self.name(), bench),
+            (BarrierKind::all(), 2),
+            |subject, barrier, sharing, procs, policy| {
+                let subject = subject.with("between_ns", between);
+                (subject, BarrierLoad { barrier, sharing, procs, policy, between })
+            },
+        );
         bench.compare(&variants, |_, load, run| meet(load, &part(run)));
         Ok(())
     }

@@ -60,9 +60,7 @@ impl Measure for Structures {
 /// All contests: ours and the structures under our locks by processes; the peers by
 /// threads, and ours beside them by threads.
 fn contests(settings: &BenchSettings) -> Vec<Contest> {
-    let chosen = |a: &StructureAlgorithm| {
-        settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name())
-    };
+    let chosen = |a: &StructureAlgorithm| settings.asks_for(a.name());
     let mut contests = Vec::new();
     for &structure in &settings.structures.structures {
         let algorithms: Vec<StructureAlgorithm> =
@@ -78,10 +76,6 @@ fn contests(settings: &BenchSettings) -> Vec<Contest> {
         }
     }
     contests
-}
-
-fn policies(settings: &BenchSettings) -> Vec<Policy> {
-    settings.waiting.iter().filter_map(|name| Policy::from_name(name)).collect()
 }
 
 fn procs(settings: &BenchSettings, otherwise: &[u32]) -> Vec<u32> {
@@ -102,7 +96,7 @@ fn loads(settings: &BenchSettings) -> Vec<Load> {
     let all = procs(settings, if asked.stop > 0 { &PROCS_STOPPED } else { &PROCS });
     for contest in contests(settings) {
         let reads: &[u32] = if contest.structure.has_keys() { &asked.reads } else { &[0] };
-        for (n, policy) in policies(settings).into_iter().enumerate() {
+        for (n, policy) in settings.policies().enumerate() {
             if contest.algorithm.threads_only() && n > 0 {
                 continue; // It waits in its own way.
             }
@@ -141,7 +135,7 @@ fn measure(bench: &mut Bench<'_>) {
 /// what was asked for.
 fn kill(bench: &mut Bench<'_>, count: u32) {
     let (settings, pool) = (bench.settings, bench.settings.structures.pool);
-    let (rounds, policy) = (settings.runs.max(1), policies(settings).first().copied().unwrap_or_default());
+    let (rounds, policy) = (settings.runs.max(1), settings.policies().next().unwrap_or_default());
     let mut variants: Vec<Variant<(usize, Contest, usize)>> = Vec::new();
     for contest in contests(settings) {
         if contest.sharing == Sharing::Threads && !contest.algorithm.threads_only() {

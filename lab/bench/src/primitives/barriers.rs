@@ -1,16 +1,15 @@
 //! Barriers under load.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use towpath::{Shared, World};
+use towpath::{World, WorldConfig};
 use towpath_machine::{Concurrent, Heap, Native};
 use towpath_sync::{Barrier, Policy, for_each_barrier, robust};
 
 use super::crew::LoadCrew;
 use super::pthread::PthreadBarrier;
-use super::{CountsBefore, describe_costs, work};
+use super::{MeasuredKind, NamedObject, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -43,9 +42,10 @@ impl BarrierKind {
         all.extend([BarrierKind::Pthread, BarrierKind::Std]);
         all
     }
+}
 
-    /// Name in the records.
-    pub const fn name(self) -> &'static str {
+impl MeasuredKind for BarrierKind {
+    fn name(self) -> &'static str {
         match self {
             BarrierKind::Robust => "robust-barrier",
             BarrierKind::Ours(name) => name,
@@ -54,13 +54,11 @@ impl BarrierKind {
         }
     }
 
-    /// Returns whether the policy of waiting can be chosen.
-    pub const fn has_policy(self) -> bool {
+    fn has_policy(self) -> bool {
         matches!(self, BarrierKind::Ours(_))
     }
 
-    /// Returns whether such participants can use it.
-    pub const fn is_for(self, sharing: Sharing) -> bool {
+    fn is_for(self, sharing: Sharing) -> bool {
         match self {
             BarrierKind::Std => matches!(sharing, Sharing::Threads),
             BarrierKind::Robust => matches!(sharing, Sharing::Processes),
@@ -110,25 +108,9 @@ impl MetBarrier for std::sync::Barrier {
     }
 }
 
-/// The barrier by name, as a process finds it at its first episode.
-struct NamedBarrier<'a> {
-    world: &'a World,
-    procs: usize,
-    handle: OnceLock<Result<Shared<robust::Barrier>, String>>,
-}
-
-impl NamedBarrier<'_> {
-    fn open(&self) -> Result<Shared<robust::Barrier>, String> {
-        let world = self.world.reopen().map_err(|e| e.to_string())?;
-        world.enter(None).map_err(|e| e.to_string())?;
-        world.barrier_of("barrier", self.procs).map_err(|e| e.to_string())
-    }
-}
-
-impl MetBarrier for NamedBarrier<'_> {
+impl MetBarrier for NamedObject<'_, robust::Barrier> {
     fn meet(&self, _: &BoardMember<'_>) -> Result<(), String> {
-        let barrier = self.handle.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)?;
-        barrier.wait().map_err(|e| e.to_string())
+        self.get()?.wait().map_err(|e| e.to_string())
     }
 }
 
@@ -150,10 +132,9 @@ pub fn meet(load: &BarrierLoad, run: &Circumstances<'_>) -> Result<Samples, Erro
         }
         BarrierKind::Std => measure(load, run, &std::sync::Barrier::new(load.procs as usize)),
         BarrierKind::Robust => {
-            let failed = |e: towpath::Error| Error::Other(Box::new(e));
-            let world = towpath::create(None, &towpath::WorldConfig::new(load.procs)).map_err(failed)?;
-            let procs = load.procs as usize;
-            measure(load, run, &NamedBarrier { world: &world, procs, handle: OnceLock::new() })
+            let world = world_for(&WorldConfig::new(load.procs))?;
+            let open = |world: &World| world.barrier_of("barrier", world.size() as usize);
+            measure(load, run, &NamedObject::new(&world, open))
         }
     }
 }
@@ -203,38 +184,28 @@ fn measure(load: &BarrierLoad, run: &Circumstances<'_>, barrier: &impl MetBarrie
         }
         Ok(())
     };
-    let counted = crew.run(run, participate, || {
-        std::thread::sleep(run.limit / 10);
-        let before = CountsBefore::now(&board, procs);
-        std::thread::sleep(run.limit);
-        before.until_now(&board)
-    })?;
+    let counted = crew.count(run, participate)?;
     let episodes = (counted.operations() / procs as f64).max(1e-9);
-    let mut samples = Samples::one(BARRIER_US, counted.time.as_secs_f64() * 1e6 / episodes);
-    counted.describe(&mut samples);
-    describe_costs(&board, procs, &mut samples);
-    Ok(samples)
+    Ok(crew.figures(&counted, BARRIER_US, counted.time.as_secs_f64() * 1e6 / episodes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::BenchSettings;
+    use crate::fake::with_circumstances;
     use std::time::Duration;
-    use towpath_host::topology::{Pin, Placement};
 
     #[test]
     fn every_barrier_holds_back_and_is_measured() {
-        let settings = BenchSettings::default();
-        let placement = Placement::detect(Pin::Auto);
-        let limit = Duration::from_millis(5);
-        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
-        for sharing in [Sharing::Threads, Sharing::Processes] {
-            for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
-                let load = BarrierLoad { barrier, sharing, procs: 3, policy: Policy::Adaptive, between: 200 };
-                let samples = meet(&load, &run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
-                assert!(samples.values.iter().any(|(m, v)| *m == BARRIER_US && *v > 0.0), "{load:?}");
+        with_circumstances(Duration::from_millis(5), |run| {
+            for sharing in [Sharing::Threads, Sharing::Processes] {
+                for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
+                    let policy = Policy::Adaptive;
+                    let load = BarrierLoad { barrier, sharing, procs: 3, policy, between: 200 };
+                    let samples = meet(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
+                    assert!(samples.values.iter().any(|(m, v)| *m == BARRIER_US && *v > 0.0), "{load:?}");
+                }
             }
-        }
+        });
     }
 }

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use towpath_machine::Native;
 
-use super::rounds_per_ns;
+use super::{Counted, CountsBefore, describe_costs, rounds_per_ns};
+use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember, BoardSurroundings};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{Child, ChildState, fork_on, wait};
 use towpath_host::topology::pin_to;
+use towpath_report::record::Metric;
 use towpath_sync::Policy;
 
 /// Time after which participants that do not begin, or end, are given up.
@@ -34,19 +36,18 @@ pub struct LoadCrew<'a> {
 }
 
 impl LoadCrew<'_> {
-    /// Runs `body` for each participant until the board says the end, and `measure` here.
+    /// Runs `body` for each participant, and counts their operations in the given time.
     ///
     /// `body` counts its operations in [`Board::done`], and returns when [`Board::end`] is not 0.
     ///
     /// # Errors
     ///
     /// Those of the system; a participant that gave up, or does not begin or end in a minute.
-    pub fn run<R>(
+    pub fn count(
         &self,
         run: &Circumstances<'_>,
         body: impl Fn(&BoardMember<'_>) -> Result<(), String> + Sync,
-        measure: impl FnOnce() -> R,
-    ) -> Result<R, Error> {
+    ) -> Result<Counted, Error> {
         // Measured before there are participants that would each measure it.
         let _ = (Native::pause_ps(), Native::switch_cost(), rounds_per_ns());
         let cores: Vec<_> = (0..self.procs).map(|n| run.placement.core_for(n, self.procs)).collect();
@@ -88,7 +89,10 @@ impl LoadCrew<'_> {
             })?),
         }
         self.until_begun(&children)?;
-        let measured = measure();
+        std::thread::sleep(run.limit / 10);
+        let before = CountsBefore::now(&self.board, self.procs);
+        std::thread::sleep(run.limit);
+        let counted = before.until_now(&self.board);
         self.board.end().store(1, Relaxed);
         let deadline = Instant::now() + PATIENCE;
         for child in &mut children {
@@ -98,7 +102,15 @@ impl LoadCrew<'_> {
                 return Err(Error::Process { rank: child.pid() as u32, how });
             }
         }
-        Ok(measured)
+        Ok(counted)
+    }
+
+    /// Figures of a measurement: this one, and the operations' times, fairness and costs.
+    pub fn figures(&self, counted: &Counted, metric: Metric, value: f64) -> Samples {
+        let mut samples = Samples::one(metric, value);
+        counted.describe(&mut samples);
+        describe_costs(&self.board, self.procs, &mut samples);
+        samples
     }
 
     fn until_begun(&self, children: &[Child]) -> Result<(), Error> {

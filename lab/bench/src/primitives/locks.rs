@@ -1,16 +1,15 @@
 //! Locks under load.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use towpath::{Shared, World};
+use towpath::WorldConfig;
 use towpath_machine::{Concurrent, Native};
 use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::crew::LoadCrew;
 use super::pthread::{PthreadKind, PthreadLock};
-use super::{CountsBefore, PrimitiveSettings, describe_costs, work};
+use super::{MeasuredKind, NamedObject, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -52,9 +51,10 @@ impl LockKind {
         all.extend([LockKind::Std, LockKind::ParkingLot, LockKind::Fair]);
         all
     }
+}
 
-    /// Name in the records.
-    pub const fn name(self) -> &'static str {
+impl MeasuredKind for LockKind {
+    fn name(self) -> &'static str {
         match self {
             LockKind::Mutex => MUTEX,
             LockKind::Ours(name) => name,
@@ -68,13 +68,11 @@ impl LockKind {
         }
     }
 
-    /// Returns whether the policy of waiting can be chosen.
-    pub const fn has_policy(self) -> bool {
+    fn has_policy(self) -> bool {
         matches!(self, LockKind::Ours(_))
     }
 
-    /// Returns whether such participants can use it.
-    pub const fn is_for(self, sharing: Sharing) -> bool {
+    fn is_for(self, sharing: Sharing) -> bool {
         match self {
             LockKind::Std | LockKind::ParkingLot | LockKind::Fair => matches!(sharing, Sharing::Threads),
             _ => true,
@@ -83,7 +81,7 @@ impl LockKind {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LockLoad {
     /// The lock.
     pub lock: LockKind,
@@ -93,8 +91,10 @@ pub struct LockLoad {
     pub procs: u32,
     /// Waiting policy.
     pub policy: Policy,
-    /// Work inside and between.
-    pub settings: PrimitiveSettings,
+    /// Nanoseconds of work in a critical section.
+    pub inside: u64,
+    /// Nanoseconds of work between two.
+    pub between: u64,
 }
 
 /// Lock as a participant uses it.
@@ -140,27 +140,7 @@ guarded!(towpath::Mutex<u64>, |it| it.lock().map_err(|e| e.to_string())?);
 guarded!(std::sync::Mutex<u64>, |it| it.lock().map_err(|e| e.to_string())?);
 guarded!(parking_lot::Mutex<u64>, |it| it.lock());
 guarded!(parking_lot::FairMutex<u64>, |it| it.lock());
-guarded!(NamedMutex<'_>, |it| it.mutex()?.lock().map_err(|e| e.to_string())?);
-
-/// The façade's mutex by name, as a process finds it at its first acquisition.
-struct NamedMutex<'a> {
-    world: &'a World,
-    handle: OnceLock<Result<Shared<towpath::Mutex<u64>>, String>>,
-}
-
-impl NamedMutex<'_> {
-    #[inline]
-    fn mutex(&self) -> Result<&Shared<towpath::Mutex<u64>>, String> {
-        self.handle.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)
-    }
-
-    #[cold]
-    fn open(&self) -> Result<Shared<towpath::Mutex<u64>>, String> {
-        let world = self.world.reopen().map_err(|e| e.to_string())?;
-        world.enter(None).map_err(|e| e.to_string())?;
-        world.mutex("lock", 0u64).map_err(|e| e.to_string())
-    }
-}
+guarded!(NamedObject<'_, towpath::Mutex<u64>>, |it| it.get()?.lock().map_err(|e| e.to_string())?);
 
 /// Measures it: acquisitions of all in a second, their times, fairness, costs.
 ///
@@ -177,10 +157,8 @@ pub fn contend(load: &LockLoad, run: &Circumstances<'_>) -> Result<Samples, Erro
         }
         LockKind::Pthread(kind) => measure(load, run, &PthreadLock::new(kind, is_shared)?),
         LockKind::Mutex if is_shared => {
-            let failed = |e: towpath::Error| Error::Other(Box::new(e));
-            let world = towpath::create(None, &towpath::WorldConfig::new(load.procs)).map_err(failed)?;
-            // A forked process has its own handle.
-            measure(load, run, &NamedMutex { world: &world, handle: OnceLock::new() })
+            let world = world_for(&WorldConfig::new(load.procs))?;
+            measure(load, run, &NamedObject::new(&world, |world| world.mutex("lock", 0u64)))
         }
         LockKind::Mutex => measure(load, run, &towpath::Mutex::<u64>::new(0)),
         LockKind::Std => measure(load, run, &std::sync::Mutex::new(0)),
@@ -210,7 +188,6 @@ fn measure(load: &LockLoad, run: &Circumstances<'_>, lock: &impl HeldLock) -> Re
     let board = Board::new(&memory)?;
     let procs = load.procs as usize;
     let crew = LoadCrew { sharing: load.sharing, procs, policy: load.policy, board };
-    let PrimitiveSettings { inside, between, .. } = load.settings;
     let timed = if procs == 1 { TIMED_ALONE } else { TIMED };
     let participate = |member: &BoardMember<'_>| {
         let (me, mut count) = (member.me, 0u64);
@@ -224,58 +201,42 @@ fn measure(load: &LockLoad, run: &Circumstances<'_>, lock: &impl HeldLock) -> Re
                 }
                 let protected = board.token(0);
                 protected.store(protected.load(Relaxed) + 1, Relaxed);
-                work(inside);
+                work(load.inside);
             })?;
             if start.is_some() {
                 board.note(me, waited.as_nanos() as u64);
             }
             count += 1;
             board.done(me).store(count, Relaxed);
-            work(between);
+            work(load.between);
         }
         Ok(())
     };
-    let counted = crew.run(run, participate, || {
-        std::thread::sleep(run.limit / 10);
-        let before = CountsBefore::now(&board, procs);
-        std::thread::sleep(run.limit);
-        before.until_now(&board)
-    })?;
+    let counted = crew.count(run, participate)?;
     let all: u64 = (0..procs).map(|me| board.done(me).load(Relaxed)).sum();
     if board.token(0).load(Relaxed) != all {
         return Err(Error::Other("the lock did not exclude".into()));
     }
-    let mut samples = Samples::one(ACQUISITIONS_PER_S, counted.rate());
-    counted.describe(&mut samples);
-    describe_costs(&board, procs, &mut samples);
-    Ok(samples)
+    Ok(crew.figures(&counted, ACQUISITIONS_PER_S, counted.rate()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::BenchSettings;
-    use towpath_host::topology::{Pin, Placement};
+    use crate::fake::with_circumstances;
 
     #[test]
     fn every_lock_excludes_and_is_measured() {
-        let settings = BenchSettings::default();
-        let placement = Placement::detect(Pin::Auto);
-        let limit = Duration::from_millis(5);
-        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
-        for sharing in [Sharing::Threads, Sharing::Processes] {
-            for lock in LockKind::all().into_iter().filter(|lock| lock.is_for(sharing)) {
-                let load = LockLoad {
-                    lock,
-                    sharing,
-                    procs: 3,
-                    policy: Policy::Adaptive,
-                    settings: PrimitiveSettings::default(),
-                };
-                let samples = contend(&load, &run).unwrap_or_else(|e| panic!("{lock:?} {sharing:?}: {e}"));
-                let has_rate = samples.values.iter().any(|(m, v)| *m == ACQUISITIONS_PER_S && *v >= 0.0);
-                assert!(has_rate, "{lock:?}");
+        with_circumstances(Duration::from_millis(5), |run| {
+            for sharing in [Sharing::Threads, Sharing::Processes] {
+                for lock in LockKind::all().into_iter().filter(|lock| lock.is_for(sharing)) {
+                    let policy = Policy::Adaptive;
+                    let load = LockLoad { lock, sharing, procs: 3, policy, inside: 50, between: 200 };
+                    let samples = contend(&load, run).unwrap_or_else(|e| panic!("{lock:?} {sharing:?}: {e}"));
+                    let has_rate = samples.values.iter().any(|(m, v)| *m == ACQUISITIONS_PER_S && *v >= 0.0);
+                    assert!(has_rate, "{lock:?}");
+                }
             }
-        }
+        });
     }
 }

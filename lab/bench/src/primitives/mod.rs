@@ -16,9 +16,12 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use towpath::{Object, Shared, World, WorldConfig, WorldError};
+
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, Latencies};
+use towpath_host::Error;
 use towpath_report::record::metrics::{
     CONTEXT_SWITCHES, CPU_SECONDS, FAIRNESS, LEAST_SHARE, P50_US, P99_US, P999_US, SLOWEST_US,
 };
@@ -41,7 +44,20 @@ impl Default for PrimitiveSettings {
     }
 }
 
-/// Work of so many nanoseconds, on registers alone.
+/// Primitive to measure, ours or a rival.
+pub trait MeasuredKind: Copy {
+    /// Name in the records.
+    fn name(self) -> &'static str;
+
+    /// Returns whether the policy of waiting can be chosen.
+    fn has_policy(self) -> bool;
+
+    /// Returns whether such participants can use it.
+    fn is_for(self, sharing: Sharing) -> bool;
+}
+
+/// Work of so many nanoseconds, on registers alone: reading the clock
+/// ([`Processor::work`](towpath_machine::Processor::work)) takes longer than some of it.
 #[inline]
 pub fn work(nanoseconds: u64) {
     let rounds = (nanoseconds as f64 * rounds_per_ns()) as u64;
@@ -65,6 +81,41 @@ pub fn rounds_per_ns() -> f64 {
         };
         (0..20).map(|_| once()).fold(0.0, f64::max)
     })
+}
+
+/// New world for these participants.
+fn world_for(config: &WorldConfig) -> Result<World, Error> {
+    towpath::create(None, config).map_err(|e| Error::Other(Box::new(e)))
+}
+
+/// Another handle of a world, which this process enters.
+fn enter(world: &World) -> Result<World, String> {
+    let world = world.reopen().map_err(|e| e.to_string())?;
+    world.enter(None).map_err(|e| e.to_string())?;
+    Ok(world)
+}
+
+/// Object by name, which a process opens when it first uses it: a forked one its own.
+struct NamedObject<'a, T: Object> {
+    world: &'a World,
+    open: fn(&World) -> Result<Shared<T>, WorldError>,
+    handle: OnceLock<Result<Shared<T>, String>>,
+}
+
+impl<'a, T: Object> NamedObject<'a, T> {
+    fn new(world: &'a World, open: fn(&World) -> Result<Shared<T>, WorldError>) -> Self {
+        NamedObject { world, open, handle: OnceLock::new() }
+    }
+
+    #[inline]
+    fn get(&self) -> Result<&Shared<T>, String> {
+        self.handle.get_or_init(|| self.opened()).as_ref().map_err(Clone::clone)
+    }
+
+    #[cold]
+    fn opened(&self) -> Result<Shared<T>, String> {
+        (self.open)(&enter(self.world)?).map_err(|e| e.to_string())
+    }
 }
 
 /// State of a measurement at its beginning, to be compared with that at its end.

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use towpath::{TransferError, World, mpmc, mpsc, spsc};
+use towpath::{TransferError, World, WorldConfig, mpmc, mpsc, spsc};
 
 use super::crew::LoadCrew;
-use super::{CountsBefore, describe_costs};
+use super::{enter, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -177,13 +177,6 @@ named!(Spsc, spsc, spsc::WorldSender<u64>, spsc::WorldReceiver<u64>);
 named!(Mpsc, mpsc, mpsc::WorldSender<u64>, mpsc::WorldReceiver<u64>);
 named!(Mpmc, mpmc, mpmc::WorldSender<u64>, mpmc::WorldReceiver<u64>);
 
-/// Another handle of the world, which this process has entered.
-fn enter(world: &World) -> Result<World, String> {
-    let world = world.reopen().map_err(|e| e.to_string())?;
-    world.enter(None).map_err(|e| e.to_string())?;
-    Ok(world)
-}
-
 /// Measures it: values that the consumer gets in a second, producers' fairness, costs.
 ///
 /// # Errors
@@ -191,10 +184,9 @@ fn enter(world: &World) -> Result<World, String> {
 /// Those of the system.
 pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
     if load.sharing == Sharing::Processes {
-        let failed = |e: towpath::Error| Error::Other(Box::new(e));
-        let mut config = towpath::WorldConfig::new(load.procs);
+        let mut config = WorldConfig::new(load.procs);
         config.object_bytes = 1 << 20;
-        let world = towpath::create(None, &config).map_err(failed)?;
+        let world = world_for(&config)?;
         return match load.queue {
             ValueQueue::Spsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Spsc>)),
             ValueQueue::Mpsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpsc>)),
@@ -254,17 +246,10 @@ fn measure<C: Channel>(load: &QueueLoad, run: &Circumstances<'_>, channel: &C) -
         0 => consume(),
         me => produce(me),
     };
-    let mut counted = crew.run(run, participate, || {
-        std::thread::sleep(run.limit / 10);
-        let before = CountsBefore::now(&board, procs);
-        std::thread::sleep(run.limit);
-        before.until_now(&board)
-    })?;
+    let mut counted = crew.count(run, participate)?;
     let received = counted.shares.remove(0);
-    let mut samples = Samples::one(MESSAGES_PER_S, received / counted.time.as_secs_f64().max(1e-9));
-    counted.describe(&mut samples);
-    describe_costs(&board, procs, &mut samples);
-    Ok(samples)
+    let rate = received / counted.time.as_secs_f64().max(1e-9);
+    Ok(crew.figures(&counted, MESSAGES_PER_S, rate))
 }
 
 /// Time after which the consumer gives up producers that do not end.
@@ -273,23 +258,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::BenchSettings;
-    use towpath_host::topology::{Pin, Placement};
+    use crate::fake::with_circumstances;
 
     #[test]
     fn every_queue_carries_values() {
-        let settings = BenchSettings::default();
-        let placement = Placement::detect(Pin::Auto);
-        let limit = Duration::from_millis(5);
-        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
-        for sharing in [Sharing::Threads, Sharing::Processes] {
-            for procs in [2, 4] {
-                for queue in ValueQueue::ALL.into_iter().filter(|queue| queue.is_for(sharing, procs)) {
-                    let load = QueueLoad { queue, sharing, procs };
-                    let samples = transfer(&load, &run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
-                    assert!(samples.values.iter().any(|(m, _)| *m == MESSAGES_PER_S), "{load:?}");
+        with_circumstances(Duration::from_millis(5), |run| {
+            for sharing in [Sharing::Threads, Sharing::Processes] {
+                for procs in [2, 4] {
+                    for queue in ValueQueue::ALL.into_iter().filter(|queue| queue.is_for(sharing, procs)) {
+                        let load = QueueLoad { queue, sharing, procs };
+                        let samples = transfer(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
+                        assert!(samples.values.iter().any(|(m, _)| *m == MESSAGES_PER_S), "{load:?}");
+                    }
                 }
             }
-        }
+        });
     }
 }
