@@ -88,6 +88,42 @@ fn no_order(error: NoOrder) -> LocatedFault {
     LocatedFault { fault: Fault::NotLinearizable, text }
 }
 
+/// Data that values name: written before a value goes in, read after it has come out.
+struct ValueData {
+    data: Vec<DatumId>,
+    ops: usize,
+}
+
+/// First of the values that name a datum.
+const NAMES: u64 = 100;
+
+impl ValueData {
+    fn new(plan: &Plan, memory: &ExploredMemory) -> ValueData {
+        let data = (0..plan.threads * plan.ops).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        ValueData { data, ops: plan.ops }
+    }
+
+    /// Value of a thread's n-th operation: each once.
+    fn value(&self, cpu: &Explorer, n: usize) -> u64 {
+        (cpu.id() as u64 + 1) * NAMES + n as u64
+    }
+
+    fn datum(&self, value: u64) -> Option<&DatumId> {
+        let thread = (value / NAMES).checked_sub(1)?;
+        self.data.get(thread as usize * self.ops + (value % NAMES) as usize)
+    }
+
+    /// Writes the datum of a value.
+    fn write(&self, cpu: &Explorer, value: u64) {
+        self.datum(value).inspect(|datum| cpu.write(datum, value));
+    }
+
+    /// Reads the datum of a value: a race unless its writer comes before.
+    fn read(&self, cpu: &Explorer, value: u64) {
+        self.datum(value).inspect(|datum| assert_eq!(cpu.read(datum), value));
+    }
+}
+
 /// A queue or a stack.
 pub trait Container: 'static {
     /// Puts a value in.
@@ -115,11 +151,13 @@ struct Exchange<C> {
     /// Number of values for which it has room.
     room: usize,
     plan: Plan,
+    named: ValueData,
     calls: History<Transfer, Transferred>,
 }
 
 /// Threads that put values in and take them out; at the end everything is taken out. The
-/// calls must be linearizable: so nothing is lost, comes twice or in the wrong order.
+/// calls must be linearizable: so nothing is lost, comes twice or in the wrong order. The
+/// acts of a thread before it puts a value in come before those of the taker.
 ///
 /// It has room for at least `room` values: it must not be full before. `before` values are in at
 /// the start.
@@ -131,7 +169,8 @@ pub fn exchange(
     room: usize,
     before: usize,
 ) -> Rc<dyn SubjectRun> {
-    let body = Exchange { container, order, room, plan: *plan, calls: History::default() };
+    let named = ValueData::new(plan, memory);
+    let body = Exchange { container, order, room, plan: *plan, named, calls: History::default() };
     let cpu = memory.at_rest();
     for value in 0..before as u64 {
         body.put(&cpu, value + 1);
@@ -141,10 +180,15 @@ pub fn exchange(
 
 impl<C: Container> Exchange<C> {
     fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
+        self.named.write(cpu, value);
         self.calls.call(cpu, Transfer::Put(value), || self.container.put(cpu, value))
     }
     fn take(&self, cpu: &Explorer) -> Transferred {
-        self.calls.call(cpu, Transfer::Take, || self.container.take(cpu))
+        let taken = self.calls.call(cpu, Transfer::Take, || self.container.take(cpu));
+        if let Transferred::Value(value) = taken {
+            self.named.read(cpu, value);
+        }
+        taken
     }
 }
 
@@ -153,8 +197,7 @@ impl<C: Container> SubjectRun for Exchange<C> {
         let script = SCRIPTS[cpu.id() % SCRIPTS.len()];
         for n in 0..self.plan.ops {
             if script[n % 8] == b'p' {
-                // Every value once.
-                self.put(cpu, (cpu.id() as u64 + 1) * 100 + n as u64);
+                self.put(cpu, self.named.value(cpu, n));
             } else {
                 self.take(cpu);
             }
@@ -202,11 +245,13 @@ struct Lookups<A, S> {
     act: A,
     specification: S,
     plan: Plan,
+    named: ValueData,
     calls: History<Lookup, KeyedResult>,
 }
 
 /// Threads that insert, remove and look up a few keys; at the end everything that is left
-/// is taken out. The calls must be what the specification says, in some order.
+/// is taken out. The calls must be what the specification says, in some order. The acts of
+/// a thread before it inserts a value come before those of a thread that has found it.
 ///
 /// It must have room for [`entries`]. Keys 1 and 2 are in at the start.
 pub fn lookups<S>(
@@ -218,7 +263,8 @@ pub fn lookups<S>(
 where
     S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
 {
-    let body = Lookups { act, specification, plan: *plan, calls: History::default() };
+    let named = ValueData::new(plan, memory);
+    let body = Lookups { act, specification, plan: *plan, named, calls: History::default() };
     let cpu = memory.at_rest();
     for key in 1..KEYS {
         body.call(&cpu, Lookup::Insert(key, key));
@@ -228,7 +274,14 @@ where
 
 impl<A: Fn(&Explorer, Lookup) -> KeyedResult, S> Lookups<A, S> {
     fn call(&self, cpu: &Explorer, lookup: Lookup) -> KeyedResult {
-        self.calls.call(cpu, lookup, || (self.act)(cpu, lookup))
+        if let Lookup::Insert(_, value) = lookup {
+            self.named.write(cpu, value);
+        }
+        let result = self.calls.call(cpu, lookup, || (self.act)(cpu, lookup));
+        if let KeyedResult::Value(value) = result {
+            self.named.read(cpu, value);
+        }
+        result
     }
 }
 
@@ -244,8 +297,7 @@ where
             self.call(
                 cpu,
                 match what {
-                    // Every value once.
-                    b'i' => Lookup::Insert(key, (cpu.id() as u64 + 1) * 100 + n as u64),
+                    b'i' => Lookup::Insert(key, self.named.value(cpu, n)),
                     b'r' => Lookup::Remove(key),
                     _ => Lookup::Get(key),
                 },
@@ -282,19 +334,24 @@ pub trait Both: 'static {
 struct Swapping<B> {
     words: B,
     plan: Plan,
+    named: ValueData,
     calls: History<PairCall, u64>,
 }
 
 /// Threads that change two words together, from values that they have read; each third
 /// time from a second value that no thread ever writes, which must change nothing. An order of the
-/// calls must explain the values that they read.
-pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn SubjectRun> {
-    Rc::new(Swapping { words, plan: *plan, calls: History::default() })
+/// calls must explain the values that they read. The acts of a thread before it writes a value come
+/// before those of a thread that has read it.
+pub fn swapping(plan: &Plan, memory: &ExploredMemory, words: impl Both) -> Rc<dyn SubjectRun> {
+    let named = ValueData::new(plan, memory);
+    Rc::new(Swapping { words, plan: *plan, named, calls: History::default() })
 }
 
 impl<B: Both> Swapping<B> {
     fn read(&self, cpu: &Explorer, which: usize) -> u64 {
-        self.calls.call(cpu, PairCall::Read(which), || self.words.read(cpu, which))
+        let value = self.calls.call(cpu, PairCall::Read(which), || self.words.read(cpu, which));
+        self.named.read(cpu, value);
+        value
     }
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) {
         self.calls.call(cpu, PairCall::Swap { old, new }, || self.words.swap(cpu, old, new).into());
@@ -305,7 +362,8 @@ impl<B: Both> SubjectRun for Swapping<B> {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
             let old = [self.read(cpu, 0), self.read(cpu, 1)];
-            let value = (cpu.id() as u64 + 1) * 100 + n as u64;
+            let value = self.named.value(cpu, n);
+            self.named.write(cpu, value);
             let never = (n + cpu.id()).is_multiple_of(3);
             self.swap(cpu, if never { [old[0], 99] } else { old }, [value, value]);
         }

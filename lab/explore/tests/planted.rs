@@ -67,10 +67,17 @@ fn the_fetch_op_queue_as_printed() {
 #[test]
 fn a_node_that_went_and_came_back() {
     let case = stack("stack", Aba::Unprotected);
+    let mut faults = Vec::new();
     for method in [RANDOM, PCT, DFS] {
-        let found = find(&case, &settings(method, 3, 4, 100_000), Fault::NotLinearizable);
+        let settings = settings(method, 3, 4, 100_000);
+        let fault = search(&case, &settings, &mut |_| {}).unwrap().found.expect("found").failure.fault;
+        let found = find(&case, &settings, fault);
         assert!(found.trace.contains("compare_exchange") && found.trace.contains("top"), "{}", found.trace);
+        faults.push(fault);
     }
+    // A race: the taker of a node that is in use again does not know its value's sender.
+    assert!(faults.iter().all(|fault| matches!(fault, Fault::Race | Fault::NotLinearizable)), "{faults:?}");
+    assert!(faults.contains(&Fault::NotLinearizable), "{faults:?}");
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
 fn pair<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, name: &str) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let words = (0..2).map(|_| memory.word(Place::NewLine, 0)).collect();
-        Ok(swapping(plan, WordsSubject { words, dcas: D::new(memory, plan.threads), policy }))
+        Ok(swapping(plan, memory, WordsSubject { words, dcas: D::new(memory, plan.threads), policy }))
     };
     let planted = name.starts_with("planted/");
     let about = if planted { "wrong on purpose".into() } else { about("linearizable", D::BLOCKING) };

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use towpath_machine::Processor;
+use towpath_machine::{Arena, Place, Processor};
 use towpath_sync::queues::{
     BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError, WordLine,
 };
@@ -13,7 +13,7 @@ use towpath_sync::{Deadline, Policy, Wait};
 use super::{BUDGET, ExploredMember};
 use crate::fault::LocatedFault;
 use crate::harness::{Case, Container, Order, exchange};
-use crate::{End, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
+use crate::{DatumId, End, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 
 /// Number of values for which the queues have room.
 const ROOM: usize = 2;
@@ -21,9 +21,14 @@ const ROOM: usize = 2;
 /// Values of two words, so that one that is torn is found.
 type Pair = [u64; 2];
 
+/// Number of processes that can be at a queue.
+const MEMBERS: usize = 8;
+
+type Many<'a> = ManyToMany<'a, Explorer, MEMBERS>;
+
 /// Parts of a queue of many senders and receivers, and the way of waiting.
 struct ManyParts {
-    head: ManyHead<Explorer>,
+    head: ManyHead<Explorer, MEMBERS>,
     ring: Box<[WordLine<Explorer>]>,
     slots: Box<[WordLine<Explorer>]>,
     policy: Policy,
@@ -33,19 +38,14 @@ struct ManyParts {
 
 impl ManyParts {
     fn new(memory: &ExploredMemory, policy: Policy, loses_the_dead: bool) -> ManyParts {
-        let geometry = ManyToMany::<Explorer>::geometry::<Pair>(ROOM);
+        let geometry = Many::geometry::<Pair>(ROOM);
         let [ring, slots] =
             [geometry.ring_lines(), geometry.slot_lines()].map(|lines| WordLine::row(memory, lines));
         ManyParts { head: ManyHead::in_arena(memory), ring, slots, policy, loses_the_dead }
     }
 
-    fn with<R>(&self, cpu: &Explorer, act: impl FnOnce(ManyToMany<'_, Explorer>, &Wait) -> R) -> R {
-        let queue = ManyToMany::of(
-            &self.head,
-            &self.ring,
-            &self.slots,
-            ManyToMany::<Explorer>::geometry::<Pair>(ROOM),
-        );
+    fn with<R>(&self, cpu: &Explorer, act: impl FnOnce(Many<'_>, &Wait) -> R) -> R {
+        let queue = Many::of(&self.head, &self.ring, &self.slots, Many::geometry::<Pair>(ROOM));
         let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         if self.loses_the_dead {
@@ -77,50 +77,94 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     waiting(cases, "transfer/many-to-many-waiting", about, policy, false);
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let parts = ManyParts::new(memory, policy, false);
-        Ok(Rc::new(LeaseRun { parts, plan: *plan, done: RefCell::default(), deaths: Cell::default() }))
+        let data = (0..plan.threads * plan.ops).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        let (done, deaths) = (RefCell::default(), Cell::default());
+        Ok(Rc::new(LeaseRun { parts, plan: *plan, data, done, deaths }))
     };
     let about = "each value is completed once; those of the dead come in again";
     let name = "transfer/many-to-many-leases";
     cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
-    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-        Ok(Rc::new(OneRun::new(memory, plan, policy)))
-    };
+    // Leaving changes no word on which a waiter waits, which looks again by itself.
+    let waits = move |leaves: bool| if leaves { Policy::Park } else { policy };
     let about = "all that was sent is received, in order; a death ends the waiting";
-    cases.push(Case { endures_deaths: true, ..Case::new("transfer/one-to-one", about, make) });
+    for (name, leaves) in [("transfer/one-to-one", false), ("transfer/one-to-one-left", true)] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            let run = OneRun::new(memory, plan, waits(leaves), leaves);
+            run.join();
+            Ok(Rc::new(run))
+        };
+        cases.push(Case { endures_deaths: true, naps: leaves, ..Case::new(name, about, make) });
+    }
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        Ok(Rc::new(HandoverRun { queue: OneRun::new(memory, plan, policy, true) }))
+    };
+    let about = "one sender and one receiver at a time go on where the last one has left";
+    cases.push(Case::new("transfer/one-to-one-handover", about, make));
+    let about = "all that was sent before the end is received; the living do not wait for more";
+    for (name, leaves) in [("transfer/many-to-many-closed", false), ("transfer/many-to-many-left", true)] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            let parts = ManyParts::new(memory, waits(leaves), false);
+            let run = EndingRun::new(parts, memory, plan, leaves);
+            run.join(memory);
+            Ok(Rc::new(run))
+        };
+        cases.push(Case { endures_deaths: true, naps: leaves, ..Case::new(name, about, make) });
+    }
 }
 
-/// A sender that closes the queue at the end, and a receiver.
+/// The side of a thread: every second one receives.
+const fn side(id: usize) -> QueueSide {
+    if id.is_multiple_of(2) { QueueSide::Sender } else { QueueSide::Receiver }
+}
+
+/// A sender that closes the queue at the end, or leaves it, and a receiver.
 struct OneRun {
+    memory: ExploredMemory,
     head: OneHead<Explorer>,
     slots: Box<[WordLine<Explorer>]>,
     geometry: QueueGeometry,
     policy: Policy,
     plan: Plan,
+    leaves: bool,
+    /// Written by the sender before each value, in turn; read by the receiver after it.
+    data: [DatumId; ROOM + 2],
     /// Values that were sent, and received, as the host knows them.
     sent: Cell<u64>,
     received: Cell<u64>,
 }
 
 impl OneRun {
-    fn new(memory: &ExploredMemory, plan: &Plan, policy: Policy) -> OneRun {
+    fn new(memory: &ExploredMemory, plan: &Plan, policy: Policy, leaves: bool) -> OneRun {
         let geometry = OneToOne::<Explorer>::geometry::<Pair>(ROOM);
-        let run = OneRun {
+        OneRun {
+            memory: memory.clone(),
             head: OneHead::in_arena(memory),
             slots: WordLine::row(memory, geometry.slot_lines()),
             geometry,
             policy,
             plan: *plan,
+            leaves,
+            data: [(); ROOM + 2].map(|()| memory.cell(Place::NewLine, 0)),
             sent: Cell::default(),
             received: Cell::default(),
-        };
-        // A process that dies before it has come is not known.
-        let (cpu, queue) = (memory.at_rest(), OneToOne::of(&run.head, &run.slots, geometry));
-        for (side, me) in [(QueueSide::Sender, 1), (QueueSide::Receiver, 2)] {
-            let around = ExploredMember { dead: memory.dead(), told: memory.told(), me };
-            let joined = queue.join(&cpu, &Wait { policy, around: &around, budget: BUDGET }, side);
-            assert_eq!(joined, Ok(()));
         }
-        run
+    }
+
+    /// Enters both ends: one that dies before it has come is not known.
+    fn join(&self) {
+        let cpu = self.memory.at_rest();
+        let queue = OneToOne::of(&self.head, &self.slots, self.geometry);
+        for me in 1..=2 {
+            let around = ExploredMember { dead: self.memory.dead(), told: self.memory.told(), me };
+            let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+            assert_eq!(queue.join(&cpu, &wait, side(me as usize - 1)), Ok(()));
+        }
+    }
+
+    /// Datum of a value. By the time that the next one has room, the receiver has read it
+    /// for the value before.
+    fn datum(&self, value: u64) -> &DatumId {
+        &self.data[value as usize % self.data.len()]
     }
 
     fn with<R>(&self, cpu: &Explorer, act: impl FnOnce(OneToOne<'_, Explorer>, &Wait) -> R) -> R {
@@ -133,6 +177,7 @@ impl OneRun {
         self.with(cpu, |queue, wait| {
             let [value, other] = queue.receive::<Pair, _>(cpu, wait, Deadline::NEVER)?;
             assert_eq!((value, other), (self.received.get(), !value), "lost, twice or torn");
+            assert_eq!(cpu.read(self.datum(value)), value);
             self.received.set(value + 1);
             Ok(())
         })
@@ -145,18 +190,25 @@ impl SubjectRun for OneRun {
         match cpu.id() {
             0 => self.with(cpu, |queue, wait| {
                 for value in 0..number {
+                    cpu.write(self.datum(value), value);
                     if let Err(end) = queue.send(cpu, wait, &[value, !value], Deadline::NEVER) {
                         assert!(matches!(end, TransferError::PeerDied { .. }), "{end}");
                         return;
                     }
                     self.sent.set(value + 1);
                 }
-                queue.close(cpu, wait);
+                if self.leaves {
+                    queue.leave(cpu, wait, QueueSide::Sender);
+                } else {
+                    queue.close(cpu, wait);
+                }
             }),
             1 => loop {
                 match self.receive(cpu) {
                     Ok(()) => {}
-                    Err(TransferError::Closed) => break assert_eq!(self.received.get(), number),
+                    Err(TransferError::Closed | TransferError::Disconnected) => {
+                        break assert_eq!(self.received.get(), number);
+                    }
                     Err(end) => break assert!(matches!(end, TransferError::PeerDied { .. }), "{end}"),
                 }
             },
@@ -176,6 +228,134 @@ impl SubjectRun for OneRun {
             }
             assert!(self.received.get() + slack >= self.sent.get(), "lost");
         });
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Threads that become the sender, or the receiver, for a value.
+struct HandoverRun {
+    queue: OneRun,
+}
+
+impl SubjectRun for HandoverRun {
+    fn thread(&self, cpu: &Explorer) {
+        let (OneRun { sent, received, .. }, side) = (&self.queue, side(cpu.id()));
+        for _ in 0..self.queue.plan.ops {
+            self.queue.with(cpu, |queue, wait| {
+                if queue.join(cpu, wait, side).is_err() {
+                    return;
+                }
+                if side == QueueSide::Receiver {
+                    if let Ok([value, other]) = queue.receive::<Pair, _>(cpu, wait, Deadline::PAST) {
+                        assert_eq!((value, other), (received.get(), !value), "lost, twice or torn");
+                        received.set(value + 1);
+                    }
+                } else {
+                    let value = sent.get();
+                    if queue.send(cpu, wait, &[value, !value], Deadline::PAST).is_ok() {
+                        sent.set(value + 1);
+                    }
+                }
+                queue.leave(cpu, wait, side);
+            });
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        self.queue.last(cpu);
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Senders of which the first one closes the queue, or all leave it, and receivers.
+struct EndingRun {
+    parts: ManyParts,
+    plan: Plan,
+    leaves: bool,
+    /// Data of the values, written before and read after. Of two threads a few in turn.
+    data: Vec<DatumId>,
+    /// Number of values that were sent, and received, as the host knows them.
+    sent: Cell<u64>,
+    received: Cell<u64>,
+}
+
+impl EndingRun {
+    fn new(parts: ManyParts, memory: &ExploredMemory, plan: &Plan, leaves: bool) -> EndingRun {
+        let data = if plan.threads == 2 { ROOM + 2 } else { plan.threads * plan.ops };
+        let data = (0..data).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        EndingRun { parts, plan: *plan, leaves, data, sent: Cell::default(), received: Cell::default() }
+    }
+
+    fn join(&self, memory: &ExploredMemory) {
+        let cpu = memory.at_rest();
+        for id in 0..self.plan.threads {
+            let around = ExploredMember { dead: memory.dead(), told: memory.told(), me: id as u32 + 1 };
+            let wait = Wait { policy: self.parts.policy, around: &around, budget: BUDGET };
+            assert_eq!(self.parts.with(&cpu, |queue, _| queue.join(&cpu, &wait, side(id))), Ok(()));
+        }
+    }
+
+    fn receive(&self, cpu: &Explorer, deadline: Deadline) -> Result<(), TransferError> {
+        let value = self.parts.take(cpu, deadline)?;
+        assert_eq!(cpu.read(&self.data[value as usize % self.data.len()]), value);
+        self.received.set(self.received.get() + 1);
+        Ok(())
+    }
+
+    fn send(&self, cpu: &Explorer) -> Result<(), TransferError> {
+        for n in 0..self.plan.ops {
+            let value = (cpu.id() * self.plan.ops + n) as u64;
+            cpu.write(&self.data[value as usize % self.data.len()], value);
+            self.parts.put(cpu, value, Deadline::NEVER)?;
+            self.sent.set(self.sent.get() + 1);
+        }
+        Ok(())
+    }
+
+    fn anyone_is_dead(&self, cpu: &Explorer) -> bool {
+        (0..self.plan.threads).any(|id| cpu.is_dead(id))
+    }
+}
+
+impl SubjectRun for EndingRun {
+    fn thread(&self, cpu: &Explorer) {
+        let end = match side(cpu.id()) {
+            QueueSide::Sender => {
+                let sent = self.send(cpu);
+                self.parts.with(cpu, |queue, wait| match cpu.id() {
+                    0 if !self.leaves => queue.close(cpu, wait),
+                    _ => queue.leave(cpu, wait, QueueSide::Sender),
+                });
+                sent.err()
+            }
+            QueueSide::Receiver => loop {
+                if let Err(end) = self.receive(cpu, Deadline::NEVER) {
+                    break Some(end);
+                }
+            },
+        };
+        match end {
+            None => {}
+            Some(TransferError::Closed) => assert!(!self.leaves),
+            Some(TransferError::Disconnected) => assert!(self.leaves),
+            Some(TransferError::PeerDied { .. }) => assert!(self.anyone_is_dead(cpu)),
+            Some(error) => panic!("{error}"),
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        if self.plan.threads < 2 {
+            return;
+        }
+        if self.anyone_is_dead(cpu) {
+            self.parts.with(cpu, |queue, wait| queue.repair(cpu, wait));
+            while self.receive(cpu, Deadline::PAST).is_ok() {}
+        }
+        // A dead receiver may have had one and not noted it.
+        let slack = u64::from(self.anyone_is_dead(cpu));
+        assert!(self.received.get() + slack >= self.sent.get(), "lost");
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
@@ -243,6 +423,8 @@ impl SubjectRun for WaitingRun {
 struct LeaseRun {
     parts: ManyParts,
     plan: Plan,
+    /// Data of the values, written by the sender and by the holders of leases in turn.
+    data: Vec<DatumId>,
     /// The values: true when completed.
     done: RefCell<BTreeMap<u64, bool>>,
     deaths: Cell<u64>,
@@ -257,6 +439,7 @@ impl LeaseRun {
             };
             assert_eq!(value, !other, "torn");
             assert_ne!(self.done.borrow().get(&value), Some(&true), "completed, and came again");
+            cpu.write(&self.data[value as usize], 1);
             if gives_back {
                 queue.give_back(cpu, wait, leased);
             } else {
@@ -272,7 +455,8 @@ impl LeaseRun {
 impl SubjectRun for LeaseRun {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
-            let value = (cpu.id() as u64 + 1) * 100 + n as u64;
+            let value = (cpu.id() * self.plan.ops + n) as u64;
+            cpu.write(&self.data[value as usize], 0);
             if self.parts.put(cpu, value, Deadline::PAST).is_ok() {
                 self.done.borrow_mut().entry(value).or_insert(false);
             }
