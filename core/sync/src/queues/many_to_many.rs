@@ -325,10 +325,11 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
                 return Err(TransferError::Closed);
             }
             let next = self.lap_of(ticket) << LAP | slot as u64;
-            // (Q4) AcqRel: the value, and what its sender knew of the queue, comes before its
-            // receipt; pairs with the Acquire (Q3), (Q3b), also of a failure.
+            // (Q4) Release: the value, and what its sender knew of the queue, comes before its
+            // receipt; pairs with the Acquire (Q3), (Q3b), also of a failure. Not Acquire: the
+            // entry is one that this process has acquired.
             let done =
-                cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::AcqRel, Ordering::Acquire);
+                cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Acquire);
             if let Err(now) = done {
                 entry = now;
                 while lap(entry) != self.lap_of(ticket) - 1 {
@@ -390,13 +391,13 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     fn change(&self, cpu: &P, slot: usize, word: u64, next: impl Fn(u64) -> u64) -> Option<u64> {
         let mut seen = word;
         loop {
-            // (Q6) AcqRel: what was read there comes before what the next owner writes; pairs with
-            // the Acquire (Q9), (Q5).
+            // (Q6) Release: what was read there comes before what the next owner writes; pairs with
+            // the Acquire (Q9), (Q5). Not Acquire: the word is this process's own, or a dead one's.
             match cpu.compare_exchange(
                 self.word(slot, 0),
                 seen,
                 next(seen),
-                Ordering::AcqRel,
+                Ordering::Release,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(seen),
@@ -482,10 +483,10 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
             };
             let value = self.read(cpu, slot);
             let next = if leases { slot_word(LEASED, ticket, wait.identity()) } else { free_after(ticket) };
-            // (Q6b) AcqRel: as (Q6): what was read comes before what the next owner writes, or it
-            // fails; pairs with the Acquire (Q9), (Q5).
+            // (Q6b) Release: as (Q6): what was read comes before what the next owner writes, or it
+            // fails; pairs with the Acquire (Q9), (Q5). Not Acquire: (Q5) has acquired the word.
             let taken =
-                cpu.compare_exchange(self.word(slot, 0), word, next, Ordering::AcqRel, Ordering::Relaxed);
+                cpu.compare_exchange(self.word(slot, 0), word, next, Ordering::Release, Ordering::Relaxed);
             if taken.is_err() {
                 continue;
             }
@@ -600,10 +601,11 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         loop {
             let (ticket, entry) = self.next_ticket(cpu);
             let marked = (entry | CLOSED) & !PARKED;
-            // (Q10) AcqRel: all that was sent comes before the end; pairs with the Acquire (Q3).
+            // Relaxed: a receiver that comes to the mark has come by the entries of all that was
+            // sent, and acquired each (Q3).
             if entry & CLOSED != 0
                 || cpu
-                    .compare_exchange(self.entry(ticket), entry, marked, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(self.entry(ticket), entry, marked, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
                 wait.wake_all(cpu, self.entry(ticket));

@@ -245,8 +245,8 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     }
 
     fn mark_closed<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
-        // (O4) AcqRel: what was sent comes before the end; pairs with the Acquire (O3).
-        cpu.fetch_or(&self.head.sender.index, CLOSED, Ordering::AcqRel);
+        // Relaxed: the mark goes on with the Release (O2) of what was sent.
+        cpu.fetch_or(&self.head.sender.index, CLOSED, Ordering::Relaxed);
         wait.wake_all(cpu, &self.head.sender.index);
     }
 }
