@@ -4,6 +4,7 @@
 //! which participant calls, and asks the world which of the others live.
 
 mod barrier;
+mod broadcast;
 mod condvar;
 mod event;
 mod mutex;
@@ -12,5 +13,6 @@ mod queues;
 mod rw_lock;
 mod semaphore;
 
+pub use broadcast::{WorldBroadcast, WorldRing};
 pub use queues::{WorldQueue, WorldVenue};
 pub use semaphore::SemaphorePermit;

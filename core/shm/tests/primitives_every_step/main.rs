@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code)]
 
+mod broadcast;
 mod in_mapping;
 mod killed_waiters;
 mod mutex;
@@ -179,7 +180,9 @@ fn main() {
     let choice = Choice::from_arguments();
     share_cases(|share| {
         let words = shared_words(3);
-        for play in [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS, in_mapping::PLAYS].concat() {
+        let all =
+            [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS, broadcast::PLAYS, in_mapping::PLAYS];
+        for play in all.concat() {
             run(&play, &choice, words, share);
         }
         if choice.includes(&["condvar", "killed"]) && share.takes_next() {

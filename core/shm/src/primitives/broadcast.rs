@@ -1,0 +1,154 @@
+//! Broadcast rings in a world, by name.
+#![allow(unsafe_code)]
+
+use std::mem::size_of;
+
+use towpath_machine::Native;
+use towpath_sync::Wait;
+use towpath_sync::queues::{
+    Broadcast, BroadcastMode, BroadcastObject, BroadcastReader, BroadcastVenue, BroadcastWriter, HoldsBack,
+    Lossy, TransferError, WordLine,
+};
+
+use crate::{Error, Shared, World};
+
+/// Number of bytes of a line.
+const LINE: u64 = size_of::<WordLine<Native>>() as u64;
+
+/// Broadcast ring in a world: makes its writer and readers.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct WorldBroadcast<M: BroadcastMode>(WorldRing<M>);
+
+/// Place of a broadcast ring in a world.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct WorldRing<M: BroadcastMode> {
+    object: Shared<BroadcastObject<M>>,
+    lines: usize,
+}
+
+impl<M: BroadcastMode> Clone for WorldRing<M> {
+    fn clone(&self) -> Self {
+        WorldRing { object: self.object.clone(), lines: self.lines }
+    }
+}
+
+// SAFETY: the object and the lines behind it lie in the world's segment, which stays mapped where
+// it is as long as a handle of the object lives.
+unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
+    type Mode = M;
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(Broadcast<'_, Native>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        let world = self.object.world();
+        world.entered().ok_or(TransferError::NotEntered)?;
+        let object = self.object.as_ptr();
+        // SAFETY: the object and the lines behind it, as many as it was found to have, are mapped
+        // as long as the handle lives (`World::object` checked them), and aligned, since the
+        // object's size is a multiple of its alignment, a line's; any bits are both, whose words
+        // are atomic.
+        let (head, ring) = unsafe {
+            let lines = object.add(1).cast::<WordLine<Native>>();
+            (&(*object.as_ptr()).head, core::slice::from_raw_parts(lines.as_ptr(), self.lines))
+        };
+        // The number of a processor is of no use to a ring.
+        act(Broadcast::of(head, ring, M::LOSSY), &Native::with_id(0), &world.adaptive_wait())
+    }
+}
+
+impl<M: BroadcastMode> WorldBroadcast<M> {
+    /// Makes the writer. When it is dropped, or dies, readers learn of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`]; [`TransferError::Taken`] while there is another one.
+    pub fn writer(&self) -> Result<BroadcastWriter<WorldRing<M>>, TransferError> {
+        BroadcastWriter::new(self.0.clone())
+    }
+
+    /// Makes a reader, which gets the messages that are sent from now on. When it dies,
+    /// the writer learns of it ([`BroadcastWriter::lost_reader`]).
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`]; [`TransferError::Capacity`] if there are 64 of them.
+    pub fn reader(&self) -> Result<BroadcastReader<WorldRing<M>>, TransferError> {
+        BroadcastReader::new(self.0.clone())
+    }
+
+    /// Number of bytes of the ring: messages, and 16 beside each.
+    pub fn capacity(&self) -> usize {
+        self.0.lines * size_of::<WordLine<Native>>()
+    }
+
+    /// The world in which the ring lies.
+    pub fn world(&self) -> &World {
+        self.0.object.world()
+    }
+}
+
+impl World {
+    /// Opens the broadcast ring of that name, from one writer to up to 64 readers, which
+    /// hold the writer back if they are slow; makes it with at least so many bytes if there is
+    /// none ([`WorldBroadcast::capacity`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NumberOutOfRange`]; as [`World::shared`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let weights = world.broadcast("weights", 1 << 16)?;
+    /// let mut reader = weights.reader()?; // usually in another process
+    /// weights.writer()?.send(b"first layer")?;
+    /// assert_eq!(*reader.receive()?, *b"first layer");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn broadcast(&self, name: &str, bytes: usize) -> Result<WorldBroadcast<HoldsBack>, Error> {
+        self.ring(name, bytes)
+    }
+
+    /// Opens the broadcast ring of that name whose writer never waits: slow readers are
+    /// told how many messages they missed. Makes it as [`World::broadcast`] if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::broadcast`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.lossy_broadcast("frames", 1 << 10)?;
+    /// let (mut writer, mut reader) = (frames.writer()?, frames.reader()?);
+    /// for number in 0..1000u32 {
+    ///     writer.send(&number.to_le_bytes())?;
+    /// }
+    /// let frame = reader.receive()?;
+    /// assert_eq!(u64::from(u32::from_le_bytes(frame[..4].try_into()?)), frame.missed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lossy_broadcast(&self, name: &str, bytes: usize) -> Result<WorldBroadcast<Lossy>, Error> {
+        self.ring(name, bytes)
+    }
+
+    fn ring<M: BroadcastMode>(&self, name: &str, bytes: usize) -> Result<WorldBroadcast<M>, Error> {
+        let most = Broadcast::<Native>::MOST;
+        if !(1..=most).contains(&bytes) {
+            return Err(Error::NumberOutOfRange {
+                of: "bytes of a broadcast ring",
+                wanted: bytes as u64,
+                least: 1,
+                most: most as u64,
+            });
+        }
+        let lines = Broadcast::<Native>::lines(bytes);
+        let fits = |bytes: u64| bytes.is_multiple_of(LINE) && (bytes / LINE).is_power_of_two();
+        let (object, bytes) = self.object(name, lines as u64 * LINE, fits, |_: &BroadcastObject<M>| ())?;
+        // As many as were found to fit: the segment holds them, so they are less than 2⁶³.
+        let lines = usize::try_from(bytes / LINE).unwrap_or(lines);
+        Ok(WorldBroadcast(WorldRing { object, lines }))
+    }
+}
