@@ -95,6 +95,17 @@ fn a_bulk_transfer_arrives_in_either_kind_of_segment() {
 }
 
 #[test]
+fn broadcast_goes_on_without_a_dead_reader() {
+    let (code, lines, errors) =
+        run("broadcast_goes_on_without_a_dead_reader", &["-n", "4", "--on-death=report"], "broadcast");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    assert_eq!(
+        lines,
+        ["rank 0: sent 2000 batches, lost [Some(2)]", "rank 1: ran 2000 batches", "rank 3: ran 2000 batches"]
+    );
+}
+
+#[test]
 fn survivors_finish_and_get_their_requests_back() {
     let (code, lines, errors) =
         run("survivors_finish_and_get_their_requests_back", &["-n", "4", "--on-death=report"], "survivors");

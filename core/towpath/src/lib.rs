@@ -31,6 +31,7 @@
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
 //! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
 //! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead. |
+//! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -169,7 +170,7 @@ pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, InMapping, ParticipantId, RankState,
-    RemoteBytes, SemaphorePermit, Shared, World, WorldQueue, WorldSpec,
+    RemoteBytes, SemaphorePermit, Shared, World, WorldBroadcast, WorldQueue, WorldSpec,
 };
 pub use towpath_sync::queues::TransferError;
 pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};
@@ -197,6 +198,7 @@ mod spawn;
 
 pub use spawn::{SpawnedWorld, join_or_spawn};
 
+pub mod broadcast;
 pub mod mpmc;
 pub mod mpsc;
 pub mod spsc;
