@@ -14,6 +14,7 @@ mod names;
 mod onesided;
 mod regions;
 mod resources;
+mod settings;
 mod strangers;
 mod support;
 mod threads;
