@@ -303,9 +303,10 @@ impl Port {
         Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu) && !self.is_ready()
     }
 
-    /// Sleeps until a sender wakes the owner, at most so many nanoseconds.
-    pub fn sleep(&self, count: u64, ns: u64) {
-        self.cpu.park(&self.segment.header().doorbell.count, count, ns);
+    /// Sleeps on a port's segment until a sender wakes the owner, at most so many
+    /// nanoseconds. The port itself may be closed meanwhile.
+    pub fn sleep(segment: &EndpointSegment, count: u64, ns: u64) {
+        Native::with_id(0).park(&segment.header().doorbell.count, count, ns);
     }
 
     /// Takes the request to be woken back.

@@ -82,10 +82,10 @@ impl WakePipe {
     }
 }
 
-/// Sleeps until one of these descriptors is readable, at most so many nanoseconds. They
-/// stay open meanwhile.
+/// Sleeps until one of these descriptors is readable, at most so many nanoseconds.
 pub fn wait(read_ends: &[RawFd], ns: u64) {
-    // SAFETY: the caller keeps them open, and closed ones would do no harm: they end the wait.
+    // SAFETY: they are polled, no more: one that is closed, or whose number another file has got,
+    // does no harm; the wait may end early.
     let ends = read_ends.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) });
     let mut all: Vec<PollFd<'_>> = ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)).collect();
     let most = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ };

@@ -1,8 +1,9 @@
 //! Address vectors: an address's number is its place, whichever type was asked for.
 
 use core::ffi::{c_char, c_int, c_void};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::device::connect::address::{ADDRESS_BYTES, Address};
 use crate::device::connect::locator::Locator;
@@ -27,7 +28,7 @@ pub struct Av {
     /// This process, as an address; unknown without /proc.
     here: Option<Address>,
     /// An address was refused, and why was said.
-    complained: Cell<bool>,
+    complained: AtomicBool,
     /// The endpoints that it is bound to.
     pub users: Users,
     _domain: Hold,
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn open(
             reports,
             queue: RefCell::default(),
             here: Address::here(0, 0).ok(),
-            complained: Cell::new(false),
+            complained: AtomicBool::new(false),
             users: Users::default(),
             _domain: (*domain).users.hold(),
         };
@@ -131,8 +132,9 @@ impl Av {
     /// The endpoint behind an address, if there can be a way there from here.
     fn judge(&self, locator: Option<Locator>) -> Result<Address, u32> {
         let complain = |why: &dyn core::fmt::Display| {
-            // Once is enough: the others mostly have the same.
-            if !self.complained.replace(true) {
+            // Once is enough: the others mostly have the same. Relaxed: orders nothing; the domain
+            // is not always locked here.
+            if !self.complained.swap(true, Ordering::Relaxed) {
                 crate::remark!("towpath: an address can't be used: {why}");
             }
         };

@@ -125,9 +125,10 @@ pub unsafe extern "C" fn open(
             taken: None,
             holds: vec![(*domain).users.hold()],
         });
+        let _guard = (*domain).enter();
+        // Under the lock: the regions' counts of owners are not atomic.
         object.endpoint.core.regions = (*domain).regions.clone();
         let object = Box::into_raw(object);
-        let _guard = (*domain).enter();
         (*domain).endpoints.borrow_mut().push(object);
         *ep = object.cast();
     }

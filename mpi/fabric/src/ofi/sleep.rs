@@ -1,5 +1,10 @@
 //! Sleep of a domain. On the doorbell of its endpoint, on those of the program's other
 //! domains too ([`multi_domain_sleep`]), or on the wake pipes of several endpoints.
+//!
+//! The domain is not locked meanwhile, and another thread may open or close endpoints: a sleeper
+//! without the lock holds a segment, and never the list of endpoints or one of them.
+
+use std::sync::Arc;
 
 use crate::device::port::Port;
 use crate::device::wait::activity::Activity;
@@ -7,6 +12,7 @@ use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
 use crate::device::wake_pipe;
 
 use super::domain::{BEHIND, DomainGuard, OfiDomain, SHORTLY};
+use super::ep::Ep;
 
 impl OfiDomain {
     /// Sleeps for so long at most, in nanoseconds, or until a frame comes.
@@ -17,22 +23,23 @@ impl OfiDomain {
         let activity = self.activity();
         self.sleepers.set(self.sleepers.get() + 1);
         self.slept_at.set(activity);
-        let guard = match self.endpoints.borrow()[..] {
-            [only] => {
-                // SAFETY: an endpoint leaves the list before it goes; the lock is held. A sleeper
-                // without the lock touches only the port's words, which are not moved while an
-                // endpoint is in use.
-                let port = unsafe { &(*only).endpoint.port };
+        let only = match self.endpoints.borrow()[..] {
+            [only] => Some(only.cast_const()),
+            _ => None,
+        };
+        let guard = match only {
+            Some(only) => {
                 match if polls_others { multi_domain_sleep::others(self.name()) } else { Others::None } {
-                    Others::None => self.sleep_on(port, guard, ns, None),
-                    Others::Armed(others) => self.sleep_on(port, guard, ns, Some(others)),
+                    Others::None => self.sleep_on(only, guard, ns, None),
+                    Others::Armed(others) => self.sleep_on(only, guard, ns, Some(others)),
                     Others::Awake => {
-                        self.arm(port, activity);
+                        // SAFETY: an endpoint leaves the list before it goes; the lock is held.
+                        self.arm(unsafe { &(*only).endpoint.port }, activity);
                         guard
                     }
                 }
             }
-            _ => self.sleep_on_all(guard, ns),
+            None => self.sleep_on_all(guard, ns),
         };
         self.sleepers.set(self.sleepers.get() - 1);
         guard
@@ -40,20 +47,28 @@ impl OfiDomain {
 
     fn sleep_on<'a>(
         &'a self,
-        port: &Port,
+        only: *const Ep,
         guard: DomainGuard<'a>,
         ns: u64,
         others: Option<Doorbells>,
     ) -> DomainGuard<'a> {
+        // SAFETY: an endpoint leaves the list before it goes; the lock is held.
+        let port = unsafe { &(*only).endpoint.port };
         let Some(count) = port.arm() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
+        let segment = Arc::clone(&port.segment);
         drop(guard);
         match others {
-            None => port.sleep(count, ns),
-            Some(others) => others.park(&port.segment, count, ns),
+            None => Port::sleep(&segment, count, ns),
+            Some(others) => others.park(&segment, count, ns),
         }
         let guard = self.enter();
-        self.disarm(port);
+        // It may have been closed meanwhile.
+        self.each(|endpoint| {
+            if Arc::ptr_eq(&endpoint.port.segment, &segment) {
+                self.disarm(&endpoint.port);
+            }
+        });
         guard
     }
 

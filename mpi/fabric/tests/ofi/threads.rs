@@ -220,6 +220,65 @@ fn one_sleeps_while_another_works(together: bool) {
 }
 
 #[test]
+fn endpoints_open_and_close_while_a_thread_sleeps() {
+    for endpoints in [1, 2] {
+        let options = Options { wait: FI_WAIT_UNSPEC, together: true, ..Options::default() };
+        let n = nodes(endpoints, &options);
+        let (sleeper, home) = (Shared(&n[0]), std::rc::Rc::clone(&n[0].home));
+        let woken = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let (Shared(node), mut entry) = (&sleeper, [0u64; 8]);
+                let (at, cond) = (entry.as_mut_ptr().cast(), std::ptr::null());
+                // SAFETY: space for an entry.
+                unsafe { call!(node.rx, ops, sread, at, 1, cond, 60_000) }
+            });
+            for _ in 0..50 {
+                std::thread::sleep(Duration::from_millis(1));
+                drop(Node::new(&home, &options));
+            }
+            // SAFETY: a queue that another thread sleeps on.
+            assert_eq!(unsafe { call!(n[0].rx, ops, signal) }, 0);
+            waiter.join().expect("it only waits")
+        });
+        assert_eq!(woken, AGAIN, "by the signal");
+    }
+}
+
+#[test]
+fn endpoint_closes_while_a_thread_sleeps_on_its_queue() {
+    let options = Options { wait: FI_WAIT_UNSPEC, ..Options::default() };
+    let home = Home::new(&options);
+    for _ in 0..5 {
+        let (mut ep, av) = (std::ptr::null_mut(), open_av(&home, FI_AV_TABLE));
+        let cq = open_cq(&home, FI_CQ_FORMAT_MSG, FI_WAIT_UNSPEC).expect("a queue");
+        // SAFETY: an open domain, its info, and a place for the answer; an open endpoint.
+        unsafe {
+            assert_eq!(call!(home.domain, ops, endpoint, home.info.0, &raw mut ep, std::ptr::null_mut()), 0);
+            assert_eq!(bind(ep, av, 0), 0);
+            assert_eq!(bind(ep, cq, u64::from(FI_SEND | FI_RECV)), 0);
+            assert_eq!(control(ep, FI_ENABLE, std::ptr::null_mut()), 0);
+        }
+        let queue = Shared(cq);
+        std::thread::scope(|scope| {
+            let queue = &queue;
+            let waiter = scope.spawn(move || {
+                let (Shared(cq), mut entry) = (queue, [0u64; 8]);
+                let (at, cond) = (entry.as_mut_ptr().cast(), std::ptr::null());
+                // SAFETY: space for an entry.
+                unsafe { call!(*cq, ops, sread, at, 1, cond, 60_000) }
+            });
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(close(ep), 0);
+            std::thread::sleep(Duration::from_millis(5));
+            // SAFETY: a queue that another thread sleeps on.
+            assert_eq!(unsafe { call!(cq, ops, signal) }, 0);
+            assert_eq!(waiter.join().expect("it only waits"), AGAIN, "by the signal");
+        });
+        assert_eq!((close(cq), close(av)), (0, 0));
+    }
+}
+
+#[test]
 fn a_loop_over_two_domains_hears_what_comes_to_either() {
     // A waiter that slept in one of them alone would sleep for so long.
     const NAP: Duration = Duration::from_millis(100);
