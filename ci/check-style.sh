@@ -7,6 +7,8 @@ if [ $# -eq 0 ]; then
     set -- core mpi lab bin
     # The orderings of the code and what is known of each.
     ci/weaken-orderings --check || failed=1
+    # The page of the algorithms and the headers of their files.
+    ci/algorithms-page --check || failed=1
 fi
 
 # No algorithm spins, yields or sleeps by itself: that is `spin_until`'s and the waiting policies' business.
