@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The 8-byte round trip between two processes of a program that depends on Towpath, by the program's release profile.
-# Usage: bash ci/outside-program/run.sh [ROUNDS [ROUND_TRIPS]]. Prints medians over the rounds, which are interleaved, and their ratios to LTO with one codegen unit.
+# Usage: bash ci/outside-program/run.sh [ROUNDS [ROUND_TRIPS [PROFILES]]] (default,lto-off,lto). Prints medians over the rounds, which are interleaved, and their ratios to LTO with one codegen unit.
 set -euo pipefail
 cd "$(dirname "$0")"
 rounds=${1:-7} trips=${2:-200000}
@@ -8,7 +8,7 @@ rounds=${1:-7} trips=${2:-200000}
 unset $(compgen -e | grep '^CARGO_PROFILE_' || true) RUSTFLAGS
 # The versions that the workspace uses.
 cp ../../Cargo.lock Cargo.lock
-profiles=(default lto-off lto)
+IFS=, read -ra profiles <<<"${3:-default,lto-off,lto}"
 build() {
     case $1 in
     default) set -- ;;
