@@ -214,6 +214,14 @@ pub trait Lock<P: Processor>: Sized {
     /// without [`Lock::TRIES`].)
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
+    /// Tries once, for an owner of that identity, as [`Lock::try_lock`].
+    ///
+    /// Succeeds only if there is nothing to tell the owner, and only for locks that know it
+    /// ([`Lock::KNOWS_OWNER`]).
+    fn try_lock_as(&self, _cpu: &P, _identity: u32) -> Option<Self::Held> {
+        None
+    }
+
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 

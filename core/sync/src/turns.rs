@@ -32,6 +32,13 @@ impl Turns {
         Turns { deadline, turn, round: 0, asked: now, last_asked: false, began: now }
     }
 
+    /// Turns of a waiter that is woken when its turn comes: it sleeps at once.
+    ///
+    /// Yielding first would take time from the process that it waits for.
+    pub fn called(self) -> Turns {
+        Turns { round: u32::MAX, ..self }
+    }
+
     /// Returns whether it is time to ask for deaths: now and then, and once before the
     /// waiter gives up.
     pub fn is_time_to_ask<P: Processor>(&mut self, cpu: &P) -> bool {

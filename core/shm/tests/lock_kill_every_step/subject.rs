@@ -47,11 +47,6 @@ pub trait Subject: Lock<Native> + Exclusive + Concurrent + Send {
     fn in_line(words: &[AtomicU64], other: &Child) -> bool;
 }
 
-/// A process's place in the locks.
-fn place(rank: u32) -> usize {
-    (rank * Native::threads_per_process()) as usize
-}
-
 impl Subject for Robust<Native> {
     const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
     const DEATH: Found = OwnerDied;
@@ -62,9 +57,9 @@ impl Subject for Robust<Native> {
         word >> 32 == dead.identity && word & 1 << 31 == 0
     }
 
-    /// `turns`, a line each, after the head's.
+    /// `turns`, a line each, after the head's: a process's first thread has its rank's.
     fn in_line(words: &[AtomicU64], _other: &Child) -> bool {
-        words[8 * (1 + place(OTHER))].load(SeqCst) & !PARKED != 0
+        words[8 * (1 + OTHER as usize)].load(SeqCst) & !PARKED != 0
     }
 }
 

@@ -3,52 +3,71 @@
 //!
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
 //! but it is the waiters that ask whether the owner is alive, so that no list has to be kept.
-//! Fairness by leases: a process that gets the lock by hand-over may take it again and again for a
-//! while, undisturbed (which is what makes unfair locks fast); when the lease is over, the next
-//! release hands the lock to the waiter whose turn comes after that process. Another one that finds
-//! the lock free in between uses up the same lease, and passes over no turn.
 //!
-//! **Progress.** Blocking; every waiter is served after at most one lease of each waiter before it
-//! in turn.
+//! A waiter watches the word for some microseconds and takes the lock whenever it finds it free;
+//! then it joins the turns and sleeps. So the processes that run pass the lock among themselves,
+//! which is what makes unfair locks fast. Releases look for sleepers every `LEASE` / [`CALLS`],
+//! and *call* the one whose turn it is: they wake it, after the lock is free, and do not wait for
+//! it. No lock lies idle while a waiter gets up, which takes longer than many critical sections. A
+//! called waiter that gets the lock is its tenant; turns go round from there.
+//!
+//! A lease begins with the tenant, or with the first waiter that joins. A waiter is handed the lock
+//! if it was called and sleeps again after a lease, or is awake and has not got it within
+//! [`PATIENCE`] of them. With a `LEASE` of 0 every release hands over.
+//!
+//! **Progress.** Blocking; a waiter is handed the lock after at most `PATIENCE` + 1 leases of each
+//! waiter before it in turn, counted while it is awake or has not been called.
 //!
 //! | `word` (without [`PARKED`]) | meaning | leaves to |
 //! | --- | --- | --- |
 //! | 0 | free | an owner, by compare-and-swap |
-//! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
+//! | owner | held: identity in bits 32–62, processor + 1 in bits 0–28 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
 //! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead or no longer in turn |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
-//! `lease`, `tenant`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`),
-//! marked with `HANDED` by the holder that hands over to it, cleared by the waiter when it has the
-//! lock or gives up.
+//! `lease`, `tenant`, `looked`, `due`: hints, by the holder or the last one; `lease` also by the
+//! first waiter. `turns[i]`: set by a waiter on its own place (by its `id`), cleared by the waiter
+//! when it has the lock or gives up, and by others when it is dead. Marks on a place: `PARKED` when
+//! its waiter goes to sleep; `CALLED` by the process that wakes it; `AWAKE` by the called waiter,
+//! instead; both, when it has not come for a lease; `HANDED` by the holder that hands over to it.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
 //! the word names the process that must be alive.
-//! * Dead before it: nothing happened, except perhaps a turn that no process takes: a hand-over to
-//!   it makes a dead owner, which is found out like any other; but it never had the lock (`HANDED`
-//!   says so), and the process that takes it over is told nothing.
+//! * Dead before it: nothing happened, except perhaps a turn that no process takes. Called, it does
+//!   not come, and is taken out. A hand-over to it makes a dead owner, which is found out like any
+//!   other; but it never had the lock (`HANDED` says so), and the process that takes it over is
+//!   told nothing.
 //! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told
 //!   ([`Lock::owner_died`], [`Lock::dead_owner`]). It declares the data consistent, or its release
 //!   poisons the lock ([`LockError::Poisoned`] for all that come later), or leaves the repair to
 //!   the next owner ([`Lock::hand_on`]). If it dies too, the next one is told again.
 //! * A waiter that gives up at its deadline leaves the turns. If the lock was handed to it
 //!   meanwhile, it has the lock, and has not timed out.
-//! * Dead while releasing: the word still names it, or it does not; there is nothing between.
+//! * Dead while releasing: the word still names it, or it does not; there is nothing between. A
+//!   waiter that it did not call or wake any more looks again when its turn is over.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
 //! **Don't use it** as a spin lock between threads that cannot die alone: `test_and_test_and_set`
 //! is smaller.
 
-use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor};
 
 use crate::turns::Turns;
 use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
 /// Usual time of a lease, in nanoseconds.
 const USUAL_LEASE: u64 = 200_000;
+/// Number of leases after which a waiter that is awake is handed the lock.
+const PATIENCE: u64 = 8;
+/// Number of times in a lease that a sleeping waiter is called.
+const CALLS: u64 = 8;
+/// Number of looks at a lock before a waiter sleeps.
+const ATTEMPTS: u32 = 64;
+/// Number of them for which one counts during which the lock did not change hands.
+const IN_VAIN: u32 = 8;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds.
-const TURN: u64 = 2_000_000;
+const TURN: u64 = 4_000_000;
 /// Value of `state` after a holder let go of inconsistent data. Others, but 0: the
 /// identity of a dead owner whose data no holder has repaired, above [`UNREPAIRED`].
 const POISONED: u64 = 1;
@@ -56,8 +75,17 @@ const POISONED: u64 = 1;
 const UNREPAIRED: u64 = 2;
 /// In `word`: the owner got the lock by hand-over and has not touched the data yet.
 const HANDED: u64 = 1 << 31;
+/// In a place: its waiter has been woken to take the lock soon.
+const CALLED: u64 = 1 << 30;
+/// In a place: its waiter was called, and is awake. With [`CALLED`]: it has not come yet,
+/// and is passed over.
+const AWAKE: u64 = 1 << 29;
 /// In `word`: the owner's processor + 1.
-const PROCESSOR: u64 = HANDED - 1;
+const PROCESSOR: u64 = AWAKE - 1;
+/// Number of threads of a process, whose numbers follow each other.
+const GROUP: usize = Native::threads_per_process() as usize;
+/// Marks on the waiter in a place.
+const MARKS: u64 = PARKED | HANDED | CALLED | AWAKE;
 
 /// Our robust lock, with `N` places for waiters (more can wait, but not all of them in
 /// turn). `LEASE`: time for which a process may take it again and again, in nanoseconds.
@@ -77,6 +105,10 @@ struct LockHead<P: Processor> {
     lease: P::Word,
     /// Processor + 1 of the process whose lease it is.
     tenant: P::Word,
+    /// Time of the last look for waiters, in nanoseconds.
+    looked: P::Word,
+    /// 1: the next release looks for the waiter to hand over to.
+    due: P::Word,
 }
 
 /// State of the holder.
@@ -88,18 +120,38 @@ pub struct RobustHeld {
     dead: u32,
 }
 
+/// Next owner of a lock for which others may wait.
+enum Next<'a, W> {
+    /// No process, since none waits.
+    None,
+    /// The processes that are awake; the waiter in that place sleeps, and is called.
+    Free(Option<(&'a W, u64)>),
+    /// The waiter in that place, to which it is handed.
+    Waiter(&'a W, u64),
+}
+
 const fn identity(owner: u64) -> u32 {
     (owner >> 32) as u32 & 0x7fff_ffff
 }
 
 impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     #[inline(always)]
-    fn me<W: Waiting<P>>(cpu: &P, wait: &W) -> u64 {
-        u64::from(wait.identity()) << 32 | (cpu.id() as u64 + 1) & PROCESSOR
+    fn owner(cpu: &P, identity: u32) -> u64 {
+        u64::from(identity) << 32 | (cpu.id() as u64 + 1) & PROCESSOR
+    }
+
+    /// Number of a waiter's place: that of its thread's number by `GROUP`, the numbers of
+    /// a process, the other way round, so that the first threads of `N` processes have one each.
+    fn place(owner: u64) -> usize {
+        let processor = ((owner & PROCESSOR) as usize).wrapping_sub(1);
+        match N / GROUP {
+            0 => processor % N,
+            groups => (processor / GROUP).wrapping_add(processor % GROUP * groups) % N,
+        }
     }
 
     fn turn(&self, owner: u64) -> &P::Word {
-        &self.turns[((owner & PROCESSOR) as usize).wrapping_sub(1) % N].0
+        &self.turns[Self::place(owner)].0
     }
 
     /// Takes the lock if it is free, with or without waiters that sleep.
@@ -151,8 +203,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         deadline: Deadline,
     ) -> Result<RobustHeld, LockError> {
         let (word, turn) = (&self.head.word, self.turn(me));
-        let mut turns = Turns::new(cpu, deadline, TURN);
-        let mut leased = true;
+        let (mut turns, mut called, mut attempts) = (None, false, 0);
         let dead = loop {
             // Relaxed: each exchange below compares, and acquires what it takes.
             let value = cpu.load(word, Ordering::Relaxed);
@@ -174,12 +225,18 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                     .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
                 {
-                    leased = value == 0;
                     break 0;
                 }
                 continue;
             }
-            if turns.is_time_to_ask(cpu) && !wait.is_alive(identity(owner)) {
+            if LEASE > 0 && deadline != Deadline::PAST && attempts < ATTEMPTS {
+                // Awake, it takes part in the leases of others.
+                attempts += if wait.watch(cpu, word, owner, attempts / IN_VAIN) { 1 } else { IN_VAIN };
+                continue;
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN).called());
+            let asks = turns.is_time_to_ask(cpu);
+            if asks && !wait.is_alive(identity(owner)) {
                 // Succeeds only if the value, and `HANDED` in it, was the dead one's last word. (2)
                 // Acquire: of one that was handed the lock and has not said that it knows; pairs
                 // with the Release (5). A holder's stores come before its death was known.
@@ -211,13 +268,17 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
             // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that
             // is taken stays so.
-            let _ = cpu.compare_exchange(turn, 0, me, Ordering::Relaxed, Ordering::Relaxed);
-            if value & PARKED == 0
-                && cpu
-                    .compare_exchange(word, value, value | PARKED, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_err()
-            {
-                continue;
+            match cpu.compare_exchange(turn, 0, me, Ordering::Relaxed, Ordering::Relaxed) {
+                Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
+                _ => {}
+            }
+            if value & PARKED == 0 {
+                let marked = value | PARKED;
+                if cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                    continue;
+                }
+                // The first one that waits: the holder's lease begins. Relaxed: a hint.
+                cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
             }
             // Sleep on our own place: a hand-over marks it. If another waiter has it, it changes
             // too. Relaxed, both: hints; the loop looks again.
@@ -226,6 +287,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 // Of this hand-over, or of one that another waiter has taken: then it is our turn
                 // once more.
                 let _ = cpu.compare_exchange(turn, seen, me, Ordering::Relaxed, Ordering::Relaxed);
+                continue;
+            }
+            if seen & !MARKS == me && seen & CALLED != 0 {
+                // Say that we are awake, and look whether the lock is free.
+                (called, attempts) = (true, 0);
+                let awake = me | AWAKE;
+                let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
             }
             if turns.wait(cpu, wait, turn, seen).is_err() {
@@ -238,9 +306,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
         };
         self.leave_turns(cpu, wait, me);
-        // Found free between two releases of a lease: that one goes on. Relaxed, both: under the
-        // lock.
-        if leased {
+        // Not called, it takes part in the lease of another. Relaxed, both: under the lock.
+        if called {
             cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
             cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
         }
@@ -251,15 +318,14 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     fn is_in_turn(&self, cpu: &P, waiter: u64) -> bool {
         let waiter = waiter & !HANDED;
         // Relaxed: a hint. The lock may be taken from a waiter that was handed it, by an exchange.
-        let place = cpu.load(self.turn(waiter), Ordering::Relaxed) & !(PARKED | HANDED);
-        place == waiter
+        cpu.load(self.turn(waiter), Ordering::Relaxed) & !MARKS == waiter
     }
 
     /// Leaves the turns, if the waiter is there.
     fn leave_turns<W: Waiting<P>>(&self, cpu: &P, wait: &W, waiter: u64) {
         let turn = self.turn(waiter);
-        // Relaxed: others change a place only to say that they have handed the lock over.
-        if cpu.load(turn, Ordering::Relaxed) & !(PARKED | HANDED) == waiter {
+        // Relaxed: others change the marks of a place only, while its waiter lives.
+        if cpu.load(turn, Ordering::Relaxed) & !MARKS == waiter {
             // With Release, which no thread needs: the place is a hint.
             wait.release(cpu, turn, 0);
         }
@@ -275,47 +341,126 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
 
     #[cold]
     fn release_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // Relaxed: under the lock.
-        let lease = cpu.load(&self.head.lease, Ordering::Relaxed);
-        if cpu.now().wrapping_sub(lease) <= LEASE {
-            // The lease goes on: free for the processes that are awake. Sleepers look again when
-            // their turn is over. Whether there still are any is looked at when the lease is over.
-            // (4c) Release: as (4), pairs with the Acquire (1b), (1d).
-            cpu.store(&self.head.word, PARKED, Ordering::Release);
-            return;
+        // Relaxed, both: under the lock.
+        if LEASE > 0 && cpu.load(&self.head.due, Ordering::Relaxed) == 0 {
+            self.set_free(cpu);
+            return self.look(cpu, wait, me);
         }
-        // Relaxed: under the lock. Damaged memory: any place will do.
-        let tenant = (cpu.load(&self.head.tenant, Ordering::Relaxed) & PROCESSOR) as usize;
-        // Beginning behind the tenant's place (it is number `tenant - 1`).
-        let next = (0..N).map(|i| &self.turns[(tenant + i) % N].0).find_map(|turn| {
-            // Relaxed: hints.
-            let waiter = cpu.load(turn, Ordering::Relaxed) & !PARKED;
-            (waiter != 0 && waiter & HANDED == 0 && waiter != me).then_some((turn, waiter))
-        });
-        match next {
-            Some((turn, waiter)) => {
+        cpu.store(&self.head.due, 0, Ordering::Relaxed);
+        match self.next(cpu, wait, me, cpu.now()) {
+            Next::Waiter(turn, place) => {
+                let waiter = place & !MARKS;
                 // (5) Release: hands over; pairs with the Acquire (2), (6), (1e). Then wake it: its
                 // place changes, unless it has left. Relaxed: a hint.
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
-                let told = waiter | HANDED;
-                if cpu.compare_exchange(turn, waiter, told, Ordering::Relaxed, Ordering::Relaxed)
-                    == Err(waiter | PARKED)
-                    && cpu
-                        .compare_exchange(turn, waiter | PARKED, told, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_ok()
-                {
+                let tell = |place| {
+                    cpu.compare_exchange(turn, place, waiter | HANDED, Ordering::Relaxed, Ordering::Relaxed)
+                };
+                let told = match tell(place) {
+                    Err(slept) if slept == place | PARKED => tell(slept),
+                    told => told,
+                };
+                if told.is_ok_and(|place| place & PARKED != 0) {
                     wait.wake_all(cpu, turn);
                 }
             }
-            // There are no waiters any more. (4d) Release: as (4); pairs with the Acquire (1),
-            // (1b).
-            None => cpu.store(&self.head.word, 0, Ordering::Release),
+            Next::Free(sleeper) => {
+                self.set_free(cpu);
+                self.call(cpu, wait, sleeper);
+            }
+            // (4d) Release: as (4); pairs with the Acquire (1), (1b).
+            Next::None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
+    }
+
+    /// Lets go of the lock, for the processes that are awake.
+    #[inline(always)]
+    fn set_free(&self, cpu: &P) {
+        // Sleepers look again when their turn is over. (4c) Release: as (4), pairs with the Acquire
+        // (1b), (1d).
+        cpu.store(&self.head.word, PARKED, Ordering::Release);
+    }
+
+    /// Looks for sleepers now and then, when the lock is free, and calls one.
+    ///
+    /// The next release looks for a waiter to hand over to if there is one.
+    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+        let now = cpu.now();
+        // Relaxed, all: hints.
+        if now.wrapping_sub(cpu.load(&self.head.looked, Ordering::Relaxed)) <= LEASE / CALLS {
+            return;
+        }
+        cpu.store(&self.head.looked, now, Ordering::Relaxed);
+        match self.next(cpu, wait, me, now) {
+            Next::Free(sleeper) => self.call(cpu, wait, sleeper),
+            Next::None | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
+        }
+    }
+
+    fn call<W: Waiting<P>>(&self, cpu: &P, wait: &W, sleeper: Option<(&P::Word, u64)>) {
+        let Some((turn, place)) = sleeper else { return };
+        let called = place & !MARKS | CALLED;
+        // Relaxed: a hint.
+        if cpu.compare_exchange(turn, place, called, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            wait.wake_all(cpu, turn);
+        }
+    }
+
+    /// Looks for the waiter whose turn it is.
+    fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, now: u64) -> Next<'_, P::Word> {
+        // Relaxed, both: hints. Damaged memory: any place will do.
+        let age = now.wrapping_sub(cpu.load(&self.head.lease, Ordering::Relaxed));
+        let tenant = Self::place(cpu.load(&self.head.tenant, Ordering::Relaxed));
+        let mut next = Next::None;
+        // Beginning behind the tenant's place.
+        for turn in (1..=N).map(|i| &self.turns[(tenant + i) % N].0) {
+            // Relaxed: hints.
+            let place = cpu.load(turn, Ordering::Relaxed);
+            let waiter = place & !MARKS;
+            if waiter == 0 || waiter == me || place & HANDED != 0 {
+                continue;
+            }
+            let (is_called, sleeps) = (place & CALLED != 0, place & PARKED != 0);
+            let is_due = match sleeps {
+                // It was called, and did not get the lock while it was awake.
+                true => place & AWAKE != 0 && age > LEASE,
+                false => !is_called && age > PATIENCE * LEASE,
+            };
+            if is_due || LEASE == 0 {
+                return Next::Waiter(turn, place);
+            }
+            if sleeps {
+                return Next::Free(Some((turn, place)));
+            }
+            if !is_called {
+                next = Next::Free(None);
+            } else if place & AWAKE == 0 && age > LEASE {
+                self.ask_after(cpu, wait, turn, place);
+            }
+        }
+        next
+    }
+
+    /// Takes a waiter out of its place if it is dead. One that was called, and lives, is
+    /// passed over from now on.
+    fn ask_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: &P::Word, place: u64) {
+        let new = match place & CALLED {
+            _ if !wait.is_alive(identity(place)) => 0,
+            0 => return,
+            _ => place | AWAKE,
+        };
+        // Relaxed: a hint.
+        let _ = cpu.compare_exchange(turn, place, new, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LEASE> {
-    const NAME: &'static str = if LEASE == 0 { "robust/handing" } else { "robust" };
+    const NAME: &'static str = match LEASE {
+        0 => "robust/handing",
+        // Calls and hands over at nearly every release: for tests.
+        1 => "robust/calling",
+        _ => "robust",
+    };
     const FIFO: bool = false;
     const KNOWS_OWNER: bool = true;
     const HANDS_ON: bool = true;
@@ -328,6 +473,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
                 state: arena.word(Place::SameLine, 0),
                 lease: arena.word(Place::SameLine, 0),
                 tenant: arena.word(Place::SameLine, 0),
+                looked: arena.word(Place::SameLine, 0),
+                due: arena.word(Place::SameLine, 0),
             },
             turns: core::array::from_fn(|_| OwnLine(arena.word(Place::NewLine, 0))),
         }
@@ -345,7 +492,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         wait: &W,
         deadline: Deadline,
     ) -> Result<RobustHeld, LockError> {
-        let me = Self::me(cpu, wait);
+        let me = Self::owner(cpu, wait.identity());
         if self.takes_free(cpu, me) {
             return self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 });
         }
@@ -355,11 +502,16 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     /// Tries once, as every `try_lock`; it does not ask whether a holder is alive, and
     /// knows no identity but 1: use `lock` between processes.
     fn try_lock(&self, cpu: &P) -> Option<RobustHeld> {
-        let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
+        self.try_lock_as(cpu, 1)
+    }
+
+    #[inline(always)]
+    fn try_lock_as(&self, cpu: &P, identity: u32) -> Option<RobustHeld> {
+        let me = Self::owner(cpu, identity);
         if !self.takes_free(cpu, me) {
             return None;
         }
-        // Relaxed: under the lock. Half-changed data are left to owners with an identity.
+        // Relaxed: under the lock. Half-changed data are left to owners that can be told.
         if cpu.load(&self.head.state, Ordering::Relaxed) != 0 {
             // (4b) Release: as (4), pairs with the Acquire (1d), (1b). A waiter looks again when
             // its turn is over.

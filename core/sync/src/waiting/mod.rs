@@ -116,6 +116,14 @@ pub trait Waiting<P: Processor> {
     /// at most about `turn` nanoseconds: spins, yields or sleeps. May return early for no reason.
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64);
 
+    /// Waits for the word to differ from `seen` as [`Waiting::wait_turn`], but awake.
+    ///
+    /// Spins for as long as a context switch takes, then yields, where the policy does. Returns
+    /// whether the word has changed. By default it does not wait.
+    fn watch(&self, _cpu: &P, _word: &P::Word, _seen: u64, _round: u32) -> bool {
+        false
+    }
+
     /// Wakes the waiters that are parked on the word, for algorithms that keep a mark of
     /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}

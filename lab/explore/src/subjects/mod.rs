@@ -49,6 +49,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
     // Leases are long against the explorer's steps: this one hands over each time.
     lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
+    lock::<Robust<Explorer, 8, 1>>(&mut cases, policy);
     lock::<Reactive<Explorer, 8, 0, 0, ModeWord<Explorer>>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
