@@ -124,6 +124,7 @@ impl Inner {
         self.segment.presence().iter().map(entered).sum::<u64>() > cores
     }
 
+    #[inline]
     pub(crate) fn switch_cost(&self) -> u64 {
         // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a
         // sensible time.

@@ -302,6 +302,7 @@ impl World {
     /// assert_eq!(world.entered(), Some(world.me()));
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn entered(&self) -> Option<ParticipantId> {
         // Relaxed: written by this process's own call of `enter`.
         match self.0.local.me.load(Ordering::Relaxed) {
@@ -464,6 +465,7 @@ impl World {
     /// println!("more ranks than cores: {}", world.surroundings().oversubscribed());
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn surroundings(&self) -> &dyn Surroundings {
         &*self.0
     }
@@ -491,6 +493,7 @@ impl World {
     /// println!("a context switch takes about {} ns", world.switch_cost());
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn switch_cost(&self) -> u64 {
         self.0.switch_cost()
     }

@@ -226,24 +226,41 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
-        if identity != 1 {
+        let identity = wait.around.identity();
+        if !L::KNOWS_OWNER && identity != 1 {
             return self.lock_with_intent(identity, cpu, wait, deadline);
         }
-        if cpu.id() >= self.lock.capacity() {
-            return Err(LockError::Capacity);
-        }
-        let held = Some(self.lock.lock_until(&cpu, &wait, deadline)?);
+        // Here no reference to `wait` or to the guard leads out of what is inlined: both stay in
+        // registers.
+        let held = match L::KNOWS_OWNER.then(|| self.lock.try_lock_as(&cpu, identity)) {
+            Some(Some(held)) => held,
+            Some(None) => self.lock_slowly(cpu, wait, deadline)?,
+            None => self.lock_waiting(&cpu, &wait, deadline)?,
+        };
         Ok(MutexGuard {
             mutex: self,
             wait,
-            held,
+            held: Some(held),
             place: None,
             cpu,
             caller: cpu,
             keep: None,
             thread: PhantomData,
         })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, cpu: Native, wait: Wait<'_>, deadline: Deadline) -> Result<L::Held, LockError> {
+        self.lock_waiting(&cpu, &wait, deadline)
+    }
+
+    #[inline]
+    fn lock_waiting(&self, cpu: &Native, wait: &Wait<'_>, deadline: Deadline) -> Result<L::Held, LockError> {
+        if cpu.id() >= self.lock.capacity() {
+            return Err(LockError::Capacity);
+        }
+        self.lock.lock_until(cpu, wait, deadline)
     }
 
     /// Acquires a lock that does not know its owner, between processes.
@@ -321,12 +338,18 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     }
 }
 
+/// Owner of memory.
+///
+/// In a box, whose drop takes no reference to the guard: the usual guard, without one, stays in
+/// registers.
+type Keep = Box<Arc<dyn Any + Send + Sync>>;
+
 /// The caller of a guard, which can lock the mutex again as before.
 pub(crate) struct Caller<'a, T, L> {
     mutex: &'a Mutex<T, L>,
     pub cpu: Native,
     pub wait: Wait<'a>,
-    keep: Option<Arc<dyn Any + Send + Sync>>,
+    keep: Option<Keep>,
 }
 
 impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
@@ -354,7 +377,7 @@ pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     caller: Native,
     /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
     /// a guard leaves a repair to the next owner.
-    keep: Option<Arc<dyn Any + Send + Sync>>,
+    keep: Option<Keep>,
     /// To be dropped by the thread that locked.
     thread: PhantomData<*const ()>,
 }
@@ -425,7 +448,7 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
         };
         let (held, place) = (self.held.take(), self.place.take());
         let (cpu, caller) = (self.cpu, self.caller);
-        MutexGuard { mutex, wait, held, place, cpu, caller, keep: Some(keep), thread: PhantomData }
+        MutexGuard { mutex, wait, held, place, cpu, caller, keep: Some(Box::new(keep)), thread: PhantomData }
     }
 }
 
@@ -477,7 +500,8 @@ impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
 impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
     #[inline]
     fn drop(&mut self) {
-        let MutexGuard { mutex, wait, cpu, .. } = *self;
+        let MutexGuard { mutex, wait: Wait { policy, around, budget }, cpu, .. } = *self;
+        let wait = Wait { policy, around, budget };
         let Some(place) = self.place else {
             match self.held.take() {
                 Some(held) if self.keep.is_none() => mutex.lock.unlock(&cpu, &wait, held),
