@@ -6,10 +6,11 @@
 //!
 //! A waiter watches the word for some microseconds and takes the lock whenever it finds it free;
 //! then it joins the turns and sleeps. So the processes that run pass the lock among themselves,
-//! which is what makes unfair locks fast. Releases look for sleepers every `LEASE` / [`CALLS`],
-//! and *call* the one whose turn it is: they wake it, after the lock is free, and do not wait for
-//! it. No lock lies idle while a waiter gets up, which takes longer than many critical sections. A
-//! called waiter that gets the lock is its tenant; turns go round from there.
+//! which is what makes unfair locks fast. The first release after a waiter has joined looks for the
+//! one whose turn it is, then one every `LEASE` / [`CALLS`], and *calls* it: wakes it, after the
+//! lock is free, and does not wait for it. No lock lies idle while a waiter gets up, which takes
+//! longer than many critical sections. A called waiter that gets the lock is its tenant; turns go
+//! round from there.
 //!
 //! A lease begins with the tenant, or with the first waiter that joins. A waiter is handed the lock
 //! if it was called and sleeps again after a lease, or is awake and has not got it within
@@ -65,7 +66,7 @@ const CALLS: u64 = 8;
 /// Number of looks at a lock before a waiter sleeps.
 const ATTEMPTS: u32 = 64;
 /// Number of them for which one counts during which the lock did not change hands.
-const IN_VAIN: u32 = 8;
+const IN_VAIN: u32 = 32;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds.
 const TURN: u64 = 4_000_000;
 /// Value of `state` after a holder let go of inconsistent data. Others, but 0: the
@@ -122,10 +123,10 @@ pub struct RobustHeld {
 
 /// Next owner of a lock for which others may wait.
 enum Next<'a, W> {
-    /// No process, since none waits.
-    None,
-    /// The processes that are awake; the waiter in that place sleeps, and is called.
-    Free(Option<(&'a W, u64)>),
+    /// Any process: no other waits, but for those that have been called.
+    Any,
+    /// Any that is awake; the waiter in that place is called.
+    AnyAwake(&'a W, u64),
     /// The waiter in that place, to which it is handed.
     Waiter(&'a W, u64),
 }
@@ -203,7 +204,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         deadline: Deadline,
     ) -> Result<RobustHeld, LockError> {
         let (word, turn) = (&self.head.word, self.turn(me));
-        let (mut turns, mut called, mut attempts) = (None, false, 0);
+        let (mut turns, mut is_tenant, mut attempts) = (None, false, 0);
         let dead = loop {
             // Relaxed: each exchange below compares, and acquires what it takes.
             let value = cpu.load(word, Ordering::Relaxed);
@@ -215,6 +216,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 // Fails if another waiter has left its mark, or has taken us for one that gave up.
                 let known = value & !HANDED;
                 if cpu.compare_exchange(word, value, known, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    is_tenant = true;
                     break 0;
                 }
                 continue;
@@ -231,7 +233,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
             if LEASE > 0 && deadline != Deadline::PAST && attempts < ATTEMPTS {
                 // Awake, it takes part in the leases of others.
-                attempts += if wait.watch(cpu, word, owner, attempts / IN_VAIN) { 1 } else { IN_VAIN };
+                attempts += if wait.watch(cpu, word, owner) { 1 } else { IN_VAIN };
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN).called());
@@ -272,6 +274,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
                 _ => {}
             }
+            // The next release looks for sleepers, however lately the last one did.
+            cpu.store(&self.head.looked, 0, Ordering::Relaxed);
             if value & PARKED == 0 {
                 let marked = value | PARKED;
                 if cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -291,7 +295,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
             if seen & !MARKS == me && seen & CALLED != 0 {
                 // Say that we are awake, and look whether the lock is free.
-                (called, attempts) = (true, 0);
+                (is_tenant, attempts) = (true, 0);
                 let awake = me | AWAKE;
                 let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
@@ -306,8 +310,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
         };
         self.leave_turns(cpu, wait, me);
-        // Not called, it takes part in the lease of another. Relaxed, both: under the lock.
-        if called {
+        // If not called, it takes part in the lease of another. Relaxed, both: under the lock.
+        if is_tenant {
             cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
             cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
         }
@@ -349,27 +353,16 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         cpu.store(&self.head.due, 0, Ordering::Relaxed);
         match self.next(cpu, wait, me, cpu.now()) {
             Next::Waiter(turn, place) => {
-                let waiter = place & !MARKS;
-                // (5) Release: hands over; pairs with the Acquire (2), (6), (1e). Then wake it: its
-                // place changes, unless it has left. Relaxed: a hint.
-                cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
-                let tell = |place| {
-                    cpu.compare_exchange(turn, place, waiter | HANDED, Ordering::Relaxed, Ordering::Relaxed)
-                };
-                let told = match tell(place) {
-                    Err(slept) if slept == place | PARKED => tell(slept),
-                    told => told,
-                };
-                if told.is_ok_and(|place| place & PARKED != 0) {
-                    wait.wake_all(cpu, turn);
-                }
+                // (5) Release: hands over; pairs with the Acquire (2), (6), (1e).
+                cpu.store(&self.head.word, place & !MARKS | HANDED | PARKED, Ordering::Release);
+                Self::tell(cpu, wait, turn, place, HANDED);
             }
-            Next::Free(sleeper) => {
+            Next::AnyAwake(turn, place) => {
                 self.set_free(cpu);
-                self.call(cpu, wait, sleeper);
+                Self::tell(cpu, wait, turn, place, CALLED);
             }
             // (4d) Release: as (4); pairs with the Acquire (1), (1b).
-            Next::None => cpu.store(&self.head.word, 0, Ordering::Release),
+            Next::Any => cpu.store(&self.head.word, 0, Ordering::Release),
         }
     }
 
@@ -392,16 +385,22 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         }
         cpu.store(&self.head.looked, now, Ordering::Relaxed);
         match self.next(cpu, wait, me, now) {
-            Next::Free(sleeper) => self.call(cpu, wait, sleeper),
-            Next::None | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
+            Next::AnyAwake(turn, place) => Self::tell(cpu, wait, turn, place, CALLED),
+            Next::Any | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
         }
     }
 
-    fn call<W: Waiting<P>>(&self, cpu: &P, wait: &W, sleeper: Option<(&P::Word, u64)>) {
-        let Some((turn, place)) = sleeper else { return };
-        let called = place & !MARKS | CALLED;
+    /// Marks a waiter's place, unless it has left, and wakes it.
+    fn tell<W: Waiting<P>>(cpu: &P, wait: &W, turn: &P::Word, place: u64, mark: u64) {
+        let marked = place & !MARKS | mark;
         // Relaxed: a hint.
-        if cpu.compare_exchange(turn, place, called, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let mark = |place| cpu.compare_exchange(turn, place, marked, Ordering::Relaxed, Ordering::Relaxed);
+        let told = match mark(place) {
+            // It has gone to sleep meanwhile.
+            Err(now) if now == place | PARKED => mark(now),
+            told => told,
+        };
+        if told.is_ok_and(|place| place & PARKED != 0) {
             wait.wake_all(cpu, turn);
         }
     }
@@ -411,7 +410,6 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         // Relaxed, both: hints. Damaged memory: any place will do.
         let age = now.wrapping_sub(cpu.load(&self.head.lease, Ordering::Relaxed));
         let tenant = Self::place(cpu.load(&self.head.tenant, Ordering::Relaxed));
-        let mut next = Next::None;
         // Beginning behind the tenant's place.
         for turn in (1..=N).map(|i| &self.turns[(tenant + i) % N].0) {
             // Relaxed: hints.
@@ -429,16 +427,14 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             if is_due || LEASE == 0 {
                 return Next::Waiter(turn, place);
             }
-            if sleeps {
-                return Next::Free(Some((turn, place)));
-            }
             if !is_called {
-                next = Next::Free(None);
-            } else if place & AWAKE == 0 && age > LEASE {
+                return Next::AnyAwake(turn, place);
+            }
+            if place & AWAKE == 0 && age > LEASE {
                 self.ask_after(cpu, wait, turn, place);
             }
         }
-        next
+        Next::Any
     }
 
     /// Takes a waiter out of its place if it is dead. One that was called, and lives, is

@@ -118,9 +118,9 @@ pub trait Waiting<P: Processor> {
 
     /// Waits for the word to differ from `seen` as [`Waiting::wait_turn`], but awake.
     ///
-    /// Spins for as long as a context switch takes, then yields, where the policy does. Returns
-    /// whether the word has changed. By default it does not wait.
-    fn watch(&self, _cpu: &P, _word: &P::Word, _seen: u64, _round: u32) -> bool {
+    /// Spins for about as long as a context switch takes, unless the policy is to sleep at once.
+    /// Returns whether the word has changed. By default it does not wait.
+    fn watch(&self, _cpu: &P, _word: &P::Word, _seen: u64) -> bool {
         false
     }
 

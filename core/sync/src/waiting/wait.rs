@@ -113,19 +113,11 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         }
     }
 
-    fn watch(&self, cpu: &P, word: &P::Word, seen: u64, round: u32) -> bool {
-        let strategy = Strategy::new(self.policy, self.budget, &Limits::TURN);
-        let mut state = WaitState::after(round);
-        let oversubscribed = || self.around.oversubscribed();
-        let Step::Spin(spin) = strategy.next(&mut state, oversubscribed) else { return false };
+    fn watch(&self, cpu: &P, word: &P::Word, seen: u64) -> bool {
+        // Also if oversubscribed: the one that is waited for may run.
+        let spin = if self.policy == Policy::Park { 0 } else { self.budget };
         // Relaxed: a hint; the caller looks again.
-        if cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen).is_ok() {
-            return true;
-        }
-        if strategy.next(&mut state, oversubscribed) == Step::Yield {
-            cpu.yield_now();
-        }
-        false
+        cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen).is_ok()
     }
 
     fn wake_all(&self, cpu: &P, word: &P::Word) {

@@ -103,8 +103,8 @@ impl<P: Processor + Park> Waiting<P> for Patience {
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
         self.wait.wait_turn(cpu, word, seen, round, turn);
     }
-    fn watch(&self, cpu: &P, word: &P::Word, seen: u64, round: u32) -> bool {
-        self.wait.watch(cpu, word, seen, round)
+    fn watch(&self, cpu: &P, word: &P::Word, seen: u64) -> bool {
+        self.wait.watch(cpu, word, seen)
     }
     fn wake_all(&self, cpu: &P, word: &P::Word) {
         self.wait.wake_all(cpu, word);
