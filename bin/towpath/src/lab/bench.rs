@@ -30,8 +30,9 @@ const APPS: &str = "apps";
 /// Name of the experiment of locks by message.
 const MPLOCKS: &str = "mplocks";
 /// Names of the experiments of primitives.
-const PRIMITIVES: [&str; 3] = [LOCKS, QUEUES, "barriers"];
+const PRIMITIVES: [&str; 4] = [LOCKS, RW_LOCKS, QUEUES, "barriers"];
 const LOCKS: &str = "locks";
+const RW_LOCKS: &str = "rw-locks";
 const QUEUES: &str = "queues";
 /// Kinds of their participants.
 const SHARING: [Sharing; 2] = [Sharing::Threads, Sharing::Processes];
@@ -136,16 +137,17 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = Size::ALL.map(Size::name))]
     pub input: Option<String>,
 
-    /// Nanoseconds of work in a critical section (experiment locks) [default: 50]
+    /// Nanoseconds of work in a critical section (experiments locks, rw-locks) [default:
+    /// 50]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub critical_section: Option<u64>,
 
-    /// Nanoseconds of work between two operations (experiments locks, barriers) [default:
-    /// 200]
+    /// Nanoseconds of work between two operations (experiments locks, rw-locks, barriers)
+    /// [default: 200]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub between: Option<u64>,
 
-    /// Participants (experiments locks, queues, barriers) [default: both]
+    /// Participants (experiments locks, rw-locks, queues, barriers) [default: both]
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = SHARING.map(Sharing::name))]
     pub sharing: Vec<String>,
 
@@ -364,8 +366,9 @@ impl BenchArgs {
             );
             return Err(CommandFailure::new(text).with_code(2));
         }
+        let of_locks = [LOCKS, RW_LOCKS].contains(&here);
         let only_there = [
-            ("--critical-section", self.critical_section.is_some() && here != LOCKS),
+            ("--critical-section", self.critical_section.is_some() && !of_locks),
             ("--between", self.between.is_some() && (!of_primitives || here == QUEUES)),
             ("--sharing", !self.sharing.is_empty() && !of_primitives),
         ];
@@ -374,7 +377,7 @@ impl BenchArgs {
                 format!("{option} is an option of the experiment locks: towpath bench locks {option} …");
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if here != LOCKS && of_primitives && self.procs.contains(&1) {
+        if !of_locks && of_primitives && self.procs.contains(&1) {
             let text = format!("{here} wants 2 participants at least: --procs 2,8");
             return Err(CommandFailure::new(text).with_code(2));
         }

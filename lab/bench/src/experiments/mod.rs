@@ -31,6 +31,7 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &dcas::DcasExperiment,
     &structures::Structures,
     &primitives::LockBench,
+    &primitives::RwLockBench,
     &primitives::QueueBench,
     &primitives::BarrierBench,
     &apps::Apps,

@@ -22,6 +22,8 @@ fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
 
 /// Locks.
 pub struct LockBench;
+/// Readers–writer locks.
+pub struct RwLockBench;
 /// Bounded queues of values.
 pub struct QueueBench;
 /// Barriers.
@@ -92,13 +94,45 @@ impl Measure for LockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        let PrimitiveSettings { inside, between, .. } = bench.settings.primitives;
-        let variants =
-            variants((self.name(), bench), (LockKind::all(), 1), |subject, lock, sharing, procs, policy| {
-                let subject = subject.with("inside_ns", inside).with("between_ns", between);
-                (subject, LockLoad { lock, sharing, procs, policy, inside, between })
-            });
-        bench.compare(&variants, |_, load, run| contend(load, &part(run)));
+        compare_locks(self.name(), bench, LockKind::all());
+        Ok(())
+    }
+}
+
+fn compare_locks(experiment: &str, bench: &mut Bench<'_>, kinds: Vec<LockKind>) {
+    let PrimitiveSettings { inside, between, .. } = bench.settings.primitives;
+    let variants = variants((experiment, bench), (kinds, 1), |subject, lock, sharing, procs, policy| {
+        let subject = subject.with("inside_ns", inside).with("between_ns", between);
+        (subject, LockLoad { lock, sharing, procs, policy, inside, between })
+    });
+    bench.compare(&variants, |_, load, run| contend(load, &part(run)));
+}
+
+impl Experiment for RwLockBench {
+    fn name(&self) -> &'static str {
+        "rw-locks"
+    }
+    fn about(&self) -> &'static str {
+        "readers–writer locks of which 95 % of the acquisitions read, by threads and by processes, beside pthread's, std's, parking_lot's; --critical-section, --between, --sharing"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        LockKind::READERS_WRITER.map(LockKind::name).to_vec()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::of_rw_locks(results)
+    }
+}
+
+impl Measure for RwLockBench {
+    fn seconds(&self) -> u64 {
+        30
+    }
+    /// Returns false: it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        compare_locks(self.name(), bench, LockKind::READERS_WRITER.to_vec());
         Ok(())
     }
 }

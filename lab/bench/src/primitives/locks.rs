@@ -1,4 +1,4 @@
-//! Locks under load.
+//! Locks under load, and readers–writer locks of which most acquisitions read.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use towpath_machine::{Concurrent, Native};
 use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::crew::LoadCrew;
-use super::pthread::{PthreadKind, PthreadLock};
+use super::pthread::{PthreadKind, PthreadLock, PthreadRwLock};
 use super::{MeasuredKind, NamedObject, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
@@ -36,10 +36,22 @@ pub enum LockKind {
     ParkingLot,
     /// parking_lot's fair mutex.
     Fair,
+    /// `towpath::RwLock`, by name between processes.
+    RwLock,
+    /// `pthread_rwlock_t`.
+    PthreadRwLock,
+    /// `std::sync::RwLock`.
+    StdRwLock,
+    /// parking_lot's readers–writer lock.
+    ParkingLotRwLock,
 }
 
 impl LockKind {
-    /// All of them, in the order in which tables show them.
+    /// Readers–writer locks, in the order in which tables show them.
+    pub const READERS_WRITER: [LockKind; 4] =
+        [LockKind::RwLock, LockKind::PthreadRwLock, LockKind::StdRwLock, LockKind::ParkingLotRwLock];
+
+    /// All locks of one holder, in the order in which tables show them.
     pub fn all() -> Vec<LockKind> {
         fn names<L: Lock<Native>>(all: &mut Vec<LockKind>) {
             all.push(LockKind::Ours(L::NAME));
@@ -58,12 +70,13 @@ impl MeasuredKind for LockKind {
         match self {
             LockKind::Mutex => MUTEX,
             LockKind::Ours(name) => name,
-            LockKind::Pthread(PthreadKind::Plain) => "pthread",
+            LockKind::RwLock => "rw-lock",
+            LockKind::Pthread(PthreadKind::Plain) | LockKind::PthreadRwLock => "pthread",
             LockKind::Pthread(PthreadKind::Adaptive) => "pthread-adaptive",
             LockKind::Pthread(PthreadKind::Robust) => "pthread-robust",
             LockKind::Pthread(PthreadKind::Spin) => "pthread-spin",
-            LockKind::Std => "std",
-            LockKind::ParkingLot => "parking-lot",
+            LockKind::Std | LockKind::StdRwLock => "std",
+            LockKind::ParkingLot | LockKind::ParkingLotRwLock => "parking-lot",
             LockKind::Fair => "parking-lot-fair",
         }
     }
@@ -74,7 +87,11 @@ impl MeasuredKind for LockKind {
 
     fn is_for(self, sharing: Sharing) -> bool {
         match self {
-            LockKind::Std | LockKind::ParkingLot | LockKind::Fair => matches!(sharing, Sharing::Threads),
+            LockKind::Std
+            | LockKind::ParkingLot
+            | LockKind::Fair
+            | LockKind::StdRwLock
+            | LockKind::ParkingLotRwLock => matches!(sharing, Sharing::Threads),
             _ => true,
         }
     }
@@ -99,16 +116,25 @@ pub struct LockLoad {
 
 /// Lock as a participant uses it.
 trait HeldLock: Sync {
-    fn hold(&self, member: &BoardMember<'_>, inside: impl FnOnce()) -> Result<(), String>;
+    /// Acquires, calls `inside`, releases.
+    ///
+    /// A readers–writer lock is acquired for reading, if `is_reader`. `inside` is told whether no
+    /// other participant holds the lock.
+    fn hold(
+        &self,
+        member: &BoardMember<'_>,
+        is_reader: bool,
+        inside: impl FnOnce(bool),
+    ) -> Result<(), String>;
 }
 
 struct Raw<'a, L>(&'a L);
 
 impl<L: Lock<Native> + Sync> HeldLock for Raw<'_, L> {
     #[inline]
-    fn hold(&self, member: &BoardMember<'_>, inside: impl FnOnce()) -> Result<(), String> {
+    fn hold(&self, member: &BoardMember<'_>, _: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
         let held = self.0.lock(&member.cpu, &member.wait).map_err(|e| e.to_string())?;
-        inside();
+        inside(true);
         self.0.unlock(&member.cpu, &member.wait, held);
         Ok(())
     }
@@ -116,8 +142,15 @@ impl<L: Lock<Native> + Sync> HeldLock for Raw<'_, L> {
 
 impl HeldLock for PthreadLock {
     #[inline]
-    fn hold(&self, _: &BoardMember<'_>, inside: impl FnOnce()) -> Result<(), String> {
-        PthreadLock::hold(self, inside)
+    fn hold(&self, _: &BoardMember<'_>, _: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
+        PthreadLock::hold(self, || inside(true))
+    }
+}
+
+impl HeldLock for PthreadRwLock {
+    #[inline]
+    fn hold(&self, _: &BoardMember<'_>, is_reader: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
+        PthreadRwLock::hold(self, is_reader, || inside(!is_reader))
     }
 }
 
@@ -125,10 +158,10 @@ macro_rules! guarded {
     ($mutex:ty, |$it:ident| $guard:expr) => {
         impl HeldLock for $mutex {
             #[inline]
-            fn hold(&self, _: &BoardMember<'_>, inside: impl FnOnce()) -> Result<(), String> {
+            fn hold(&self, _: &BoardMember<'_>, _: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
                 let $it = self;
                 let guard = $guard;
-                inside();
+                inside(true);
                 drop(guard);
                 Ok(())
             }
@@ -141,6 +174,49 @@ guarded!(std::sync::Mutex<u64>, |it| it.lock().map_err(|e| e.to_string())?);
 guarded!(parking_lot::Mutex<u64>, |it| it.lock());
 guarded!(parking_lot::FairMutex<u64>, |it| it.lock());
 guarded!(NamedObject<'_, towpath::Mutex<u64>>, |it| it.get()?.lock().map_err(|e| e.to_string())?);
+
+macro_rules! read_or_written {
+    ($lock:ty, |$it:ident| $read:expr, $write:expr) => {
+        impl HeldLock for $lock {
+            #[inline]
+            fn hold(
+                &self,
+                _: &BoardMember<'_>,
+                is_reader: bool,
+                inside: impl FnOnce(bool),
+            ) -> Result<(), String> {
+                let $it = self;
+                if is_reader {
+                    let guard = $read;
+                    inside(false);
+                    drop(guard);
+                } else {
+                    let guard = $write;
+                    inside(true);
+                    drop(guard);
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+read_or_written!(
+    towpath::RwLock<u64>,
+    |it| it.read().map_err(|e| e.to_string())?,
+    it.write().map_err(|e| e.to_string())?
+);
+read_or_written!(
+    std::sync::RwLock<u64>,
+    |it| it.read().map_err(|e| e.to_string())?,
+    it.write().map_err(|e| e.to_string())?
+);
+read_or_written!(parking_lot::RwLock<u64>, |it| it.read(), it.write());
+read_or_written!(
+    NamedObject<'_, towpath::RwLock<u64>>,
+    |it| it.get()?.read().map_err(|e| e.to_string())?,
+    it.get()?.write().map_err(|e| e.to_string())?
+);
 
 /// Measures it: acquisitions of all in a second, their times, fairness, costs.
 ///
@@ -164,6 +240,14 @@ pub fn contend(load: &LockLoad, run: &Circumstances<'_>) -> Result<Samples, Erro
         LockKind::Std => measure(load, run, &std::sync::Mutex::new(0)),
         LockKind::ParkingLot => measure(load, run, &parking_lot::Mutex::new(0)),
         LockKind::Fair => measure(load, run, &parking_lot::FairMutex::new(0)),
+        LockKind::RwLock if is_shared => {
+            let world = world_for(&WorldConfig::new(load.procs))?;
+            measure(load, run, &NamedObject::new(&world, |world| world.rw_lock("lock", 0u64)))
+        }
+        LockKind::RwLock => measure(load, run, &towpath::RwLock::<u64>::new(0)),
+        LockKind::PthreadRwLock => measure(load, run, &PthreadRwLock::new(is_shared)?),
+        LockKind::StdRwLock => measure(load, run, &std::sync::RwLock::new(0)),
+        LockKind::ParkingLotRwLock => measure(load, run, &parking_lot::RwLock::new(0)),
     }
 }
 
@@ -179,6 +263,8 @@ fn raw<L: Lock<Native> + Concurrent>(
     }
 }
 
+/// Acquisitions of a readers–writer lock of which one writes.
+pub const WRITES: u64 = 20;
 /// Acquisitions of which one is timed; alone, where the clock would be most of it.
 const TIMED: u64 = 4;
 const TIMED_ALONE: u64 = 64;
@@ -190,18 +276,27 @@ fn measure(load: &LockLoad, run: &Circumstances<'_>, lock: &impl HeldLock) -> Re
     let crew = LoadCrew { sharing: load.sharing, procs, policy: load.policy, board };
     let timed = if procs == 1 { TIMED_ALONE } else { TIMED };
     let participate = |member: &BoardMember<'_>| {
-        let (me, mut count) = (member.me, 0u64);
+        let (me, mut count, mut exclusive) = (member.me, 0u64, 0u64);
+        let mut changed = false;
         // Relaxed, all: counts; the lock orders those that it protects, which is checked.
         while board.end().load(Relaxed) == 0 {
             let start = count.is_multiple_of(timed).then(Instant::now);
             let mut waited = Duration::ZERO;
-            lock.hold(member, || {
+            // Not all participants at one time.
+            let is_reader = !(count + me as u64).is_multiple_of(WRITES);
+            lock.hold(member, is_reader, |is_alone| {
                 if let Some(start) = start {
                     waited = start.elapsed();
                 }
                 let protected = board.token(0);
-                protected.store(protected.load(Relaxed) + 1, Relaxed);
+                if is_alone {
+                    exclusive += 1;
+                    protected.store(protected.load(Relaxed) + 1, Relaxed);
+                }
+                let seen = protected.load(Relaxed);
                 work(load.inside);
+                // No participant writes meanwhile.
+                changed |= protected.load(Relaxed) != seen;
             })?;
             if start.is_some() {
                 board.note(me, waited.as_nanos() as u64);
@@ -210,10 +305,11 @@ fn measure(load: &LockLoad, run: &Circumstances<'_>, lock: &impl HeldLock) -> Re
             board.done(me).store(count, Relaxed);
             work(load.between);
         }
-        Ok(())
+        board.thread(me).store(exclusive, Relaxed);
+        if changed { Err("the lock did not exclude".to_owned()) } else { Ok(()) }
     };
     let counted = crew.count(run, participate)?;
-    let all: u64 = (0..procs).map(|me| board.done(me).load(Relaxed)).sum();
+    let all: u64 = (0..procs).map(|me| board.thread(me).load(Relaxed)).sum();
     if board.token(0).load(Relaxed) != all {
         return Err(Error::Other("the lock did not exclude".into()));
     }
@@ -229,7 +325,8 @@ mod tests {
     fn every_lock_excludes_and_is_measured() {
         with_circumstances(Duration::from_millis(5), |run| {
             for sharing in [Sharing::Threads, Sharing::Processes] {
-                for lock in LockKind::all().into_iter().filter(|lock| lock.is_for(sharing)) {
+                let locks = LockKind::all().into_iter().chain(LockKind::READERS_WRITER);
+                for lock in locks.filter(|lock| lock.is_for(sharing)) {
                     let policy = Policy::Adaptive;
                     let load = LockLoad { lock, sharing, procs: 3, policy, inside: 50, between: 200 };
                     let samples = contend(&load, run).unwrap_or_else(|e| panic!("{lock:?} {sharing:?}: {e}"));

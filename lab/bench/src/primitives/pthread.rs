@@ -108,6 +108,47 @@ impl PthreadLock {
     }
 }
 
+/// Readers–writer lock of libc.
+pub struct PthreadRwLock(SharedRow<LibcObject<libc::pthread_rwlock_t>>);
+
+impl PthreadRwLock {
+    /// A free lock, process-shared or not.
+    pub fn new(is_shared: bool) -> Result<PthreadRwLock, Error> {
+        let lock = PthreadRwLock(SharedRow::row(1)?);
+        let sharing = if is_shared { libc::PTHREAD_PROCESS_SHARED } else { libc::PTHREAD_PROCESS_PRIVATE };
+        let mut attributes = MaybeUninit::uninit();
+        let at = attributes.as_mut_ptr();
+        // SAFETY: the attributes are made before they are used and destroyed; the lock is new, at
+        // its final address (see the module).
+        unsafe {
+            ok("making attributes of a readers–writer lock", libc::pthread_rwlockattr_init(at))?;
+            ok("sharing a readers–writer lock", libc::pthread_rwlockattr_setpshared(at, sharing))?;
+            ok("making a readers–writer lock", libc::pthread_rwlock_init(lock.lock(), at))?;
+            libc::pthread_rwlockattr_destroy(at);
+        }
+        Ok(lock)
+    }
+
+    fn lock(&self) -> *mut libc::pthread_rwlock_t {
+        self.0[0].0.get().cast()
+    }
+
+    /// Acquires for reading or writing, calls `inside`, releases.
+    #[inline]
+    pub fn hold(&self, is_reader: bool, inside: impl FnOnce()) -> Result<(), String> {
+        // SAFETY: made by `new`; released by the thread that has acquired it.
+        let (taken, released) = unsafe {
+            let taken = match is_reader {
+                true => libc::pthread_rwlock_rdlock(self.lock()),
+                false => libc::pthread_rwlock_wrlock(self.lock()),
+            };
+            inside();
+            (taken, libc::pthread_rwlock_unlock(self.lock()))
+        };
+        if (taken, released) == (0, 0) { Ok(()) } else { Err(format!("pthread: {taken}, {released}")) }
+    }
+}
+
 /// Barrier of libc.
 pub struct PthreadBarrier(SharedRow<LibcObject<libc::pthread_barrier_t>>);
 

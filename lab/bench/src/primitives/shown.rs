@@ -1,4 +1,4 @@
-//! Tables and plots of the experiments `locks`, `queues` and `barriers`.
+//! Tables and plots of the experiments `locks`, `rw-locks`, `queues` and `barriers`.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +17,7 @@ use towpath_report::{ADAPTIVE, Section};
 use crate::structures::Sharing;
 
 /// Table of one experiment: a metric by the number of participants.
+#[derive(Clone, Copy)]
 struct PrimitiveTable {
     experiment: &'static str,
     metric: Metric,
@@ -103,6 +104,13 @@ const OF_BARRIERS: [PrimitiveTable; 2] = [
 /// Sections of `locks`.
 pub fn of_locks(results: &Results) -> Vec<Section> {
     sections(results, &OF_LOCKS)
+}
+
+/// Sections of `rw-locks`.
+pub fn of_rw_locks(results: &Results) -> Vec<Section> {
+    let mut tables = OF_LOCKS.map(|table| PrimitiveTable { experiment: "rw-locks", ..table });
+    tables[0].note = "Of all participants together; 19 of 20 acquisitions read. `rw-lock` is `towpath::RwLock`, between processes the one by name.";
+    sections(results, &tables)
 }
 
 /// Sections of `queues`.
