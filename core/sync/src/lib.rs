@@ -12,6 +12,7 @@ mod intents;
 mod lock;
 pub mod locks;
 mod mutex;
+mod places;
 mod primitive;
 pub mod queues;
 pub mod robust;

@@ -191,20 +191,70 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.write_before(Deadline::at(instant))
     }
 
+    #[inline]
     fn read_before(&self, deadline: Deadline) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
+        let (cpu, wait) = (Native::of_thread(), adaptive());
         // SAFETY: no process but this one reaches the lock, and no code but that of this `impl`
         // locks it: the callers of `read_between` promise that. `adaptive` takes no process for
         // dead; each thread has a number of its own.
-        match unsafe { self.read_between(Native::of_thread(), adaptive(), deadline) }? {
+        match unsafe { self.try_read_between(cpu, wait) } {
+            Some(guard) => Ok(guard),
+            None => self.read_slowly(cpu, wait, deadline),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+        deadline: Deadline,
+    ) -> Result<RwLockReadGuard<'a, T, L>, LockError> {
+        // SAFETY: as in `read_before`, which alone calls this.
+        match unsafe { self.read_between(cpu, wait, deadline) }? {
             Entrance::Reader(guard) => Ok(guard),
             // No process counts as dead.
             Entrance::Writer(_) => Err(LockError::Abandoned),
         }
     }
 
+    #[inline]
     fn write_before(&self, deadline: Deadline) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
         // SAFETY: as in `read_before`: one process, threads with numbers of their own.
         unsafe { self.write_between(Native::of_thread(), adaptive(), deadline) }
+    }
+
+    /// Acquires for reading between processes if that can be had at once, without a look
+    /// at other processes: the fast part of [`RwLock::read_between`].
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::read_between`].
+    #[inline]
+    pub unsafe fn try_read_between<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+    ) -> Option<RwLockReadGuard<'a, T, L>> {
+        // No reference to `wait` or to the guard leads out of what is inlined: both stay in
+        // registers.
+        match self.lock.read_at_once(&cpu, wait.around.identity()) {
+            Ok(held) => {
+                Some(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread: PhantomData })
+            }
+            Err(None) => None,
+            Err(Some(held)) => {
+                self.leave(cpu, wait, held);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave(&self, cpu: Native, wait: Wait<'_>, held: ReadHeld) {
+        self.lock.read_unlock(&cpu, &wait, held);
     }
 
     /// Acquires for reading between processes, or for writing after the death of a
@@ -412,8 +462,9 @@ impl<T, L: Lock<Native> + Exclusive> DerefMut for RwLockWriteGuard<'_, T, L> {
 impl<T, L: Lock<Native> + Exclusive> Drop for RwLockReadGuard<'_, T, L> {
     #[inline]
     fn drop(&mut self) {
+        let RwLockReadGuard { lock, wait: Wait { policy, around, budget }, cpu, .. } = *self;
         if let Some(held) = self.held.take() {
-            self.lock.lock.read_unlock(&self.cpu, &self.wait, held);
+            lock.lock.read_unlock(&cpu, &Wait { policy, around, budget }, held);
         }
     }
 }

@@ -148,6 +148,10 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         let (lock, cpu, wait) = self.parts()?;
         // SAFETY: all processes lock it by this handle, as participants (`World::participation`);
         // the process does not leave while it has handles, since the lock names its users.
+        if let Some(guard) = unsafe { lock.try_read_between(cpu, wait) } {
+            return Ok(guard);
+        }
+        // SAFETY: as above.
         match unsafe { lock.read_between(cpu, wait, deadline) }.map_err(LockError::with_guard)? {
             Entrance::Reader(guard) => Ok(guard),
             Entrance::Writer(guard) => Err(self.told(guard)),

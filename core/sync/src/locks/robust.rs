@@ -52,8 +52,9 @@
 //! **Don't use it** as a spin lock between threads that cannot die alone: `test_and_test_and_set`
 //! is smaller.
 
-use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
+use crate::places::place_of;
 use crate::turns::Turns;
 use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
@@ -83,8 +84,6 @@ const CALLED: u64 = 1 << 30;
 const AWAKE: u64 = 1 << 29;
 /// In `word`: the owner's processor + 1.
 const PROCESSOR: u64 = AWAKE - 1;
-/// Number of threads of a process, whose numbers follow each other.
-const GROUP: usize = Native::threads_per_process() as usize;
 /// Marks on the waiter in a place.
 const MARKS: u64 = PARKED | HANDED | CALLED | AWAKE;
 
@@ -141,14 +140,9 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         u64::from(identity) << 32 | (cpu.id() as u64 + 1) & PROCESSOR
     }
 
-    /// Number of a waiter's place: that of its thread's number by `GROUP`, the numbers of
-    /// a process, the other way round, so that the first threads of `N` processes have one each.
+    /// Number of a waiter's place.
     fn place(owner: u64) -> usize {
-        let processor = ((owner & PROCESSOR) as usize).wrapping_sub(1);
-        match N / GROUP {
-            0 => processor % N,
-            groups => (processor / GROUP).wrapping_add(processor % GROUP * groups) % N,
-        }
+        place_of(((owner & PROCESSOR) as usize).wrapping_sub(1), N)
     }
 
     fn turn(&self, owner: u64) -> &P::Word {

@@ -48,6 +48,7 @@ use core::sync::atomic::compiler_fence;
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::locks::Robust;
+use crate::places::place_of;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
@@ -180,15 +181,26 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         wait: &W,
         deadline: Deadline,
     ) -> Result<Access<L::Held>, LockError> {
-        let me = above(wait.identity());
-        let held = ReadHeld { place: cpu.id() % N, only: me | 1 };
-        if self.is_used(cpu, held.place) && self.take_free(cpu, held.place, held.only) {
-            if self.is_open(cpu) {
-                return Ok(Access::Shared(held));
-            }
-            self.read_unlock(cpu, wait, held);
+        match self.read_at_once(cpu, wait.identity()) {
+            Ok(held) => return Ok(Access::Shared(held)),
+            Err(Some(held)) => self.read_unlock(cpu, wait, held),
+            Err(None) => {}
         }
-        self.read_slowly(cpu, wait, deadline, me)
+        self.read_slowly(cpu, wait, deadline, above(wait.identity()))
+    }
+
+    /// Acquires for reading if the gate is open, and the reader's usual place free.
+    ///
+    /// # Errors
+    ///
+    /// The reader's hold on its place, which it lets go of, if only the gate is closed.
+    #[inline]
+    pub(crate) fn read_at_once(&self, cpu: &P, identity: u32) -> Result<ReadHeld, Option<ReadHeld>> {
+        let held = ReadHeld { place: place_of(cpu.id(), N), only: above(identity) | 1 };
+        if !self.is_used(cpu, held.place) || !self.take_free(cpu, held.place, held.only) {
+            return Err(None);
+        }
+        if self.is_open(cpu) { Ok(held) } else { Err(Some(held)) }
     }
 
     /// Returns whether readers may enter, after their places were written.
@@ -312,7 +324,7 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// Takes a place: a free one, or one of this process's own, or that of a dead reader.
     /// `value`: identity and [`WANTS`]; `readers`: 1, or 0 in a place that wants.
     fn take_place<W: Waiting<P>>(&self, cpu: &P, wait: &W, value: u64, readers: u64) -> Option<usize> {
-        let first = cpu.id() % N;
+        let first = place_of(cpu.id(), N);
         let all = || (0..N).map(|i| (first + i) % N);
         let free = all().find(|&place| {
             // Relaxed: a hint; taking it compares.
