@@ -30,6 +30,11 @@ impl Choice {
     /// The number of steps after which to kill next: one more, or so that it grows by a
     /// sixth.
     pub fn after(&self, steps: u64) -> u64 {
-        steps + if self.every { 1 } else { 1 + steps / 6 }
+        self.after_part(steps, 6)
+    }
+
+    /// Number of steps after which to kill next, so that it grows by one in so many.
+    pub fn after_part(&self, steps: u64, part: u64) -> u64 {
+        steps + if self.every { 1 } else { 1 + steps / part }
     }
 }

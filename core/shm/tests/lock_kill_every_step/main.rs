@@ -303,7 +303,9 @@ fn run<L: Subject>(
     loop {
         // Where steps are left out, each policy leaves out others: what they execute is mostly the
         // same.
-        let next = choice.after(steps);
+        // Between others it waits for long, and holds the lock for a few steps at the end.
+        let part = if case.act == Act::Between { 24 } else { 6 };
+        let next = choice.after_part(steps, part);
         let at = steps + case.number % (next - steps);
         watchdog::at(at);
         if judge.round(at) {
