@@ -304,10 +304,12 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
         };
         self.leave_turns(cpu, wait, me);
-        // If not called, it takes part in the lease of another. Relaxed, both: under the lock.
+        // If not called, it takes part in the lease of another. Its release calls the next one,
+        // however lately it was called itself. Relaxed, all: under the lock.
         if is_tenant {
             cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
             cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
+            cpu.store(&self.head.looked, 0, Ordering::Relaxed);
         }
         self.enter(cpu, wait, RobustHeld { me, inconsistent: dead != 0, dead })
     }
