@@ -34,8 +34,6 @@ const PRIMITIVES: [&str; 4] = [LOCKS, RW_LOCKS, QUEUES, "barriers"];
 const LOCKS: &str = "locks";
 const RW_LOCKS: &str = "rw-locks";
 const QUEUES: &str = "queues";
-/// Kinds of their participants.
-const SHARING: [Sharing; 2] = [Sharing::Threads, Sharing::Processes];
 /// Default number of rounds of these experiments, which have many variants.
 const RUNS_OF_MANY: u32 = 5;
 
@@ -100,8 +98,8 @@ pub struct BenchArgs {
     pub mpis: Vec<String>,
 
     /// Numbers of processes, or participants [default: mpi 2,4,8,16; structures 1,2,4,8;
-    /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; locks and barriers up to eight
-    /// a core]
+    /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; locks, rw-locks and barriers up
+    /// to eight a core]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -148,7 +146,7 @@ pub struct BenchArgs {
     pub between: Option<u64>,
 
     /// Participants (experiments locks, rw-locks, queues, barriers) [default: both]
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = SHARING.map(Sharing::name))]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = Sharing::ALL.map(Sharing::name))]
     pub sharing: Vec<String>,
 
     /// Processes to kill, all of them however long it takes: senders in the crash test,
@@ -305,7 +303,7 @@ impl BenchArgs {
             between: self.between.unwrap_or(defaults.between),
             sharing: match self.sharing.is_empty() {
                 true => defaults.sharing,
-                false => SHARING.into_iter().filter(is_asked).collect(),
+                false => Sharing::ALL.into_iter().filter(is_asked).collect(),
             },
         }
     }

@@ -5,7 +5,6 @@ use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
 use crate::primitives::locks::{LockKind, LockLoad, contend};
 use crate::primitives::queues::{QueueLoad, ValueQueue, transfer};
 use crate::primitives::{MeasuredKind, PrimitiveSettings, shown};
-use crate::settings::BenchSettings;
 use crate::structures::{MOST, Sharing};
 use crate::transport::Circumstances;
 use towpath_host::Error;
@@ -30,10 +29,10 @@ pub struct QueueBench;
 pub struct BarrierBench;
 
 /// Numbers of participants unless told otherwise: alone, and up to eight for each core.
-fn procs(settings: &BenchSettings, cores: usize, least: u32) -> Vec<u32> {
-    let mut procs = settings.procs.clone();
+fn procs(bench: &Bench<'_>, least: u32) -> Vec<u32> {
+    let mut procs = bench.settings.procs.clone();
     if procs.is_empty() {
-        let cores = cores as u32;
+        let cores = bench.placement.cores() as u32;
         procs = vec![least, cores, 2 * cores, 4 * cores, 8 * cores];
         procs.iter_mut().for_each(|n| *n = (*n).clamp(least, MOST as u32));
         procs.sort_unstable();
@@ -43,22 +42,21 @@ fn procs(settings: &BenchSettings, cores: usize, least: u32) -> Vec<u32> {
 }
 
 /// The variants that are asked for: each primitive, by each kind and number of
-/// participants (`least` or more), under each policy.
+/// participants, under each policy.
 fn variants<K: MeasuredKind, L>(
     (experiment, bench): (&str, &Bench<'_>),
-    (kinds, least): (Vec<K>, u32),
+    (kinds, procs): (Vec<K>, Vec<u32>),
     load: impl Fn(RecordSubject, K, Sharing, u32, Policy) -> (RecordSubject, L),
 ) -> Vec<Variant<L>> {
     let settings = bench.settings;
     let mut variants = Vec::new();
     for &sharing in &settings.primitives.sharing {
-        let is_asked = |kind: &&K| kind.is_for(sharing) && settings.asks_for(kind.name());
-        for &kind in kinds.iter().filter(is_asked) {
+        for &kind in kinds.iter().filter(|kind| settings.asks_for(kind.name())) {
             // The others wait in their own way.
             let policies = if kind.has_policy() { usize::MAX } else { 1 };
             for policy in settings.policies().take(policies) {
                 let waiting = if kind.has_policy() { policy.name() } else { "own" };
-                for procs in procs(settings, bench.placement.cores(), least) {
+                for &procs in procs.iter().filter(|&&procs| kind.is_for(sharing, procs)) {
                     let subject = RecordSubject::new(experiment, kind.name(), waiting, procs);
                     let (subject, key) =
                         load(subject.with("sharing", sharing.name()), kind, sharing, procs, policy);
@@ -101,10 +99,11 @@ impl Measure for LockBench {
 
 fn compare_locks(experiment: &str, bench: &mut Bench<'_>, kinds: Vec<LockKind>) {
     let PrimitiveSettings { inside, between, .. } = bench.settings.primitives;
-    let variants = variants((experiment, bench), (kinds, 1), |subject, lock, sharing, procs, policy| {
-        let subject = subject.with("inside_ns", inside).with("between_ns", between);
-        (subject, LockLoad { lock, sharing, procs, policy, inside, between })
-    });
+    let variants =
+        variants((experiment, bench), (kinds, procs(bench, 1)), |subject, lock, sharing, procs, policy| {
+            let subject = subject.with("inside_ns", inside).with("between_ns", between);
+            (subject, LockLoad { lock, sharing, procs, policy, inside, between })
+        });
     bench.compare(&variants, |_, load, run| contend(load, &part(run)));
 }
 
@@ -161,19 +160,14 @@ impl Measure for QueueBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        let settings = bench.settings;
-        let mut variants: Vec<Variant<QueueLoad>> = Vec::new();
+        let asked = &bench.settings.procs;
         // One consumer, and 1, 3, 7 producers.
-        let all = if settings.procs.is_empty() { vec![2, 4, 8] } else { settings.procs.clone() };
-        for &sharing in &settings.primitives.sharing {
-            for queue in ValueQueue::ALL.into_iter().filter(|queue| settings.asks_for(queue.name())) {
-                for &procs in all.iter().filter(|&&procs| procs > 1 && queue.is_for(sharing, procs)) {
-                    let subject = RecordSubject::new(self.name(), queue.name(), "own", procs)
-                        .with("sharing", sharing.name());
-                    variants.push(Variant { subject, key: QueueLoad { queue, sharing, procs } });
-                }
-            }
-        }
+        let procs = if asked.is_empty() { vec![2, 4, 8] } else { asked.clone() };
+        let variants = variants(
+            (self.name(), bench),
+            (ValueQueue::ALL.to_vec(), procs),
+            |subject, queue, sharing, procs, _| (subject, QueueLoad { queue, sharing, procs }),
+        );
         bench.compare(&variants, |_, load, run| transfer(load, &part(run)));
         Ok(())
     }
@@ -206,7 +200,7 @@ impl Measure for BarrierBench {
         let between = bench.settings.primitives.between;
         let variants = variants(
             (self.name(), bench),
-            (BarrierKind::all(), 2),
+            (BarrierKind::all(), procs(bench, 2)),
             |subject, barrier, sharing, procs, policy| {
                 let subject = subject.with("between_ns", between);
                 (subject, BarrierLoad { barrier, sharing, procs, policy, between })

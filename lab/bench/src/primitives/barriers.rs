@@ -58,7 +58,7 @@ impl MeasuredKind for BarrierKind {
         matches!(self, BarrierKind::Ours(_))
     }
 
-    fn is_for(self, sharing: Sharing) -> bool {
+    fn is_for(self, sharing: Sharing, _: u32) -> bool {
         match self {
             BarrierKind::Std => matches!(sharing, Sharing::Threads),
             BarrierKind::Robust => matches!(sharing, Sharing::Processes),
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn every_barrier_holds_back_and_is_measured() {
         with_circumstances(Duration::from_millis(5), |run| {
-            for sharing in [Sharing::Threads, Sharing::Processes] {
-                for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing)) {
+            for sharing in Sharing::ALL {
+                for barrier in BarrierKind::all().into_iter().filter(|barrier| barrier.is_for(sharing, 3)) {
                     let policy = Policy::Adaptive;
                     let load = BarrierLoad { barrier, sharing, procs: 3, policy, between: 200 };
                     let samples = meet(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));

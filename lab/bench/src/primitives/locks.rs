@@ -85,7 +85,7 @@ impl MeasuredKind for LockKind {
         matches!(self, LockKind::Ours(_))
     }
 
-    fn is_for(self, sharing: Sharing) -> bool {
+    fn is_for(self, sharing: Sharing, _: u32) -> bool {
         match self {
             LockKind::Std
             | LockKind::ParkingLot
@@ -264,7 +264,7 @@ fn raw<L: Lock<Native> + Concurrent>(
 }
 
 /// Acquisitions of a readers–writer lock of which one writes.
-pub const WRITES: u64 = 20;
+const WRITES: u64 = 20;
 /// Acquisitions of which one is timed; alone, where the clock would be most of it.
 const TIMED: u64 = 4;
 const TIMED_ALONE: u64 = 64;
@@ -324,9 +324,9 @@ mod tests {
     #[test]
     fn every_lock_excludes_and_is_measured() {
         with_circumstances(Duration::from_millis(5), |run| {
-            for sharing in [Sharing::Threads, Sharing::Processes] {
+            for sharing in Sharing::ALL {
                 let locks = LockKind::all().into_iter().chain(LockKind::READERS_WRITER);
-                for lock in locks.filter(|lock| lock.is_for(sharing)) {
+                for lock in locks.filter(|lock| lock.is_for(sharing, 3)) {
                     let policy = Policy::Adaptive;
                     let load = LockLoad { lock, sharing, procs: 3, policy, inside: 50, between: 200 };
                     let samples = contend(&load, run).unwrap_or_else(|e| panic!("{lock:?} {sharing:?}: {e}"));

@@ -40,7 +40,7 @@ pub struct PrimitiveSettings {
 
 impl Default for PrimitiveSettings {
     fn default() -> Self {
-        PrimitiveSettings { inside: 50, between: 200, sharing: vec![Sharing::Threads, Sharing::Processes] }
+        PrimitiveSettings { inside: 50, between: 200, sharing: Sharing::ALL.to_vec() }
     }
 }
 
@@ -52,8 +52,8 @@ pub trait MeasuredKind: Copy {
     /// Returns whether the policy of waiting can be chosen.
     fn has_policy(self) -> bool;
 
-    /// Returns whether such participants can use it.
-    fn is_for(self, sharing: Sharing) -> bool;
+    /// Returns whether so many such participants can use it.
+    fn is_for(self, sharing: Sharing, procs: u32) -> bool;
 }
 
 /// Work of so many nanoseconds, on registers alone: reading the clock

@@ -43,6 +43,10 @@ fn ok(what: &'static str, code: libc::c_int) -> Result<(), Error> {
     Err(Error::system(what.to_owned(), std::io::Error::from_raw_os_error(code)))
 }
 
+const fn sharing(is_shared: bool) -> libc::c_int {
+    if is_shared { libc::PTHREAD_PROCESS_SHARED } else { libc::PTHREAD_PROCESS_PRIVATE }
+}
+
 /// Lock of libc.
 pub struct PthreadLock {
     kind: PthreadKind,
@@ -54,7 +58,7 @@ impl PthreadLock {
     /// A free lock, process-shared or not.
     pub fn new(kind: PthreadKind, is_shared: bool) -> Result<PthreadLock, Error> {
         let lock = PthreadLock { kind, mutex: SharedRow::row(1)?, spin: SharedRow::row(1)? };
-        let sharing = if is_shared { libc::PTHREAD_PROCESS_SHARED } else { libc::PTHREAD_PROCESS_PRIVATE };
+        let sharing = sharing(is_shared);
         let mut attributes = MaybeUninit::uninit();
         let at = attributes.as_mut_ptr();
         // SAFETY: the attributes are made before they are used and destroyed; mutex and spin lock
@@ -115,7 +119,7 @@ impl PthreadRwLock {
     /// A free lock, process-shared or not.
     pub fn new(is_shared: bool) -> Result<PthreadRwLock, Error> {
         let lock = PthreadRwLock(SharedRow::row(1)?);
-        let sharing = if is_shared { libc::PTHREAD_PROCESS_SHARED } else { libc::PTHREAD_PROCESS_PRIVATE };
+        let sharing = sharing(is_shared);
         let mut attributes = MaybeUninit::uninit();
         let at = attributes.as_mut_ptr();
         // SAFETY: the attributes are made before they are used and destroyed; the lock is new, at
@@ -156,7 +160,7 @@ impl PthreadBarrier {
     /// A barrier, process-shared or not.
     pub fn new(participants: usize, is_shared: bool) -> Result<PthreadBarrier, Error> {
         let barrier = PthreadBarrier(SharedRow::row(1)?);
-        let sharing = if is_shared { libc::PTHREAD_PROCESS_SHARED } else { libc::PTHREAD_PROCESS_PRIVATE };
+        let sharing = sharing(is_shared);
         let mut attributes = MaybeUninit::uninit();
         let at = attributes.as_mut_ptr();
         // SAFETY: the attributes are made before they are used and destroyed; the barrier is new,

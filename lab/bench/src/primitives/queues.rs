@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use towpath::{TransferError, World, WorldConfig, mpmc, mpsc, spsc};
 
 use super::crew::LoadCrew;
-use super::{enter, world_for};
+use super::{MeasuredKind, enter, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -39,9 +39,10 @@ impl ValueQueue {
     /// All of them.
     pub const ALL: [ValueQueue; 5] =
         [ValueQueue::Spsc, ValueQueue::Mpsc, ValueQueue::Mpmc, ValueQueue::Std, ValueQueue::Crossbeam];
+}
 
-    /// Name in the records.
-    pub const fn name(self) -> &'static str {
+impl MeasuredKind for ValueQueue {
+    fn name(self) -> &'static str {
         match self {
             ValueQueue::Spsc => "spsc",
             ValueQueue::Mpsc => "mpsc",
@@ -51,12 +52,16 @@ impl ValueQueue {
         }
     }
 
-    /// Returns whether so many such participants, of which one consumes, can use it.
-    pub const fn is_for(self, sharing: Sharing, procs: u32) -> bool {
+    fn has_policy(self) -> bool {
+        false
+    }
+
+    /// One of the participants consumes.
+    fn is_for(self, sharing: Sharing, procs: u32) -> bool {
         match self {
-            ValueQueue::Std | ValueQueue::Crossbeam => matches!(sharing, Sharing::Threads),
+            ValueQueue::Std | ValueQueue::Crossbeam => procs > 1 && matches!(sharing, Sharing::Threads),
             ValueQueue::Spsc => procs == 2,
-            _ => true,
+            ValueQueue::Mpsc | ValueQueue::Mpmc => procs > 1,
         }
     }
 }
@@ -263,7 +268,7 @@ mod tests {
     #[test]
     fn every_queue_carries_values() {
         with_circumstances(Duration::from_millis(5), |run| {
-            for sharing in [Sharing::Threads, Sharing::Processes] {
+            for sharing in Sharing::ALL {
                 for procs in [2, 4] {
                     for queue in ValueQueue::ALL.into_iter().filter(|queue| queue.is_for(sharing, procs)) {
                         let load = QueueLoad { queue, sharing, procs };

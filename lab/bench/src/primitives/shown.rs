@@ -140,7 +140,7 @@ fn of<'a>(results: &'a Results, figures: &PrimitiveTable, sharing: Sharing) -> V
 
 fn sections(results: &Results, list: &[PrimitiveTable]) -> Vec<Section> {
     let mut sections = Vec::new();
-    for sharing in [Sharing::Threads, Sharing::Processes] {
+    for sharing in Sharing::ALL {
         for (n, figures) in list.iter().enumerate() {
             let records = of(results, figures, sharing);
             if records.is_empty() {

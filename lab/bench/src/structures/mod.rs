@@ -178,6 +178,9 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// Both, in the order in which tables of primitives show them.
+    pub const ALL: [Sharing; 2] = [Sharing::Threads, Sharing::Processes];
+
     /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
