@@ -232,10 +232,12 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         }
         // Here no reference to `wait` or to the guard leads out of what is inlined: both stay in
         // registers.
-        let held = match L::KNOWS_OWNER.then(|| self.lock.try_lock_as(&cpu, identity)) {
-            Some(Some(held)) => held,
-            Some(None) => self.lock_slowly(cpu, wait, deadline)?,
-            None => self.lock_waiting(&cpu, &wait, deadline)?,
+        let held = if !L::KNOWS_OWNER {
+            self.lock_waiting(&cpu, &wait, deadline)?
+        } else if let Some(held) = self.lock.try_lock_as(&cpu, identity) {
+            held
+        } else {
+            self.lock_slowly(cpu, wait, deadline)?
         };
         Ok(MutexGuard {
             mutex: self,

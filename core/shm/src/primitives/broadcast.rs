@@ -1,8 +1,6 @@
 //! Broadcast rings in a world, by name.
 #![allow(unsafe_code)]
 
-use std::mem::size_of;
-
 use towpath_machine::Native;
 use towpath_sync::Wait;
 use towpath_sync::queues::{
@@ -10,10 +8,8 @@ use towpath_sync::queues::{
     Lossy, TransferError, WordLine,
 };
 
+use super::LINE;
 use crate::{Error, Shared, World};
-
-/// Number of bytes of a line.
-const LINE: u64 = size_of::<WordLine<Native>>() as u64;
 
 /// Broadcast ring in a world: makes its writer and readers.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
@@ -80,7 +76,7 @@ impl<M: BroadcastMode> WorldBroadcast<M> {
 
     /// Number of bytes of the ring: messages, and 16 beside each.
     pub fn capacity(&self) -> usize {
-        self.0.lines * size_of::<WordLine<Native>>()
+        self.0.lines * LINE as usize
     }
 
     /// The world in which the ring lies.

@@ -13,6 +13,12 @@ mod queues;
 mod rw_lock;
 mod semaphore;
 
+use towpath_machine::Native;
+use towpath_sync::queues::WordLine;
+
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use queues::{WorldQueue, WorldVenue};
 pub use semaphore::SemaphorePermit;
+
+/// Number of bytes of a line of words, which queues and rings have behind their objects.
+const LINE: u64 = size_of::<WordLine<Native>>() as u64;

@@ -1,8 +1,6 @@
 //! Queues of values in a world, by name.
 #![allow(unsafe_code)]
 
-use std::mem::size_of;
-
 use towpath_machine::{Native, Object, Plain};
 use towpath_sync::Wait;
 use towpath_sync::queues::{
@@ -10,10 +8,8 @@ use towpath_sync::queues::{
     ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
 };
 
+use super::LINE;
 use crate::{Error, Shared, World};
-
-/// Number of bytes of a line.
-const LINE: u64 = size_of::<WordLine<Native>>() as u64;
 
 /// Queue of values in a world: makes senders and receivers.
 #[allow(missing_debug_implementations, reason = "nothing to show")]

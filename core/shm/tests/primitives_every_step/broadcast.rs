@@ -243,11 +243,5 @@ pub const PLAYS: &[Play] = &[
         ..PLAY
     },
     Play { name: "broadcast join as a reader", victim: joining_reader, after: the_reader_died, ..PLAY },
-    Play {
-        name: "broadcast leave as a reader",
-        victim: leaving_reader,
-        meanwhile: nothing,
-        after: the_reader_died,
-        ..PLAY
-    },
+    Play { name: "broadcast leave as a reader", victim: leaving_reader, after: the_reader_died, ..PLAY },
 ];

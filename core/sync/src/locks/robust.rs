@@ -62,7 +62,7 @@ use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 const USUAL_LEASE: u64 = 200_000;
 /// Number of leases after which a waiter that is awake is handed the lock.
 const PATIENCE: u64 = 8;
-/// Number of times in a lease that a sleeping waiter is called.
+/// Number of looks for waiters in a lease.
 const CALLS: u64 = 8;
 /// Number of looks at a lock before a waiter sleeps.
 const ATTEMPTS: u32 = 64;

@@ -47,7 +47,8 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     counter::<LoadLinked>(&mut cases);
     counter::<AtMemory>(&mut cases);
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
-    // Leases are long against the explorer's steps: this one hands over each time.
+    // Leases are long against the explorer's steps: the first hands over each time, the second also
+    // calls waiters.
     lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
     lock::<Robust<Explorer, 8, 1>>(&mut cases, policy);
     lock::<Reactive<Explorer, 8, 0, 0, ModeWord<Explorer>>>(&mut cases, policy);
