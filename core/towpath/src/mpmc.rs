@@ -4,6 +4,7 @@
 
 use towpath_machine::Plain;
 use towpath_shm::WorldVenue;
+pub use towpath_sync::queues::Unsent;
 use towpath_sync::queues::{Mpmc, Threads, ValueReceiver, ValueSender, between_threads};
 
 /// Sender of a queue between threads.
@@ -19,6 +20,15 @@ pub type WorldReceiver<T> = ValueReceiver<T, WorldVenue<T, Mpmc>>;
 pub type Lease<T> = towpath_sync::queues::ValueLease<T, Threads<Mpmc>>;
 /// Lease of a value of a queue in a world.
 pub type WorldLease<T> = towpath_sync::queues::ValueLease<T, WorldVenue<T, Mpmc>>;
+
+/// A slot of a queue between threads, to be filled in place.
+pub type Slot<'a, T> = towpath_sync::queues::SlotInPlace<'a, T, Threads<Mpmc>>;
+/// A slot of a queue in a world, to be filled in place.
+pub type WorldSlot<'a, T> = towpath_sync::queues::SlotInPlace<'a, T, WorldVenue<T, Mpmc>>;
+/// A received value in its slot of a queue between threads.
+pub type InPlace<'a, T> = towpath_sync::queues::ValueInPlace<'a, T, Threads<Mpmc>>;
+/// A received value in its slot of a queue in a world.
+pub type WorldInPlace<'a, T> = towpath_sync::queues::ValueInPlace<'a, T, WorldVenue<T, Mpmc>>;
 
 /// Makes a queue between threads, with room for so many values (rounded up to a power of
 /// two).
@@ -40,6 +50,17 @@ pub type WorldLease<T> = towpath_sync::queues::ValueLease<T, WorldVenue<T, Mpmc>
 ///     drop(sender); // the receivers' loops end
 ///     Ok::<(), towpath::TransferError>(())
 /// })?;
+/// # Ok::<(), towpath::TransferError>(())
+/// ```
+///
+/// Large values lie where they are written:
+///
+/// ```
+/// let (sender, receiver) = towpath::mpmc::queue::<[f32; 1024]>(4);
+/// let mut slot = sender.reserve()?;
+/// slot.fill(0.5);
+/// slot.send()?;
+/// assert_eq!(receiver.receive_in_place()?.iter().sum::<f32>(), 512.0);
 /// # Ok::<(), towpath::TransferError>(())
 /// ```
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {

@@ -39,7 +39,9 @@ where
     }
 }
 
-impl<T, K> Venue for WorldVenue<T, K>
+// SAFETY: the object and the lines behind it lie in the world's segment, which stays mapped where
+// it is as long as a handle of the object lives.
+unsafe impl<T, K> Venue for WorldVenue<T, K>
 where
     K: QueueKind,
     QueueObject<T, K>: Object,

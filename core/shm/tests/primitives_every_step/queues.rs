@@ -192,6 +192,82 @@ fn the_value_is_never_lost(stage: &Stage) {
     all_room_is_there(stage);
 }
 
+/// A value that is written and read in its slot.
+type Large = [u64; 9];
+
+fn large(stage: &Stage) -> WorldQueue<Large, Mpmc> {
+    stage.world.mpmc("l", 2).unwrap()
+}
+
+fn sender_in_place(stage: &Stage) {
+    let sender = large(stage).sender().unwrap();
+    mark();
+    let mut slot = sender.reserve().unwrap();
+    slot.fill(THEIRS[0]);
+    slot.send().unwrap();
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(sender);
+}
+
+/// Number of the victim's values that come, of which this process sends as many as there
+/// is room for; then all room is there.
+fn theirs_of_large(stage: &Stage) -> usize {
+    let (sender, receiver) = (large(stage).sender().unwrap(), large(stage).receiver().unwrap());
+    let mut values = Vec::new();
+    // A full queue is looked through for the dead, and so is an empty one.
+    let mut ours = 0;
+    while sender.send_timeout([OURS[0]; 9], Duration::from_millis(2)).is_ok() {
+        ours += 1;
+    }
+    while receiver.receive_many_timeout(&mut values, 4, Duration::from_millis(2)).is_ok() {}
+    let (of_theirs, of_ours): (Vec<Large>, Vec<Large>) =
+        values.into_iter().partition(|value| *value == [THEIRS[0]; 9]);
+    assert_eq!(of_ours, vec![[OURS[0]; 9]; ours], "lost, twice or torn");
+    for _ in 0..2 {
+        assert_eq!(sender.send_all_timeout([[OURS[0]; 9]; 2], LONG), Ok(2), "room was lost with the dead");
+        assert_eq!(sender.try_send([0; 9]), Err(TransferError::TimedOut));
+        (0..2).for_each(|_| assert_eq!(receiver.try_receive(), Ok([OURS[0]; 9])));
+    }
+    of_theirs.len()
+}
+
+fn the_sender_in_place_died(stage: &Stage) {
+    let came = theirs_of_large(stage);
+    assert!(came <= 1, "came twice");
+    if stage.progress.load(SeqCst) == DONE {
+        assert_eq!(came, 1, "it was sent, and is lost");
+    }
+    if came == 0 {
+        stage.told();
+    }
+}
+
+fn receiver_in_place(stage: &Stage) {
+    let receiver = large(stage).receiver().unwrap();
+    mark();
+    let value = receiver.receive_in_place().unwrap();
+    assert_eq!(*value, [THEIRS[0]; 9]);
+    drop(value);
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget(receiver);
+}
+
+fn a_large_value_is_there(stage: &Stage) -> Hold {
+    large(stage).sender().unwrap().send([THEIRS[0]; 9]).unwrap();
+    None
+}
+
+fn the_receiver_in_place_died(stage: &Stage) {
+    let came = theirs_of_large(stage);
+    assert!(came <= 1, "came twice");
+    if came == 1 {
+        assert_ne!(stage.progress.load(SeqCst), DONE, "it was done with");
+        stage.told();
+    }
+}
+
 fn one_sender(stage: &Stage) {
     let sender = one(stage).sender().unwrap();
     mark();
@@ -310,6 +386,26 @@ pub const PLAYS: &[Play] = &[
         helper: None,
         meanwhile: nothing,
         after: the_value_is_never_lost,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc send in place",
+        patience: PATIENCE,
+        hold: no_hold,
+        victim: sender_in_place,
+        helper: None,
+        meanwhile: nothing,
+        after: the_sender_in_place_died,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc receive in place",
+        patience: PATIENCE,
+        hold: a_large_value_is_there,
+        victim: receiver_in_place,
+        helper: None,
+        meanwhile: nothing,
+        after: the_receiver_in_place_died,
         is_told: true,
     },
     Play {

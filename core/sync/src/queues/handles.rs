@@ -1,6 +1,7 @@
 //! Senders and receivers of queues.
 
 use core::cell::Cell;
+use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,22 +55,11 @@ pub trait SharedSenders: QueueKind {}
 /// Kinds of which several may receive.
 pub trait SharedReceivers: QueueKind {}
 
-/// Kinds whose values can be leased: they come in again if their receiver dies.
+/// Kinds whose values can be leased, and lie in slots of their own: they come in again
+/// if their receiver dies.
 pub trait Leasing: QueueKind {
-    /// Receives a value under a lease.
-    ///
-    /// # Errors
-    ///
-    /// As [`BoundedQueue::receive`].
-    fn lease<T: Plain>(
-        queue: &Self::Queue<'_>,
-        cpu: &Native,
-        wait: &Wait<'_>,
-        deadline: Deadline,
-    ) -> Result<(T, Leased), TransferError>;
-
-    /// Ends a lease: the value is done with, or comes in again.
-    fn end(queue: &Self::Queue<'_>, cpu: &Native, wait: &Wait<'_>, leased: Leased, completed: bool);
+    /// The queue, as the algorithm that can lease.
+    fn leasing<'q>(queue: Self::Queue<'q>) -> ManyToMany<'q, Native>;
 }
 
 /// Many senders, many receivers.
@@ -111,20 +101,8 @@ macro_rules! many_to_many {
         impl SharedSenders for $kind {}
         impl Leasing for $kind {
             #[inline]
-            fn lease<T: Plain>(
-                queue: &Self::Queue<'_>,
-                cpu: &Native,
-                wait: &Wait<'_>,
-                deadline: Deadline,
-            ) -> Result<(T, Leased), TransferError> {
-                queue.receive_leased(cpu, wait, deadline)
-            }
-            fn end(queue: &Self::Queue<'_>, cpu: &Native, wait: &Wait<'_>, leased: Leased, completed: bool) {
-                if completed {
-                    queue.complete(cpu, wait, leased);
-                } else {
-                    queue.give_back(cpu, wait, leased);
-                }
+            fn leasing<'q>(queue: Self::Queue<'q>) -> ManyToMany<'q, Native> {
+                queue
             }
         }
     };
@@ -166,7 +144,13 @@ impl QueueKind for Spsc {
 }
 
 /// Place of a queue, and its callers: threads of one process, or processes of a world.
-pub trait Venue: Clone {
+///
+/// # Safety
+///
+/// The queue that `act` is given stays where it is, and mapped, as long as the venue or a clone of
+/// it lives.
+#[allow(unsafe_code)]
+pub unsafe trait Venue: Clone {
     /// The kind of the queue.
     type Kind: QueueKind;
 
@@ -203,7 +187,9 @@ struct ThreadParts<K: QueueKind> {
     geometry: QueueGeometry,
 }
 
-impl<K: QueueKind> Venue for Threads<K> {
+#[allow(unsafe_code)]
+// SAFETY: the queue's parts are boxes, and its head, behind the `Arc`.
+unsafe impl<K: QueueKind> Venue for Threads<K> {
     type Kind = K;
 
     #[inline]
@@ -252,7 +238,7 @@ fn leave<V: Venue>(venue: &V, side: QueueSide) {
 /// Sender of a queue: one of several, if it can be cloned.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueSender<T, V: Venue> {
-    venue: V,
+    pub(super) venue: V,
     values: PhantomData<fn(T)>,
     sharing: PhantomData<SharingOf<V>>,
 }
@@ -311,12 +297,86 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     fn send_before(&self, value: T, deadline: Deadline) -> Result<(), TransferError> {
         self.venue.call(|queue, cpu, wait| queue.send(cpu, wait, &value, deadline))
     }
+
+    /// Sends these values in turn, each when there is room for it. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsent`]: how many were sent, the next value, and the reason, as [`ValueSender::send`].
+    pub fn send_all(&self, values: impl IntoIterator<Item = T>) -> Result<usize, Unsent<T>> {
+        self.all_before(values, Deadline::NEVER)
+    }
+
+    /// Sends these values in turn; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send_all`].
+    pub fn send_all_timeout(
+        &self,
+        values: impl IntoIterator<Item = T>,
+        time: Duration,
+    ) -> Result<usize, Unsent<T>> {
+        self.all_before(values, Deadline::within(time))
+    }
+
+    fn all_before(
+        &self,
+        values: impl IntoIterator<Item = T>,
+        deadline: Deadline,
+    ) -> Result<usize, Unsent<T>> {
+        let (mut sent, mut values) = (0, values.into_iter());
+        let Some(first) = values.next() else { return Ok(0) };
+        let mut value = first;
+        let done = self.venue.call(|queue, cpu, wait| {
+            loop {
+                queue.send(cpu, wait, &value, deadline)?;
+                sent += 1;
+                match values.next() {
+                    Some(next) => value = next,
+                    None => return Ok(()),
+                }
+            }
+        });
+        done.map_or_else(|error| Err(Unsent { sent, value, error }), |()| Ok(sent))
+    }
+}
+
+/// Values of a batch that were not sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Unsent<T> {
+    /// Number of values that were sent before.
+    pub sent: usize,
+    /// The first value that was not sent.
+    pub value: T,
+    /// The reason.
+    pub error: TransferError,
+}
+
+impl<T> fmt::Display for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values of the batch were sent; then: {}", self.sent, self.error)
+    }
+}
+
+impl<T> fmt::Debug for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<T> std::error::Error for Unsent<T> {}
+
+impl<T> From<Unsent<T>> for TransferError {
+    fn from(unsent: Unsent<T>) -> Self {
+        unsent.error
+    }
 }
 
 /// Receiver of a queue: one of several, if it can be cloned.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueReceiver<T, V: Venue> {
-    venue: V,
+    pub(super) venue: V,
     values: PhantomData<fn() -> T>,
     sharing: PhantomData<SharingOf<V>>,
 }
@@ -376,6 +436,52 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
         self.venue.call(|queue, cpu, wait| queue.receive(cpu, wait, deadline))
     }
 
+    /// Receives values that are there, up to so many, at the vector's end.
+    /// Returns their number.
+    ///
+    /// Waits for the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive`].
+    pub fn receive_many(&self, values: &mut Vec<T>, most: usize) -> Result<usize, TransferError> {
+        self.many_before(values, most, Deadline::NEVER)
+    }
+
+    /// Receives those that are there; gives up after that time if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_timeout`].
+    pub fn receive_many_timeout(
+        &self,
+        values: &mut Vec<T>,
+        most: usize,
+        time: Duration,
+    ) -> Result<usize, TransferError> {
+        self.many_before(values, most, Deadline::within(time))
+    }
+
+    fn many_before(
+        &self,
+        values: &mut Vec<T>,
+        most: usize,
+        deadline: Deadline,
+    ) -> Result<usize, TransferError> {
+        if most == 0 {
+            return Ok(0);
+        }
+        self.venue.call(|queue, cpu, wait| {
+            values.push(queue.receive(cpu, wait, deadline)?);
+            for number in 1..most {
+                // An error is found by the next call.
+                let Some(value) = queue.take_if_there(cpu, wait) else { return Ok(number) };
+                values.push(value);
+            }
+            Ok(most)
+        })
+    }
+
     /// Values until the queue has come to its end: it was closed, or the last sender has
     /// gone.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
@@ -422,8 +528,9 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     }
 
     fn lease_before(&self, deadline: Deadline) -> Result<ValueLease<T, V>, TransferError> {
-        let (value, leased) =
-            self.venue.call(|queue, cpu, wait| <V::Kind as Leasing>::lease(&queue, cpu, wait, deadline))?;
+        let (value, leased) = self
+            .venue
+            .call(|queue, cpu, wait| V::Kind::leasing(queue).receive_leased(cpu, wait, deadline))?;
         Ok(ValueLease { venue: self.venue.clone(), value, leased: Some(leased) })
     }
 }
@@ -447,7 +554,7 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     fn end(&mut self, completed: bool) {
         let Some(leased) = self.leased.take() else { return };
         let ended = self.venue.call(|queue, cpu, wait| {
-            <V::Kind as Leasing>::end(&queue, cpu, wait, leased, completed);
+            V::Kind::leasing(queue).end(cpu, wait, leased, completed);
             Ok(())
         });
         // To a process outside the world the lease does not belong any more.

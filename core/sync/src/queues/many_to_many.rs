@@ -35,6 +35,9 @@
 //! after it: the value is gone with it, or, if it was leased, comes in again. In both cases
 //! sleepers that it did not wake look again within a few milliseconds.
 //!
+//! A value of more than 56 bytes may be written where it lies, so that it is read only while it is
+//! leased, also by a receiver that copies it: if that one dies meanwhile, it comes in again.
+//!
 //! **Memory.** Two lines and those of the members; 8 bytes for each place of the ring; a word and
 //! the value, rounded up to 2, 4 or 8 words or whole lines, for each slot. The number of slots is
 //! rounded up to a power of two.
@@ -138,7 +141,28 @@ pub struct Leased {
     word: u64,
 }
 
+/// A slot that a sender has, and has yet to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserved {
+    slot: usize,
+    word: u64,
+    ticket: u64,
+    entry: u64,
+}
+
+impl Reserved {
+    /// Number of the slot.
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+}
+
 impl Leased {
+    /// Number of the slot.
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Returns whether this process has the lease. A forked child has not.
     fn is_of(&self, me: u32) -> bool {
         identity(self.word) == me
@@ -276,10 +300,19 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         there.wrapping_add(if is_less { self.geometry.capacity() as u64 } else { 1 })
     }
 
-    /// Takes a free slot for the calling process. Returns it with its word, a ticket and
-    /// the entry there.
+    /// First word of a slot's value among the words of all slots.
+    pub(super) const fn first_word(&self, slot: usize) -> usize {
+        self.geometry.place(slot, 1)
+    }
+
+    /// The lines of the slots.
+    pub(super) const fn slot_lines(&self) -> &'a [WordLine<P>] {
+        self.slots
+    }
+
+    /// Takes a free slot for the calling process, with a ticket and the entry there.
     #[inline]
-    fn take_slot(&self, cpu: &P, me: u32) -> Option<(usize, u64, u64, u64)> {
+    fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
         // Relaxed: where values come and go in turn, the next free slot has the number of the
         // ticket.
         let first = cpu.load(&self.head.next_to_send, Ordering::Relaxed) as usize;
@@ -297,7 +330,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
             let taken =
                 cpu.compare_exchange(self.word(slot, 0), free, word, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
-                return Some((slot, word, ticket, entry));
+                return Some(Reserved { slot, word, ticket, entry });
             }
         }
         None
@@ -309,15 +342,8 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ///
     /// [`TransferError::Closed`]; the slot is free then, unless it was returned.
     #[inline]
-    fn put<W: Waiting<P>>(
-        &self,
-        cpu: &P,
-        wait: &W,
-        slot: usize,
-        mut word: u64,
-        mut ticket: u64,
-        mut entry: u64,
-    ) -> Result<(), TransferError> {
+    fn put<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) -> Result<(), TransferError> {
+        let Reserved { slot, mut word, mut ticket, mut entry } = reserved;
         let returned = word & STATE == RETURNED;
         loop {
             if entry & CLOSED != 0 && !returned {
@@ -409,51 +435,92 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
     /// Wakes senders that sleep on the oldest value's slot, after another became free.
     fn wake_senders<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
-        if let Oldest::Value(_, slot, word) = self.front(cpu)
-            && word & PARKED != 0
-        {
+        let (slot, word) = self.turn_of_senders(cpu);
+        if word & PARKED != 0 {
             wait.wake_all(cpu, self.word(slot, 0));
         }
     }
 
-    /// Sends a value if there is room.
+    /// The slot that becomes free next if all is taken in turn, with its word: senders
+    /// that wait for room wait there.
+    fn turn_of_senders(&self, cpu: &P) -> (usize, u64) {
+        match self.front(cpu) {
+            Oldest::Value(_, slot, word) => (slot, word),
+            Oldest::Empty(ticket, _) => {
+                let slot = ticket as usize & self.geometry.mask();
+                // Relaxed: to wait for its change.
+                (slot, cpu.load(self.word(slot, 0), Ordering::Relaxed))
+            }
+        }
+    }
+
+    /// Takes a slot for a value, when there is one: the caller fills it, and then
+    /// [publishes](ManyToMany::publish) it or [gives it up](ManyToMany::give_up). If the caller
+    /// dies before, nothing was sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::send`].
     #[inline]
-    fn try_send<T: Plain, W: Waiting<P>>(
+    pub fn reserve<W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
-        value: &T,
-    ) -> Option<Result<(), TransferError>> {
-        let (slot, word, ticket, entry) = self.take_slot(cpu, wait.identity())?;
+        deadline: Deadline,
+    ) -> Result<Reserved, TransferError> {
+        if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
+            && let Some(reserved) = self.take_slot(cpu, wait.identity())
+        {
+            return Ok(reserved);
+        }
+        self.reserve_slowly(cpu, wait, deadline)
+    }
+
+    /// Writes a value into a slot that the caller reserved.
+    #[inline]
+    pub fn fill<T: Plain>(&self, cpu: &P, reserved: &Reserved, value: &T) {
         for k in 0..value::words::<T>() {
             // Relaxed: published by (Q4), and read again only after (Q9).
-            cpu.store(self.word(slot, 1 + k), value::word(value, k), Ordering::Relaxed);
+            cpu.store(self.word(reserved.slot, 1 + k), value::word(value, k), Ordering::Relaxed);
         }
-        Some(self.put(cpu, wait, slot, word, ticket, entry))
+    }
+
+    /// Sends the value in a slot that the caller reserved.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`]; [`TransferError::NotEntered`] if another process reserved it.
+    #[inline]
+    pub fn publish<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) -> Result<(), TransferError> {
+        // A forked child does not have its parent's slot.
+        if identity(reserved.word) != wait.identity() {
+            return Err(TransferError::NotEntered);
+        }
+        self.put(cpu, wait, reserved)
+    }
+
+    /// Frees a slot that the caller reserved: nothing is sent.
+    pub fn give_up<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) {
+        let is_mine = identity(reserved.word) == wait.identity();
+        if is_mine && self.free(cpu, wait, reserved.slot, reserved.word) {
+            self.wake_senders(cpu, wait);
+        }
     }
 
     #[cold]
-    fn send_slowly<T: Plain, W: Waiting<P>>(
+    fn reserve_slowly<W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
-        value: &T,
         deadline: Deadline,
-    ) -> Result<(), TransferError> {
+    ) -> Result<Reserved, TransferError> {
         let mut turns = None;
         loop {
             self.head.members.check_receivers(cpu, wait)?;
             // First the word to wait on: it changes when the next slot in turn becomes free.
-            let (slot, word) = match self.front(cpu) {
-                Oldest::Value(_, slot, word) => (slot, word),
-                Oldest::Empty(ticket, _) => {
-                    let slot = ticket as usize & self.geometry.mask();
-                    // Relaxed: to wait for its change.
-                    (slot, cpu.load(self.word(slot, 0), Ordering::Relaxed))
-                }
-            };
-            if let Some(sent) = self.try_send(cpu, wait, value) {
-                return sent;
+            let (slot, word) = self.turn_of_senders(cpu);
+            if let Some(reserved) = self.take_slot(cpu, wait.identity()) {
+                return Ok(reserved);
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
             if self.head.members.is_time_to_ask(cpu, turns, deadline) {
@@ -468,20 +535,21 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         }
     }
 
-    /// Takes the oldest value: its slot is leased, or free.
+    /// Takes the oldest value, which is read before: its slot is leased, or free.
     #[inline]
-    fn try_take<T: Plain, W: Waiting<P>>(
+    fn try_take<R, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         leases: bool,
-    ) -> Result<(T, Leased), (u64, u64)> {
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), (u64, u64)> {
         loop {
             let (ticket, slot, word) = match self.front(cpu) {
                 Oldest::Value(ticket, slot, word) => (ticket, slot, word),
                 Oldest::Empty(ticket, entry) => return Err((ticket, entry)),
             };
-            let value = self.read(cpu, slot);
+            let value = read(slot);
             let next = if leases { slot_word(LEASED, ticket, wait.identity()) } else { free_after(ticket) };
             // (Q6b) Release: as (Q6): what was read comes before what the next owner writes, or it
             // fails; pairs with the Acquire (Q9), (Q5). Not Acquire: (Q5) has acquired the word.
@@ -500,22 +568,23 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     fn read<T: Plain>(&self, cpu: &P, slot: usize) -> T {
-        // Relaxed: after (Q3), (Q5), before (Q6b).
+        // Relaxed: after (Q3), (Q5), before (Q6b), or (Q6) of a large one.
         value::from_words(|k| cpu.load(self.word(slot, 1 + k), Ordering::Relaxed))
     }
 
     #[cold]
-    fn take_slowly<T: Plain, W: Waiting<P>>(
+    fn take_slowly<R, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
         leases: bool,
-    ) -> Result<(T, Leased), TransferError> {
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), TransferError> {
         let mut turns = None;
         let mut end = None;
         loop {
-            let (ticket, entry) = match self.try_take(cpu, wait, leases) {
+            let (ticket, entry) = match self.try_take(cpu, wait, leases, &read) {
                 Ok(taken) => return Ok(taken),
                 Err(empty) => empty,
             };
@@ -593,7 +662,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         let (ticket, entry) = self.next_ticket(cpu);
         let next = slot_word(RETURNED, ticket, wait.identity());
         self.change(cpu, slot, word, |seen| next | seen & PARKED).is_some()
-            && self.put(cpu, wait, slot, next, ticket, entry).is_ok()
+            && self.put(cpu, wait, Reserved { slot, word: next, ticket, entry }).is_ok()
     }
 
     /// Sends nothing more: puts the mark where the next value would be.
@@ -626,30 +695,51 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(T, Leased), TransferError> {
-        self.take(cpu, wait, deadline, true)
+        if value::is_large::<T>() {
+            let leased = self.lease_in_place(cpu, wait, deadline)?;
+            return Ok((self.read(cpu, leased.slot), leased));
+        }
+        self.take(cpu, wait, deadline, true, |slot| self.read(cpu, slot))
+    }
+
+    /// Takes the oldest value as [`ManyToMany::receive_leased`], and leaves it to the
+    /// caller to read it in its slot.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`].
+    pub fn lease_in_place<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Leased, TransferError> {
+        self.take(cpu, wait, deadline, true, |_| ()).map(|((), leased)| leased)
     }
 
     /// Takes the oldest value, when there is one: its slot is leased, or free.
     #[inline]
-    fn take<T: Plain, W: Waiting<P>>(
+    fn take<R, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
         leases: bool,
-    ) -> Result<(T, Leased), TransferError> {
-        debug_assert!(value::words::<T>() < self.geometry.stride());
-        match self.try_take(cpu, wait, leases) {
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), TransferError> {
+        match self.try_take(cpu, wait, leases, &read) {
             Ok(taken) => Ok(taken),
-            Err(_) => self.take_slowly(cpu, wait, deadline, leases),
+            Err(_) => self.take_slowly(cpu, wait, deadline, leases, &read),
         }
     }
 
-    /// Takes a slot as a sender does, and leaves it at that: for tests of deaths. Returns
-    /// whether there was one.
-    #[doc(hidden)]
-    pub fn take_slot_for_test(&self, cpu: &P, me: u32) -> bool {
-        self.take_slot(cpu, me).is_some()
+    /// Ends a lease: the value is done with, or comes in again.
+    pub(super) fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
+        if completed {
+            self.complete(cpu, wait, leased);
+        } else {
+            self.give_back(cpu, wait, leased);
+        }
     }
 
     /// Ends a lease: the value is done with.
@@ -681,12 +771,9 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         deadline: Deadline,
     ) -> Result<(), TransferError> {
         debug_assert!(value::words::<T>() < self.geometry.stride());
-        if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
-            && let Some(sent) = self.try_send(cpu, wait, value)
-        {
-            return sent;
-        }
-        self.send_slowly(cpu, wait, value, deadline)
+        let reserved = self.reserve(cpu, wait, deadline)?;
+        self.fill(cpu, &reserved, value);
+        self.put(cpu, wait, reserved)
     }
 
     #[inline]
@@ -696,7 +783,24 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<T, TransferError> {
-        self.take(cpu, wait, deadline, false).map(|(value, _)| value)
+        debug_assert!(value::words::<T>() < self.geometry.stride());
+        if value::is_large::<T>() {
+            let (value, leased) = self.receive_leased(cpu, wait, deadline)?;
+            self.complete(cpu, wait, leased);
+            return Ok(value);
+        }
+        self.take(cpu, wait, deadline, false, |slot| self.read(cpu, slot)).map(|(value, _)| value)
+    }
+
+    #[inline]
+    fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
+        if value::is_large::<T>() {
+            let ((), leased) = self.try_take(cpu, wait, true, |_| ()).ok()?;
+            let value = self.read(cpu, leased.slot);
+            self.complete(cpu, wait, leased);
+            return Some(value);
+        }
+        self.try_take(cpu, wait, false, |slot| self.read(cpu, slot)).ok().map(|(value, _)| value)
     }
 
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {

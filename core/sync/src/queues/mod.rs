@@ -12,6 +12,7 @@ mod one_to_one;
 mod plain;
 mod positions;
 mod value;
+mod value_in_place;
 
 use towpath_machine::{Arena, Place, Plain, Processor};
 
@@ -22,14 +23,15 @@ pub use broadcast_handles::{
 };
 pub use error::TransferError;
 pub use handles::{
-    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, ValueLease,
-    ValueReceiver, ValueSender, Venue, between_threads,
+    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Unsent,
+    ValueLease, ValueReceiver, ValueSender, Venue, between_threads,
 };
 pub use in_place::{MessageInPlace, RoomInPlace};
-pub use many_to_many::{Leased, ManyHead, ManyToMany};
+pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};
 pub use plain::{BroadcastObject, QueueObject};
+pub use value_in_place::{SlotInPlace, ValueInPlace};
 
 use crate::{Deadline, Waiting};
 
@@ -69,6 +71,9 @@ pub trait BoundedQueue<P: Processor>: Copy {
         wait: &W,
         deadline: Deadline,
     ) -> Result<T, TransferError>;
+
+    /// Receives the oldest value if there is one; asks for no reason if there is none.
+    fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T>;
 
     /// Sends nothing more: senders are refused, receivers get the values sent before.
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W);

@@ -287,6 +287,11 @@ impl<P: Processor> BoundedQueue<P> for OneToOne<'_, P> {
         }
     }
 
+    #[inline]
+    fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
+        self.try_receive(cpu, wait).ok()
+    }
+
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         self.head.members.close(cpu);
         self.mark_closed(cpu, wait);

@@ -10,6 +10,15 @@ pub(super) const fn words<T>() -> usize {
     size_of::<T>().div_ceil(8)
 }
 
+/// Maximum number of words of a value that is not large: with its slot's word it fills a
+/// line.
+pub(super) const SMALL: usize = 7;
+
+/// Returns whether a value is worth being written, and read, where it lies.
+pub(super) const fn is_large<T>() -> bool {
+    words::<T>() > SMALL
+}
+
 /// Number of bytes of a value in its word `k`.
 const fn bytes_in<T>(k: usize) -> usize {
     let left = size_of::<T>() - 8 * k;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::queues::{
-    BoundedQueue, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueSide, SharedReceivers, SharedSenders, Spsc,
-    TransferError, WordLine, between_threads,
+    BoundedQueue, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueKind, QueueSide, SharedReceivers,
+    SharedSenders, Spsc, TransferError, WordLine, between_threads,
 };
 use towpath_sync::{Deadline, Policy};
 
@@ -136,7 +136,7 @@ fn a_dead_sender_in_the_middle_takes_no_room() {
         queue.join(&CPU, &victim.wait(policy), QueueSide::Sender).unwrap();
         queue.join(&CPU, &wait, QueueSide::Receiver).unwrap();
         // The victim has taken a slot, and dies before that is in the ring.
-        assert!(queue.take_slot_for_test(&CPU, 2));
+        queue.reserve(&CPU, &victim.wait(policy), Deadline::PAST).unwrap();
         queue.send(&CPU, &wait, &7u64, Deadline::PAST).unwrap();
         let full = queue.send(&CPU, &wait, &8u64, Deadline::PAST);
         assert_eq!(full, Err(TransferError::TimedOut), "{name}: it lives");
@@ -205,4 +205,138 @@ fn one_to_one_values_come_out_in_order() {
     sender.close();
     assert_eq!((sender.send(2), sender.len()), (Err(TransferError::Closed), 1));
     assert_eq!([(); 2].map(|()| receiver.receive()), [Ok(1), Err(TransferError::Closed)]);
+}
+
+/// Values that are large enough to be written where they lie.
+type Large = [u64; 40];
+
+#[test]
+fn values_are_written_and_read_in_their_slots() {
+    let (sender, receiver) = between_threads::<Large, Mpmc>(2);
+    let mut slot = sender.reserve().unwrap();
+    slot.fill(7);
+    drop(slot);
+    assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut), "it was given up");
+    for n in 0..9 {
+        let mut slot = sender.reserve().unwrap();
+        let at = &raw const *slot;
+        slot.fill(n);
+        slot.send().unwrap();
+        let value = receiver.receive_in_place().unwrap();
+        assert_eq!((*value, &raw const *value), ([n; 40], at), "it was copied");
+        if n % 3 == 0 {
+            value.give_back();
+            assert_eq!(*receiver.receive_in_place().unwrap(), [n; 40]);
+        }
+    }
+    assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut), "done with when dropped");
+    // Slots that are held are no room.
+    let held = [sender.reserve().unwrap(), sender.reserve().unwrap()];
+    assert!(matches!(sender.reserve_timeout(Duration::from_millis(1)), Err(TransferError::TimedOut)));
+    drop(held);
+    sender.close();
+    assert!(matches!(sender.reserve(), Err(TransferError::Closed)));
+}
+
+#[test]
+fn small_values_in_place_come_once() {
+    let (sender, receiver) = between_threads::<[u8; 3], Mpmc>(4);
+    for n in 0..20 {
+        let mut slot = sender.reserve().unwrap();
+        *slot = [n, n + 1, n + 2];
+        slot.send().unwrap();
+        assert_eq!(*receiver.receive_in_place().unwrap(), [n, n + 1, n + 2]);
+        assert_eq!(receiver.len(), 0);
+    }
+}
+
+#[test]
+fn values_in_place_are_whole_between_threads() {
+    const EACH: u64 = 2_000;
+    let (sender, receiver) = between_threads::<Large, Mpmc>(4);
+    let sum = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for s in 0..2 {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    let mut slot = sender.reserve().unwrap();
+                    slot.fill(2 * n + s);
+                    if n % 7 == 0 {
+                        drop(slot);
+                        sender.send([2 * n + s; 40]).unwrap();
+                    } else {
+                        slot.send().unwrap();
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for r in 0..2 {
+            let (receiver, sum) = (receiver.clone(), &sum);
+            scope.spawn(move || {
+                loop {
+                    let value = match r {
+                        0 => receiver.receive_in_place().map(|value| *value),
+                        _ => receiver.receive(),
+                    };
+                    let Ok(value) = value else { break };
+                    assert!(value.iter().all(|&word| word == value[0]), "torn");
+                    sum.fetch_add(value[0], SeqCst);
+                }
+            });
+        }
+        drop(receiver);
+    });
+    assert_eq!(sum.into_inner(), (0..2 * EACH).sum::<u64>());
+}
+
+#[test]
+fn a_sender_waits_while_all_slots_are_leased() {
+    let (sender, receiver) = between_threads::<Large, Mpmc>(2);
+    (0..2).for_each(|n| sender.send([n; 40]).unwrap());
+    let held = [(); 2].map(|()| receiver.receive_in_place().unwrap());
+    assert_eq!(sender.try_send([2; 40]), Err(TransferError::TimedOut));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| sender.send_timeout([2; 40], LONG));
+        thread::sleep(Duration::from_millis(2));
+        let [first, second] = held;
+        drop(second);
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+        drop(first);
+    });
+    assert_eq!(receiver.receive().unwrap(), [2; 40]);
+}
+
+fn batches<K: QueueKind>() {
+    let (sender, receiver) = between_threads::<u32, K>(4);
+    let mut values = Vec::new();
+    assert_eq!(sender.send_all([]), Ok(0));
+    assert_eq!(receiver.receive_many(&mut values, 0), Ok(0));
+    assert_eq!(sender.send_all(0..3), Ok(3));
+    assert_eq!(receiver.receive_many(&mut values, 2), Ok(2));
+    assert_eq!(receiver.receive_many(&mut values, 9), Ok(1));
+    let unsent = sender.send_all_timeout(3..9, Duration::from_millis(1)).unwrap_err();
+    assert_eq!((unsent.sent, unsent.value, unsent.error), (4, 7, TransferError::TimedOut));
+    assert_eq!(receiver.receive_many(&mut values, 4), Ok(4));
+    assert_eq!(
+        receiver.receive_many_timeout(&mut values, 4, Duration::from_millis(1)),
+        Err(TransferError::TimedOut)
+    );
+    // Batches that are longer than the queue.
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            assert_eq!(sender.send_all(7..1_000), Ok(993));
+            sender.close();
+        });
+        let end = std::iter::repeat_with(|| receiver.receive_many(&mut values, 3)).find_map(Result::err);
+        assert_eq!(end, Some(TransferError::Closed));
+    });
+    assert_eq!(values, Vec::from_iter(0..1_000));
+}
+
+#[test]
+fn batches_come_whole_and_in_order() {
+    batches::<Mpmc>();
+    batches::<Spsc>();
 }

@@ -84,6 +84,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     let about = "each value is completed once; those of the dead come in again";
     let name = "transfer/many-to-many-leases";
     cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
+    in_place(cases, "transfer/many-to-many-in-place", "values lie in slots of their own", policy, false);
     // Leaving changes no word on which a waiter waits, which looks again by itself.
     let waits = move |leaves: bool| if leaves { Policy::Park } else { policy };
     let about = "all that was sent is received, in order; a death ends the waiting";
@@ -365,6 +366,16 @@ impl SubjectRun for EndingRun {
 /// Those that are wrong on purpose, as a death shows.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     waiting(cases, "planted/transfer-loses-the-dead", "wrong on purpose", policy, true);
+    in_place(cases, "planted/transfer-reads-a-completed-slot", "wrong on purpose", policy, true);
+}
+
+fn in_place(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, reads_late: bool) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let parts = ManyParts::new(memory, policy, false);
+        let data = [(); ROOM].map(|()| memory.cell(Place::NewLine, 0));
+        Ok(Rc::new(InPlaceRun { parts, plan: *plan, data, done: RefCell::default(), reads_late }))
+    };
+    cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
 }
 
 fn waiting(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, loses_the_dead: bool) {
@@ -471,6 +482,78 @@ impl SubjectRun for LeaseRun {
         let lost = self.done.borrow().values().filter(|done| !**done).count() as u64;
         // The dead may have completed one, and not noted it.
         assert!(lost <= dead, "{lost} values were lost: {:?}", self.done.borrow());
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Each thread fills slots, and reads some in place.
+///
+/// It gives up one of the former, and gives back one of the latter.
+struct InPlaceRun {
+    parts: ManyParts,
+    plan: Plan,
+    /// The values: a datum for each slot.
+    data: [DatumId; ROOM],
+    /// Values that were sent: true when completed.
+    done: RefCell<BTreeMap<u64, bool>>,
+    /// True if a receiver completes a value and then reads it, which is wrong.
+    reads_late: bool,
+}
+
+impl InPlaceRun {
+    fn put(&self, cpu: &Explorer, value: u64, gives_up: bool) {
+        self.parts.with(cpu, |queue, wait| {
+            let Ok(reserved) = queue.reserve(cpu, wait, Deadline::PAST) else { return };
+            cpu.write(&self.data[reserved.slot()], value);
+            if gives_up {
+                queue.give_up(cpu, wait, reserved);
+            } else {
+                queue.publish(cpu, wait, reserved).expect("it is open");
+                self.done.borrow_mut().entry(value).or_insert(false);
+            }
+        });
+    }
+
+    fn take(&self, cpu: &Explorer, gives_back: bool) -> bool {
+        self.parts.with(cpu, |queue, wait| {
+            let Ok(leased) = queue.lease_in_place(cpu, wait, Deadline::PAST) else { return false };
+            if self.reads_late {
+                queue.complete(cpu, wait, leased);
+            }
+            let value = cpu.read(&self.data[leased.slot()]);
+            assert_ne!(self.done.borrow().get(&value), Some(&true), "completed, and came again");
+            if gives_back {
+                queue.give_back(cpu, wait, leased);
+            } else {
+                queue.complete(cpu, wait, leased);
+                let again = self.done.borrow_mut().insert(value, true);
+                assert_ne!(again, Some(true), "completed twice");
+            }
+            true
+        })
+    }
+}
+
+impl SubjectRun for InPlaceRun {
+    fn thread(&self, cpu: &Explorer) {
+        for n in 0..self.plan.ops {
+            let value = (cpu.id() * self.plan.ops + n) as u64;
+            self.put(cpu, value, n % 3 == 1);
+            self.take(cpu, n % 2 == 1);
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        let dead = (0..self.plan.threads).filter(|&id| cpu.is_dead(id)).count();
+        self.parts.with(cpu, |queue, wait| queue.repair(cpu, wait));
+        while self.take(cpu, false) {}
+        let lost = self.done.borrow().values().filter(|done| !**done).count();
+        // The dead may have completed one, and not noted it.
+        assert!(lost <= dead, "{lost} values were lost: {:?}", self.done.borrow());
+        for value in 0..ROOM as u64 {
+            self.parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
+        }
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())

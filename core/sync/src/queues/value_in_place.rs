@@ -1,0 +1,201 @@
+//! Values of a queue that are written and read in their slots.
+#![allow(unsafe_code)]
+
+use core::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use towpath_machine::{Native, Plain};
+
+use super::handles::{Leasing, ValueReceiver, ValueSender, Venue};
+use super::{Leased, ManyToMany, Reserved, TransferError, value};
+use crate::Deadline;
+
+/// First byte of a slot's value.
+///
+/// # Panics
+///
+/// If the slot has no room for a `T`.
+fn value_of<T>(queue: &ManyToMany<'_, Native>, slot: usize) -> *mut T {
+    const { assert!(align_of::<T>() <= 8, "a slot's value is aligned to 8 bytes only") };
+    let (lines, first) = (queue.slot_lines(), 8 * queue.first_word(slot));
+    assert!(first + size_of::<T>() <= size_of_val(lines));
+    // Words are atomic, so that the bytes may be written through a shared reference.
+    lines.as_ptr().cast_mut().cast::<u8>().wrapping_add(first).cast()
+}
+
+/// A slot of a queue, to be filled in place. Dropped, nothing is sent.
+///
+/// At first it has any bytes. A value of up to 56 bytes is kept in this
+/// guard until it is sent: receivers may still read the slot that lost the value before.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct SlotInPlace<'a, T: Plain + Copy, V: Venue<Kind: Leasing>> {
+    sender: &'a ValueSender<T, V>,
+    reserved: Option<Reserved>,
+    lies: Lies<T>,
+}
+
+/// Place of a value.
+enum Lies<T> {
+    Here([u64; value::SMALL]),
+    InSlot(*mut T),
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> SlotInPlace<'_, T, V> {
+    /// Sends the value.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`].
+    pub fn send(mut self) -> Result<(), TransferError> {
+        let Some(reserved) = self.reserved.take() else { return Ok(()) };
+        self.sender.venue.call(|queue, cpu, wait| {
+            let queue = V::Kind::leasing(queue);
+            if matches!(self.lies, Lies::Here(_)) {
+                queue.fill(cpu, &reserved, &*self);
+            }
+            queue.publish(cpu, wait, reserved)
+        })
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> Deref for SlotInPlace<'_, T, V> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.lies {
+            // SAFETY: as many words as a small value has, aligned to 8 bytes (`value_of`), and
+            // any bits are a `T`.
+            Lies::Here(words) => unsafe { &*words.as_ptr().cast() },
+            // SAFETY: within the slots (`value_of`), which stay mapped as long as the sender's
+            // venue lives; any bits are a `T`; large values are read by those alone that have
+            // leased the slot, and this process has reserved it.
+            Lies::InSlot(value) => unsafe { &**value },
+        }
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> DerefMut for SlotInPlace<'_, T, V> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.lies {
+            // SAFETY: as in `deref`; and this is the only reference, borrowed from the guard.
+            Lies::Here(words) => unsafe { &mut *words.as_mut_ptr().cast() },
+            // SAFETY: as in `deref`; and this is the only reference, borrowed from the guard.
+            Lies::InSlot(value) => unsafe { &mut **value },
+        }
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> Drop for SlotInPlace<'_, T, V> {
+    fn drop(&mut self) {
+        let Some(reserved) = self.reserved.take() else { return };
+        let ended = self.sender.venue.call(|queue, cpu, wait| {
+            V::Kind::leasing(queue).give_up(cpu, wait, reserved);
+            Ok(())
+        });
+        // To a process outside the world the slot does not belong any more.
+        let _ = ended;
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
+    /// Takes a slot for a value, to be written in place, when there is one.
+    ///
+    /// A process that dies with it has sent nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send`].
+    pub fn reserve(&self) -> Result<SlotInPlace<'_, T, V>, TransferError> {
+        self.reserve_before(Deadline::NEVER)
+    }
+
+    /// Takes a slot; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send_timeout`].
+    pub fn reserve_timeout(&self, time: Duration) -> Result<SlotInPlace<'_, T, V>, TransferError> {
+        self.reserve_before(Deadline::within(time))
+    }
+
+    fn reserve_before(&self, deadline: Deadline) -> Result<SlotInPlace<'_, T, V>, TransferError> {
+        let (reserved, lies) = self.venue.call(|queue, cpu, wait| {
+            let queue = V::Kind::leasing(queue);
+            let reserved = queue.reserve(cpu, wait, deadline)?;
+            let value = value_of::<T>(&queue, reserved.slot());
+            let lies = if value::is_large::<T>() { Lies::InSlot(value) } else { Lies::Here([0; _]) };
+            Ok((reserved, lies))
+        })?;
+        Ok(SlotInPlace { sender: self, reserved: Some(reserved), lies })
+    }
+}
+
+/// A value that was received and lies in its slot until this is dropped: then it is done
+/// with. It comes in again if this process dies before.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct ValueInPlace<'a, T: Plain + Copy, V: Venue<Kind: Leasing>> {
+    receiver: &'a ValueReceiver<T, V>,
+    leased: Option<Leased>,
+    value: *const T,
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueInPlace<'_, T, V> {
+    /// Gives the value back: it comes in again, behind those that wait.
+    pub fn give_back(mut self) {
+        self.end(false);
+    }
+
+    fn end(&mut self, completed: bool) {
+        let Some(leased) = self.leased.take() else { return };
+        let ended = self.receiver.venue.call(|queue, cpu, wait| {
+            V::Kind::leasing(queue).end(cpu, wait, leased, completed);
+            Ok(())
+        });
+        // To a process outside the world the lease does not belong any more.
+        let _ = ended;
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> Deref for ValueInPlace<'_, T, V> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: within the slots (`value_of`), which stay mapped as long as the receiver's venue
+        // lives; any bits are a `T`; no process writes to a slot that this one has leased.
+        unsafe { &*self.value }
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> Drop for ValueInPlace<'_, T, V> {
+    fn drop(&mut self) {
+        self.end(true);
+    }
+}
+
+impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
+    /// Receives the oldest value, when there is one, and leaves it in its slot until the
+    /// guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive`].
+    pub fn receive_in_place(&self) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+        self.in_place_before(Deadline::NEVER)
+    }
+
+    /// Receives in place; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_timeout`].
+    pub fn receive_in_place_timeout(&self, time: Duration) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+        self.in_place_before(Deadline::within(time))
+    }
+
+    fn in_place_before(&self, deadline: Deadline) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+        let (leased, value) = self.venue.call(|queue, cpu, wait| {
+            let queue = V::Kind::leasing(queue);
+            let leased = queue.lease_in_place(cpu, wait, deadline)?;
+            Ok((leased, value_of::<T>(&queue, leased.slot()).cast_const()))
+        })?;
+        Ok(ValueInPlace { receiver: self, leased: Some(leased), value })
+    }
+}
