@@ -362,7 +362,7 @@ impl<D: Domain> Core<D> {
         self.cpu().spin_until(header, Ordering::Relaxed, ns, |_| done()).is_ok()
     }
 
-    fn fall_asleep(&self) -> bool {
+    pub(crate) fn fall_asleep(&self) -> bool {
         self.arm_lines()
             && self.arm_streams()
             && [&self.request, &self.reply]

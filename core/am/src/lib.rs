@@ -20,7 +20,7 @@
 //! | `answers.rs`, `streams.rs` | short messages beside the queues |
 //! | `offers.rs`, `offer_choice.rs` | long messages out of the sender's memory |
 //! | `directory.rs`, `census.rs`, `upkeep.rs`, `outstanding.rs` | deaths and successors |
-//! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
+//! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `sleep.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
 //! | `proxy.rs` | endpoints of other hosts' ranks, for gateways |
 //! | `reply_predictor.rs` | prefetch of the line that an answer will use |
 #![deny(unsafe_code)]
@@ -52,6 +52,7 @@ mod send;
 mod shared_memory;
 mod signal;
 mod signalled;
+mod sleep;
 mod state;
 mod streams;
 mod token;
@@ -75,6 +76,7 @@ pub use proxy::{EndpointWatch, ForwardedMessage, ForwardedPiece, Proxy, QueueWat
 pub use segment::{PrivateSegment, Segment, SegmentKind};
 pub use shared_memory::{SharedMemory, SharedSegment};
 pub use signal::SignalEndpoint;
+pub use sleep::EndpointSleep;
 pub use state::{Domain, Token};
 
 /// The README's example compiles and runs.

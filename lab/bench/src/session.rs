@@ -12,7 +12,7 @@ use crate::transport::Contender;
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
-use towpath_report::console::Progress;
+use towpath_report::console::ConsoleBar;
 use towpath_report::files::write;
 use towpath_report::record::{Record, RecordSubject};
 use towpath_report::results::{Missing, Results};
@@ -53,7 +53,7 @@ impl Session {
             missing: vec![],
             seconds: 0.0,
         };
-        let mut sink = Gather { results, progress: Progress::new(true), json: self.json, broken: None };
+        let mut sink = Gather { results, progress: ConsoleBar::new(true), json: self.json, broken: None };
         let begun = Instant::now();
         for experiment in &self.experiments {
             let mut settings = self.settings.clone();
@@ -85,7 +85,7 @@ impl Session {
 
 struct Gather {
     results: Results,
-    progress: Progress,
+    progress: ConsoleBar,
     json: bool,
     broken: Option<io::Error>,
 }

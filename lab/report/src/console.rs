@@ -104,20 +104,20 @@ pub fn render_table(table: &Table) -> String {
 }
 
 /// The progress of a run: a bar on stderr if that is a terminal, and otherwise nothing.
-pub struct Progress {
+pub struct ConsoleBar {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl ConsoleBar {
     /// A bar, if `wanted` and if standard error is a terminal.
-    pub fn new(wanted: bool) -> Progress {
+    pub fn new(wanted: bool) -> ConsoleBar {
         // No ticking thread: processes are forked while the bar is shown.
         #[allow(clippy::disallowed_methods)]
         let watched = io::stderr().is_terminal();
         let bar = if wanted && watched { ProgressBar::new(0) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos:>4}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress { bar }
+        ConsoleBar { bar }
     }
 
     /// Announces that many steps more, or fewer if negative.
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn progress_counts_what_it_is_told() {
-        let progress = Progress::new(false);
+        let progress = ConsoleBar::new(false);
         progress.expect(10);
         progress.expect(-4);
         progress.step("a");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use towpath_papers::claims::{Context, Judged, choose, judge, lost, show, to_record};
-use towpath_report::console::Progress;
+use towpath_report::console::ConsoleBar;
 use towpath_report::{Cell, ClaimLine, Table};
 
 use super::screen::Screen;
@@ -66,7 +66,7 @@ fn verdicts(judged: &[Judged]) -> Table {
 /// Runs `towpath reproduce`.
 pub fn run(args: &ReproduceArgs) -> Outcome {
     let claims = choose(&args.claims).map_err(|e| CommandFailure::new(e).with_code(2))?;
-    let bar = ProgressBar(Progress::new(true));
+    let bar = ProgressBar(ConsoleBar::new(true));
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
     bar.0.finish();
     show::write(&args.report, &judged, args.seeds).map_err(CommandFailure::new)?;

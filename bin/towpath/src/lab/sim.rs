@@ -8,7 +8,7 @@ use towpath_host::Host;
 use towpath_lab::waiting_policies;
 use towpath_papers::sim::{self, Effort, SIM_EXPERIMENTS, Sweep, Watcher, show};
 use towpath_report::Table;
-use towpath_report::console::Progress;
+use towpath_report::console::ConsoleBar;
 use towpath_shm::shown;
 use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
@@ -187,7 +187,7 @@ impl Amount {
 }
 
 /// Progress bar that several threads advance.
-pub(crate) struct ProgressBar(pub Progress);
+pub(crate) struct ProgressBar(pub ConsoleBar);
 
 impl Watcher for ProgressBar {
     fn expect(&self, steps: usize) {
@@ -317,7 +317,7 @@ pub fn run(args: &SimArgs) -> Outcome {
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };
     let host = Host::detect("not pinned: simulated time does not depend on the host");
-    let bar = ProgressBar(Progress::new(true));
+    let bar = ProgressBar(ConsoleBar::new(true));
     let results: Vec<_> = sweeps.iter().map(|sweep| sim::run(sweep, effort, &host, &bar)).collect();
     bar.0.finish();
     let (mut records, mut failures) = (Vec::new(), Vec::new());
