@@ -33,7 +33,7 @@
 //!
 //! **Natively** a rank's [`Manager`] carries the messages of its locks with an Active Message
 //! endpoint, and finds the dead in the world. Nothing else of it is shared memory.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod data;
 mod fence;
@@ -53,7 +53,7 @@ pub use message::{
 };
 #[doc(hidden)]
 pub use native::wire;
-pub use native::{Error, Guard, HoldBudget, Lock, LockTraffic, Manager};
+pub use native::{Error, Guard, HoldBudget, Lock, LockTraffic, Manager, Progress};
 pub use node::{NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::FencingToken;

@@ -1,10 +1,11 @@
 //! The API in one process: panics, time-outs, readers, hostile messages, many names.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use towpath_am::{Endpoint, WorldConfig};
 use towpath_machine::Random;
-use towpath_mplock::{Error, Manager, Protocol};
+use towpath_mplock::{Error, Manager, Progress, Protocol};
 use towpath_shm::World;
 
 fn world(ranks: u32) -> World {
@@ -223,6 +224,121 @@ fn removed_data_stay_away_when_their_home_leaves() {
             });
         }
     }
+}
+
+/// Rank 0 acquires locks that rank 1 keeps idle or is the home of, while that computes.
+///
+/// Returns the number of locks that it had within `patience` each.
+fn acquired_of_a_busy_rank(progress: Progress, protocol: Protocol, patience: Duration) -> usize {
+    const LOCKS: usize = 12;
+    let busy = AtomicBool::new(true);
+    let mut acquired = 0;
+    let name = |n: usize| format!("lock {n}");
+    let other = |world: World| {
+        let manager = Manager::with_progress(&world, progress).unwrap();
+        assert_eq!(manager.progress(), progress);
+        let locks: Vec<_> = (0..LOCKS).map(|n| manager.lock_with(&name(n), protocol)).collect();
+        locks.iter().for_each(|lock| drop(lock.acquire().unwrap()));
+        manager.barrier().unwrap();
+        while busy.load(SeqCst) {
+            std::hint::spin_loop();
+        }
+        manager.barrier().unwrap();
+    };
+    with_another(other, |manager| {
+        manager.barrier().unwrap();
+        let locks: Vec<_> = (0..LOCKS).map(|n| manager.lock_with(&name(n), protocol)).collect();
+        assert!(locks.iter().any(|lock| lock.home() == 1));
+        for lock in &locks {
+            acquired += usize::from(lock.acquire_timeout(patience).unwrap().is_some());
+        }
+        busy.store(false, SeqCst);
+        manager.barrier().unwrap();
+    });
+    acquired
+}
+
+#[test]
+fn progress_thread_answers_while_its_process_computes() {
+    for protocol in Protocol::ALL {
+        let patience = Duration::from_secs(20);
+        assert_eq!(acquired_of_a_busy_rank(Progress::Thread, protocol, patience), 12, "{protocol:?}");
+        let patience = Duration::from_millis(5);
+        assert!(acquired_of_a_busy_rank(Progress::Poll, protocol, patience) < 12, "{protocol:?}");
+    }
+}
+
+/// A thread that has waited leaves the queues armed: a request that comes next wakes the
+/// process, and is not found when its progress thread looks by itself.
+#[test]
+fn request_after_a_wait_wakes_the_progress_thread() {
+    const ROUNDS: u64 = 40;
+    let (round, woken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let other = |world: World| {
+        let manager = Manager::with_progress(&world, Progress::Thread).unwrap();
+        let count = || world.doorbell(1).load(SeqCst);
+        for n in 1..=ROUNDS {
+            manager.wait(Duration::from_micros(300));
+            let before = count();
+            round.store(2 * n - 1, SeqCst);
+            while round.load(SeqCst) < 2 * n {
+                std::thread::yield_now();
+            }
+            woken.fetch_add(u64::from(count() != before), SeqCst);
+        }
+        manager.barrier().unwrap();
+    };
+    with_another(other, |manager| {
+        let locks = (0..).map(|n| manager.lock_with(&format!("lock {n}"), Protocol::Central));
+        let lock = locks.into_iter().find(|lock| lock.home() == 1).unwrap();
+        for n in 1..=ROUNDS {
+            while round.load(SeqCst) < 2 * n - 1 {
+                std::thread::yield_now();
+            }
+            drop(lock.acquire().unwrap());
+            round.store(2 * n, SeqCst);
+        }
+        manager.barrier().unwrap();
+    });
+    let woken = woken.into_inner();
+    assert!(woken > ROUNDS * 3 / 4, "{woken} of {ROUNDS} requests");
+}
+
+#[test]
+fn handler_that_panics_ends_the_progress_thread_only() {
+    let other = |world: World| {
+        let endpoint = Endpoint::new(&world).unwrap();
+        endpoint.set_handler(1, |_| panic!("on purpose"));
+        let manager = Manager::on_with_progress(endpoint, Progress::Thread).unwrap();
+        while manager.progress() == Progress::Thread {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // It goes on as one that polls.
+        drop(manager.lock("x").acquire().unwrap());
+        manager.barrier().unwrap();
+        manager.wait(Duration::from_millis(20));
+    };
+    with_another(other, |manager| {
+        manager.endpoint().request(1, 1, &[]).unwrap();
+        manager.barrier().unwrap();
+        drop(manager.lock("x").acquire().unwrap());
+    });
+}
+
+#[test]
+fn panic_under_a_progress_thread_counts_as_death() {
+    let manager = Manager::with_progress(&world(1), Progress::Thread).unwrap();
+    let lock = manager.lock("x");
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _guard = lock.acquire().unwrap();
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert!(lock.acquire().unwrap().previous_owner_died());
+    assert_eq!(manager.progress(), Progress::Thread);
+    let given = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| manager.endpoint().name()));
+    assert!(given.is_err(), "its endpoint belongs to two threads");
+    assert!(format!("{manager:?} {lock:?}").contains('x'));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //!
 //! Survivors go on with every lock; a token smaller than one that the resource has seen never
 //! comes; a state that a dead holder left half changed is never had without a warning; a stopped
-//! holder is not taken for a dead one.
+//! holder is not taken for a dead one. Managers answer when they poll, or by a thread.
 //!
 //! `cargo test -p towpath-mplock --test deaths -- central` runs only the cases of that name;
-//! `every` before it kills 1,000 times for each protocol instead of 60.
+//! `every` before it kills 1,000 times for each protocol and way instead of 60 or 20.
 
 #![allow(missing_docs, reason = "a test")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use towpath_am::WorldConfig;
 use towpath_machine::{Native, Processor, Random};
-use towpath_mplock::{Error, Guard, Lock, Manager, Protocol};
+use towpath_mplock::{Error, Guard, Lock, Manager, Progress, Protocol};
 use towpath_shm::World;
 use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
 
@@ -102,9 +102,9 @@ fn check_data(guard: &Guard<'_>, number: &AtomicU64, rank: usize) -> u64 {
     found
 }
 
-fn member(world: &World, rank: usize, page: Page, protocol: Protocol) {
+fn member(world: &World, rank: usize, page: Page, (protocol, progress): Ways) {
     world.enter(Some(rank as u32)).unwrap();
-    let manager = Manager::new(world).unwrap();
+    let manager = Manager::with_progress(world, progress).unwrap();
     let name = |n: usize| format!("lock {n}");
     let mut locks: Vec<Lock> = (0..LOCKS).map(|n| manager.lock_with(&name(n), protocol)).collect();
     let mut random = Random::new(rank as u64 + now());
@@ -137,16 +137,28 @@ fn member(world: &World, rank: usize, page: Page, protocol: Protocol) {
             }
         }
         if random.below(32) == 0 {
-            manager.wait(Duration::from_micros(random.below(1000)));
+            let time = Duration::from_micros(random.below(1000));
+            serve_or_compute(&manager, time);
         }
     }
     page.has_finished(rank).store(1, SeqCst);
     while page.order().load(SeqCst) == 1 {
-        manager.wait(Duration::from_millis(1));
+        serve_or_compute(&manager, Duration::from_millis(1));
     }
     drop((locks, manager));
     world.leave().unwrap();
 }
+
+/// Serves the others, or does without where a thread serves them.
+fn serve_or_compute(manager: &Manager, time: Duration) {
+    match manager.progress() {
+        Progress::Poll => manager.wait(time),
+        _ => std::thread::sleep(time),
+    }
+}
+
+/// Protocol of the locks, and how managers answer while their processes compute.
+type Ways = (Protocol, Progress);
 
 struct Case<'a> {
     name: &'a str,
@@ -155,11 +167,11 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn start<'a>(name: &'a str, world: &World, page: Page, protocol: Protocol) -> Case<'a> {
+    fn start<'a>(name: &'a str, world: &World, page: Page, ways: Ways) -> Case<'a> {
         for word in page.0 {
             word.store(0, SeqCst);
         }
-        let start = |rank| Some(Child::fork(|| member(world, rank, page, protocol)));
+        let start = |rank| Some(Child::fork(|| member(world, rank, page, ways)));
         Case { name, page, children: (0..RANKS).map(start).collect() }
     }
 
@@ -216,12 +228,12 @@ impl Case<'_> {
 
 /// Kills random ranks, holders as often as not; returns the times until the locks of dead
 /// holders were granted again.
-fn kills(name: &str, protocol: Protocol, rounds: usize, page: Page) -> (Vec<u64>, u64) {
-    let mut random = Random::new(protocol as u64 + 1);
+fn kills(name: &str, ways: Ways, rounds: usize, page: Page) -> (Vec<u64>, u64) {
+    let mut random = Random::new(ways.0 as u64 + 1);
     let (mut times, mut warnings) = (Vec::new(), 0);
     for round in 0..rounds.div_ceil(KILLS) {
         let world = World::create(&WorldConfig::new(RANKS as u32).spec(None)).unwrap();
-        let mut case = Case::start(name, &world, page, protocol);
+        let mut case = Case::start(name, &world, page, ways);
         case.all_go_on("at first", None, |_| true);
         for kill in 0..KILLS {
             watchdog::at((round * KILLS + kill) as u64);
@@ -249,10 +261,10 @@ fn kills(name: &str, protocol: Protocol, rounds: usize, page: Page) -> (Vec<u64>
 }
 
 /// Stops holders: their locks are not granted to others, and go on with them.
-fn stops(name: &str, protocol: Protocol, rounds: usize, page: Page) -> (Vec<u64>, u64) {
-    let mut random = Random::new(protocol as u64 + 7);
+fn stops(name: &str, ways: Ways, rounds: usize, page: Page) -> (Vec<u64>, u64) {
+    let mut random = Random::new(ways.0 as u64 + 7);
     let world = World::create(&WorldConfig::new(RANKS as u32).spec(None)).unwrap();
-    let case = Case::start(name, &world, page, protocol);
+    let case = Case::start(name, &world, page, ways);
     let mut stopped = 0;
     while stopped < rounds {
         watchdog::at(stopped as u64);
@@ -280,9 +292,9 @@ fn stops(name: &str, protocol: Protocol, rounds: usize, page: Page) -> (Vec<u64>
 }
 
 /// A process that takes a dead one's place is told that it can't use locks.
-fn successor(name: &str, protocol: Protocol, _: usize, page: Page) -> (Vec<u64>, u64) {
+fn successor(name: &str, ways: Ways, _: usize, page: Page) -> (Vec<u64>, u64) {
     let world = World::create(&WorldConfig::new(RANKS as u32).spec(None)).unwrap();
-    let mut case = Case::start(name, &world, page, protocol);
+    let mut case = Case::start(name, &world, page, ways);
     case.all_go_on("at first", None, |_| true);
     case.children[2].take().unwrap().kill();
     case.all_go_on("after a kill", None, |_| true);
@@ -290,7 +302,7 @@ fn successor(name: &str, protocol: Protocol, _: usize, page: Page) -> (Vec<u64>,
         world.enter(Some(2)).unwrap();
         let manager = Manager::new(&world).unwrap();
         assert!((0..LOCKS).any(|n| {
-            let lock = manager.lock_with(&format!("lock {n}"), protocol);
+            let lock = manager.lock_with(&format!("lock {n}"), ways.0);
             matches!(lock.acquire_timeout(Duration::from_secs(5)), Err(Error::UnknownRank))
         }));
     });
@@ -301,7 +313,7 @@ fn successor(name: &str, protocol: Protocol, _: usize, page: Page) -> (Vec<u64>,
     (Vec::new(), 0)
 }
 
-type Test = fn(&str, Protocol, usize, Page) -> (Vec<u64>, u64);
+type Test = fn(&str, Ways, usize, Page) -> (Vec<u64>, u64);
 
 fn main() {
     pin_to(&two_cores());
@@ -309,28 +321,35 @@ fn main() {
     let mut cases = 0;
     let page = Page(&shared_words(Page::WORDS)[..Page::WORDS]);
     println!(
-        "{:<11}{:<13}{:>7}{:>10}{:>10}{:>26}",
-        "case", "protocol", "rounds", "warnings", "seconds", "next grant: p50, p99, ms"
+        "{:<11}{:<13}{:<8}{:>7}{:>10}{:>10}{:>26}",
+        "case", "protocol", "by", "rounds", "warnings", "seconds", "next grant: p50, p99, ms"
     );
-    let all: [(&str, Test, usize, usize); 3] =
-        [("kills", kills, 60, 1000), ("stops", stops, 10, 200), ("successor", successor, 1, 1)];
-    for (case, test, few, many) in all {
+    let all: [(&str, Test, Progress, usize, usize); 5] = [
+        ("kills", kills, Progress::Poll, 60, 1000),
+        ("kills", kills, Progress::Thread, 20, 1000),
+        ("stops", stops, Progress::Poll, 10, 200),
+        ("stops", stops, Progress::Thread, 5, 200),
+        ("successor", successor, Progress::Poll, 1, 1),
+    ];
+    for (case, test, progress, few, many) in all {
         for protocol in Protocol::ALL {
-            if !choice.includes(&[case, protocol.name()]) {
+            let by = if progress == Progress::Poll { "poll" } else { "thread" };
+            if !choice.includes(&[case, protocol.name(), by]) {
                 continue;
             }
             let rounds = if choice.every() { many } else { few };
-            let name = format!("{case}, {}", protocol.name());
+            let name = format!("{case}, {}, {by}", protocol.name());
             watchdog::begin(name.clone(), if choice.every() { 600 } else { 120 });
             let start = Instant::now();
-            let (times, warnings) = test(&name, protocol, rounds, page);
+            let (times, warnings) = test(&name, (protocol, progress), rounds, page);
             let percentile = |p: usize| match times.len() {
                 0 => "-".to_string(),
                 n => format!("{:.1}", times[(n * p / 100).min(n - 1)] as f64 / 1e6),
             };
             let seconds = start.elapsed().as_secs_f64();
             let grant = format!("{}, {}", percentile(50), percentile(99));
-            println!("{case:<11}{:<13}{rounds:>7}{warnings:>10}{seconds:>10.2}{grant:>26}", protocol.name());
+            let protocol = protocol.name();
+            println!("{case:<11}{protocol:<13}{by:<8}{rounds:>7}{warnings:>10}{seconds:>10.2}{grant:>26}");
             cases += 1;
         }
     }

@@ -1,7 +1,8 @@
 //! Locks between real processes, three times as many as cores, under each protocol.
 //!
 //! One holder (or readers alone), exact counters, tokens that increase, ranks that leave in good
-//! order, and the memory of many names (`every memory`: a million, of which 1,000 are in use).
+//! order, ranks that compute while their progress threads serve, and the memory of many names
+//! (`every memory`: a million, of which 1,000 are in use).
 //!
 //! `cargo test -p towpath-mplock --test exclusion -- central` runs only the cases of that name;
 //! `every` before it makes them fifty times as long.
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use towpath_am::WorldConfig;
 use towpath_machine::Random;
-use towpath_mplock::{Error, Guard, Lock, Manager, Protocol};
+use towpath_mplock::{Error, Guard, Lock, Manager, Progress, Protocol};
+use towpath_process::ChildState;
 use towpath_shm::World;
 use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
 
@@ -128,6 +130,46 @@ fn leaving(world: &World, rank: usize, page: &'static [AtomicU64], protocol: Pro
     world.leave().unwrap();
 }
 
+/// Ranks compute between their acquisitions, and when they have finished: their progress
+/// threads serve. A child that is forked drops its copies without an effect.
+fn computing(world: &World, rank: usize, page: &'static [AtomicU64], protocol: Protocol, times: u64) {
+    world.enter(Some(rank as u32)).unwrap();
+    let manager = Manager::with_progress(world, Progress::Thread).unwrap();
+    let locks: Vec<Lock> = (0..LOCKS).map(|n| manager.lock_with(&format!("lock {n}"), protocol)).collect();
+    let finished = &page[LOCKS * Resource::WORDS + RANKS];
+    let mut left = times;
+    while left > 0 {
+        let some = left.min(32);
+        count(&manager, &locks, page, rank, some);
+        left -= some;
+        std::thread::sleep(Duration::from_micros(left % 500));
+    }
+    finished.fetch_add(1, SeqCst);
+    while finished.load(SeqCst) < RANKS as u64 {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert_eq!(manager.progress(), Progress::Thread);
+    // The child has the copy of a thread that does not run, in whatever state it was.
+    let child = towpath_process::Child::fork(move || {
+        drop((locks, manager));
+        0
+    });
+    let child = child.unwrap();
+    let end = || std::fs::read_dir("/proc/self/task").unwrap().count() == 1;
+    // One whose end was waited for may still be listed.
+    let start = Instant::now();
+    while !end() {
+        assert!(start.elapsed() < LIMIT, "rank {rank}: the progress thread ends with the manager");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    while child.state() == ChildState::Alive {
+        assert!(start.elapsed() < LIMIT, "rank {rank}: a forked child hangs");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(child.state(), ChildState::Exited(0), "rank {rank}: a forked child");
+    world.leave().unwrap();
+}
+
 /// Each rank uses many names, and holds the locks of a few; prints and bounds its memory.
 fn memory(world: &World, rank: usize, page: &'static [AtomicU64], protocol: Protocol, times: u64) {
     world.enter(Some(rank as u32)).unwrap();
@@ -165,7 +207,7 @@ fn resident_bytes() -> u64 {
 type Member = fn(&World, usize, &'static [AtomicU64], Protocol, u64);
 
 fn run(name: &str, member: Member, protocol: Protocol, times: u64, limit: Duration) -> u64 {
-    let page = shared_words(LOCKS * Resource::WORDS + RANKS);
+    let page = shared_words(LOCKS * Resource::WORDS + RANKS + 1);
     let world = World::create(&WorldConfig::new(RANKS as u32).spec(None)).unwrap();
     let start = Instant::now();
     let children: Vec<Child> =
@@ -178,7 +220,7 @@ fn run(name: &str, member: Member, protocol: Protocol, times: u64, limit: Durati
     }
     assert!(children.iter().all(Child::has_ended_well), "{name}: a process failed");
     let counted: u64 = resources(page).iter().map(|resource| resource.counter().load(SeqCst)).sum();
-    let due: u64 = page[LOCKS * Resource::WORDS..].iter().map(|word| word.load(SeqCst)).sum();
+    let due: u64 = page[LOCKS * Resource::WORDS..][..RANKS].iter().map(|word| word.load(SeqCst)).sum();
     assert_eq!(counted, due, "{name}");
     counted
 }
@@ -188,8 +230,12 @@ fn main() {
     let choice = Choice::from_arguments();
     let (times, mut cases) = (if choice.every() { 50 } else { 1 }, 0);
     println!("{:<12}{:<14}{:>14}{:>10}", "case", "protocol", "acquisitions", "seconds");
-    let all: [(&str, Member, u64); 3] =
-        [("exclusion", exclusion, 6000), ("leaving", leaving, 3000), ("memory", memory, 3400)];
+    let all: [(&str, Member, u64); 4] = [
+        ("exclusion", exclusion, 6000),
+        ("leaving", leaving, 3000),
+        ("computing", computing, 1500),
+        ("memory", memory, 3400),
+    ];
     for (case, member, count) in all {
         for protocol in Protocol::ALL {
             if !choice.includes(&[case, protocol.name()]) {

@@ -34,6 +34,9 @@ pub enum Error {
         "a message to the manager of a living rank came back ({0:?}): make a manager in each rank, over the endpoint that its entry of the translation table leads to, before the rank polls"
     )]
     NotDelivered(towpath_am::Status),
+    /// The system has no thread for [`Progress::Thread`](super::Progress::Thread).
+    #[error("no thread for the progress of locks: {0}; raise the limit of threads, or poll (Progress::Poll)")]
+    NoThread(std::io::Error),
     /// Endpoints, messages, worlds.
     #[error(transparent)]
     Message(#[from] towpath_am::Error),

@@ -2,13 +2,15 @@
 //! here is acquired without a message, a table or shared memory.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::guard::Guard;
 use super::hold::{HoldBudget, HoldClock};
 use super::identity::Identity;
+use super::progress::StateHandle;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
 use crate::message::{Decision, LockRequest, Mode, Node};
@@ -34,10 +36,11 @@ pub(crate) struct LockCell {
 }
 
 impl LockCell {
-    pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> LockCell {
+    #[expect(clippy::arc_with_non_send_sync, reason = "counted by two threads, used in turns")]
+    pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> Arc<LockCell> {
         let (node, decision, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
         let (hold, handles) = (HoldClock::default(), Cell::new(0));
-        LockCell { hold, handles, node, decision, home, identity, protocol, name: name.into() }
+        Arc::new(LockCell { hold, handles, node, decision, home, identity, protocol, name: name.into() })
     }
 
     #[inline]
@@ -50,14 +53,20 @@ impl LockCell {
 ///
 /// While a process has a handle, an idle lock may stay with it (as the [`Protocol`] says), and is
 /// acquired there in nanoseconds. With the last handle the lock goes home.
-#[derive(Debug)]
 pub struct Lock {
-    cell: Rc<LockCell>,
-    manager: Rc<ManagerState>,
+    cell: Arc<LockCell>,
+    manager: StateHandle,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 impl Lock {
-    pub(crate) fn new(cell: Rc<LockCell>, manager: Rc<ManagerState>) -> Lock {
+    /// Makes a handle, in a turn of the caller's.
+    pub(crate) fn new(cell: Arc<LockCell>, manager: StateHandle) -> Lock {
         cell.handles.set(cell.handles.get() + 1);
         Lock { cell, manager }
     }
@@ -87,6 +96,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn home(&self) -> u32 {
+        let _turn = self.manager.turn();
         self.cell.home.get().into()
     }
 
@@ -237,6 +247,12 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn is_cached(&self) -> bool {
+        let _turn = self.manager.turn();
+        self.is_here()
+    }
+
+    #[inline]
+    fn is_here(&self) -> bool {
         matches!(self.cell.node.borrow().state(), NodeState::Cached | NodeState::Kept)
     }
 
@@ -256,6 +272,7 @@ impl Lock {
         tries: bool,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard<'_>>, Error> {
+        let _turn = self.manager.turn();
         let decision = match self.begin(mode, tries)? {
             Some(decision) => decision,
             None => self.await_decision(deadline)?,
@@ -272,7 +289,7 @@ impl Lock {
         let manager = &*self.manager;
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
-        if acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_cached() {
+        if acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here() {
             manager.serve();
         }
         let mut node = self.cell.node.borrow_mut();
@@ -321,12 +338,14 @@ impl Lock {
     /// Returns the data that came with the lock.
     #[cold]
     pub(crate) fn data(&self) -> Option<LockData> {
+        let _turn = self.manager.turn();
         self.cell.node.borrow().data().cloned()
     }
 
     /// Replaces the lock's data.
     #[cold]
     pub(crate) fn publish(&self, bytes: &[u8]) {
+        let Some(_turn) = self.manager.try_turn() else { return };
         self.cell.node.borrow_mut().publish(bytes);
     }
 
@@ -339,6 +358,7 @@ impl Lock {
     #[inline]
     pub(crate) fn release(&self, consistent: bool) {
         let manager = &*self.manager;
+        let Some(_turn) = manager.try_turn() else { return };
         let mut node = self.cell.node.borrow_mut();
         let hold = if node.is_wanted() { self.hold(node.uses()) } else { 0 };
         node.release(consistent, hold, &mut self.cell.sends(manager));
@@ -363,6 +383,11 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        // A forked child does not speak for its parent.
+        if self.manager.is_forked() {
+            return;
+        }
+        let _turn = self.manager.turn();
         self.cell.handles.set(self.cell.handles.get() - 1);
         self.manager.forget_unused(&self.cell);
         self.manager.work_if_local();

@@ -1,7 +1,7 @@
 //! Manager of the locks of a rank: one in each process of a world.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::hold::HoldBudget;
 use super::identity::Identity;
 use super::lock::{Lock, LockCell};
 use super::members::{Members, Names};
+use super::progress::{ManagerTurns, Progress, StateHandle};
 use super::serve::{Inbox, ManagerState};
 use super::traffic::LockTraffic;
 use crate::message::{Message, MessageBody, Node};
@@ -30,10 +31,17 @@ const FAREWELL: Duration = Duration::from_millis(100);
 ///
 /// It is the home of some of the world's locks, so its process has to poll, for the others to go
 /// on: [`Lock::acquire`], [`Manager::wait`] and [`Manager::barrier`] do so while they wait; a
-/// process that computes calls [`Manager::poll`]. It belongs to one thread.
-#[derive(Clone, Debug)]
+/// process that computes calls [`Manager::poll`], or has a thread that serves
+/// ([`Progress::Thread`]). Manager, locks and guards belong to one thread.
+#[derive(Clone)]
 pub struct Manager {
-    state: Rc<ManagerState>,
+    state: StateHandle,
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("rank", &self.state.me).finish_non_exhaustive()
+    }
 }
 
 impl Manager {
@@ -55,7 +63,29 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn new(world: &World) -> Result<Manager, Error> {
-        Manager::on(Endpoint::new(world)?)
+        Manager::with_progress(world, Progress::Poll)
+    }
+
+    /// Makes a manager as [`Manager::new`], and says how it answers while its process
+    /// computes.
+    ///
+    /// Ranks of one world may differ in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::new`]; [`Error::NoThread`] if the system has none.
+    ///
+    /// ```no_run
+    /// use towpath::World;
+    /// use towpath::mplock::{Manager, Progress};
+    ///
+    /// let world = World::join()?; // started by: towpath run -n 4 PROGRAM
+    /// let manager = Manager::with_progress(&world, Progress::Thread)?;
+    /// // … compute, without a call of the manager: the other ranks go on.
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn with_progress(world: &World, progress: Progress) -> Result<Manager, Error> {
+        Manager::on_with_progress(Endpoint::new(world)?, progress)
     }
 
     /// Makes a manager over an endpoint that has not polled yet.
@@ -80,6 +110,35 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn on(endpoint: Endpoint) -> Result<Manager, Error> {
+        Manager::on_with_progress(endpoint, Progress::Poll)
+    }
+
+    /// Makes a manager as [`Manager::on`], and says how it answers while its process
+    /// computes.
+    ///
+    /// Under [`Progress::Thread`] handlers that the program has set on the endpoint run on either
+    /// thread, the endpoint leaves its bundle, and [`Manager::endpoint`] does not give it out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::with_progress`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::Endpoint;
+    /// use towpath::mplock::{Manager, Progress};
+    ///
+    /// let endpoint = Endpoint::new(&world)?;
+    /// endpoint.set_handler(1, |message| println!("{:?}", message.args()));
+    /// let manager = Manager::on_with_progress(endpoint, Progress::Thread)?;
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    pub fn on_with_progress(mut endpoint: Endpoint, progress: Progress) -> Result<Manager, Error> {
+        if progress != Progress::Poll {
+            // Out of its bundle, whose owner is one thread.
+            endpoint = endpoint.into_parallel()?.into_sequential();
+        }
         let (inbox, names) = (Arc::new(Inbox::default()), Names::default());
         inbox.listen(&endpoint, &names);
         let size = endpoint.world().size() as usize;
@@ -91,10 +150,34 @@ impl Manager {
             }
         }
         let members = Members::new(&endpoint, names);
-        Ok(Manager { state: Rc::new(ManagerState::new(endpoint, members, inbox)) })
+        let turns = ManagerTurns::new(&endpoint, progress)?;
+        Ok(Manager { state: StateHandle::start(ManagerState::new(endpoint, members, inbox, turns))? })
+    }
+
+    /// Returns how it answers while its process computes.
+    ///
+    /// [`Progress::Poll`] also if its progress thread has ended, by the panic of a handler of the
+    /// program's.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::mplock::{Manager, Progress};
+    ///
+    /// assert_eq!(Manager::new(&world)?.progress(), Progress::Poll);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.state.turns.progress()
     }
 
     /// Returns its endpoint.
+    ///
+    /// # Panics
+    ///
+    /// If it was made with [`Progress::Thread`]: the endpoint belongs to two threads then. Set
+    /// handlers before ([`Manager::on_with_progress`]), and send through an endpoint of your own.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
@@ -105,6 +188,10 @@ impl Manager {
     /// ```
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
+        assert!(
+            !self.state.turns.are_shared(),
+            "the endpoint of a manager with a progress thread is not given out"
+        );
         &self.state.endpoint
     }
 
@@ -137,9 +224,9 @@ impl Manager {
     #[must_use]
     pub fn lock_with(&self, name: &str, protocol: Protocol) -> Lock {
         let identity = Identity::of(name);
+        let _turn = self.state.turn();
         let mut locks = self.state.locks.borrow_mut();
-        let new =
-            || Rc::new(LockCell::new(name, identity, protocol, self.state.members.borrow().home(identity)));
+        let new = || LockCell::new(name, identity, protocol, self.state.members.borrow().home(identity));
         let cell = locks.entry(identity).or_insert_with(new).clone();
         drop(locks);
         Lock::new(cell, self.state.clone())
@@ -158,6 +245,7 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn poll(&self) -> usize {
+        let _turn = self.state.turn();
         self.state.serve()
     }
 
@@ -171,7 +259,7 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn wait(&self, time: Duration) {
-        let start = Instant::now();
+        let (start, _turn) = (Instant::now(), self.state.turn());
         loop {
             let polled = self.state.serve();
             let left = time.saturating_sub(start.elapsed());
@@ -198,6 +286,7 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
+        let _turn = self.state.turn();
         let _polls = self.state.endpoint.polls_at_barrier();
         let episode = self.state.endpoint.world().arrive()?;
         while !episode.is_over() {
@@ -227,12 +316,14 @@ impl Manager {
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn set_hold_budget(&self, budget: HoldBudget) {
+        let _turn = self.state.turn();
         self.state.hold.set(budget);
     }
 
     /// Returns the number of messages that were sent to other ranks.
     #[must_use]
     pub fn traffic(&self) -> LockTraffic {
+        let _turn = self.state.turn();
         self.state.traffic.get()
     }
 
@@ -253,6 +344,7 @@ impl Manager {
     /// ```
     #[must_use]
     pub fn locks_in_use(&self) -> (usize, usize) {
+        let _turn = self.state.turn();
         (self.state.locks.borrow().len(), self.state.homes.borrow().in_use())
     }
 }
@@ -277,7 +369,7 @@ impl ManagerState {
                 let message = Message { epoch, body: MessageBody::Deposit, data: Some(data) };
                 self.send(next, LetterContent::Lock { lock, protocol, message });
             }
-            let has_data = |cell: &Rc<LockCell>| cell.node.borrow().data().is_some();
+            let has_data = |cell: &Arc<LockCell>| cell.node.borrow().data().is_some();
             let is_done = self.deposits.borrow().is_empty() && !self.locks.borrow().values().any(has_data);
             if is_done || start.elapsed() > FAREWELL {
                 return is_done;
@@ -293,12 +385,12 @@ impl Drop for ManagerState {
     /// Takes leave: no lock is lost with a manager that is closed in good order.
     fn drop(&mut self) {
         // A forked child does not speak for its parent.
-        if self.process != std::process::id() || self.endpoint.world().entered().is_none() {
+        if self.is_forked() || self.endpoint.world().entered().is_none() {
             return;
         }
         self.work();
         let has_given = self.hand_data_over();
-        let has_lock = |cell: &Rc<LockCell>| {
+        let has_lock = |cell: &Arc<LockCell>| {
             matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached | NodeState::Kept)
         };
         let clean = has_given

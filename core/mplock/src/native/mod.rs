@@ -7,6 +7,7 @@
 //! | `lock.rs`, `guard.rs` | locks and their holders |
 //! | `hold.rs` | the time for which a lock is kept while others wait |
 //! | `serve.rs` | messages and deaths to state machines: the rules of recovery |
+//! | `progress.rs` | the thread that serves while the process computes, and its turns |
 //! | `homes.rs` | the locks whose home a rank is |
 //! | `members.rs` | the ranks that are there, and the epoch |
 //! | `post.rs` | messages that wait for space at their receiver |
@@ -23,6 +24,7 @@ mod lock;
 mod manager;
 mod members;
 mod post;
+mod progress;
 mod serve;
 mod traffic;
 
@@ -40,4 +42,5 @@ pub use guard::Guard;
 pub use hold::HoldBudget;
 pub use lock::Lock;
 pub use manager::Manager;
+pub use progress::Progress;
 pub use traffic::LockTraffic;

@@ -32,7 +32,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -47,6 +46,7 @@ use super::identity::Identity;
 use super::lock::LockCell;
 use super::members::{Members, Names, named};
 use super::post::{HANDLER, Post};
+use super::progress::ManagerTurns;
 use super::traffic::LockTraffic;
 use crate::Outbox;
 use crate::home::HomeLock;
@@ -56,7 +56,7 @@ use crate::protocol::Protocol;
 use crate::token::FencingToken;
 
 /// Longest wait between two looks at the other ranks.
-const LOOK: Duration = Duration::from_millis(5);
+pub(crate) const LOOK: Duration = Duration::from_millis(5);
 /// Longest wait while messages wait for space.
 const RETRY: Duration = Duration::from_micros(200);
 /// Maximum number of polls that take in the last messages of ranks that are gone.
@@ -120,9 +120,9 @@ impl Inbox {
     }
 }
 
-/// State of a rank's manager.
-#[derive(Debug)]
+/// State of a rank's manager: in the hands of one thread at a time (`progress.rs`).
 pub(crate) struct ManagerState {
+    pub(crate) turns: ManagerTurns,
     pub(crate) endpoint: Endpoint,
     pub(crate) me: Node,
     /// Process that made it.
@@ -131,7 +131,7 @@ pub(crate) struct ManagerState {
     pub(crate) members: RefCell<Members>,
     pub(crate) homes: RefCell<Homes>,
     /// Locks that this node has, waits for, or has handles of.
-    pub(crate) locks: RefCell<Table<Rc<LockCell>>>,
+    pub(crate) locks: RefCell<Table<Arc<LockCell>>>,
     pub(crate) post: RefCell<Post>,
     /// Messages that were taken out of the inbox.
     pending: RefCell<VecDeque<ReceivedLetter>>,
@@ -172,8 +172,14 @@ impl Outbox for Sends<'_> {
 }
 
 impl ManagerState {
-    pub(crate) fn new(endpoint: Endpoint, members: Members, inbox: Arc<Inbox>) -> ManagerState {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        members: Members,
+        inbox: Arc<Inbox>,
+        turns: ManagerTurns,
+    ) -> ManagerState {
         ManagerState {
+            turns,
             me: endpoint.world().rank() as Node,
             process: std::process::id(),
             deaths_seen: Cell::new(endpoint.world().deaths()),
@@ -197,6 +203,7 @@ impl ManagerState {
 
     /// Sends a message, now or when there is space at its receiver.
     pub(crate) fn send(&self, to: Node, content: LetterContent) {
+        self.turns.note_use();
         if to == self.me {
             self.local.borrow_mut().push_back(content);
         } else {
@@ -208,6 +215,7 @@ impl ManagerState {
     /// Handles the messages that have come. Returns the number of messages that were
     /// polled.
     pub(crate) fn serve(&self) -> usize {
+        self.turns.note_use();
         if !self.kept.borrow().is_empty() {
             self.hand_over(false);
         }
@@ -251,10 +259,27 @@ impl ManagerState {
             self.hand_over(true);
             self.work();
         }
-        let longest = if self.post.borrow().is_empty() { LOOK } else { RETRY };
-        if !self.endpoint.wait(Some(limit.map_or(longest, |limit| limit.min(longest)))) {
+        let longest = self.longest_rest();
+        if !self.wait(limit.map_or(longest, |limit| limit.min(longest))) {
             self.look(false);
             self.work();
+        }
+    }
+
+    /// Waits for a message. Returns whether one can be polled.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
+        self.turns.note_use();
+        self.endpoint.wait(Some(limit))
+    }
+
+    /// Returns the longest time until the next look at kept locks, deaths and the post.
+    pub(crate) fn longest_rest(&self) -> Duration {
+        if !self.post.borrow().is_empty() {
+            RETRY
+        } else if !self.kept.borrow().is_empty() {
+            self.hold.get().time.clamp(RETRY, LOOK)
+        } else {
+            LOOK
         }
     }
 
@@ -351,7 +376,7 @@ impl ManagerState {
     }
 
     /// Gives a lock up that this rank has no handle of, and forgets it if it can be.
-    pub(crate) fn forget_unused(&self, cell: &Rc<LockCell>) {
+    pub(crate) fn forget_unused(&self, cell: &Arc<LockCell>) {
         if cell.handles.get() > 0 {
             return;
         }
@@ -480,7 +505,7 @@ impl ManagerState {
 
     /// Tells the new homes of locks that this node has state of.
     fn tell_new_homes(&self) {
-        let cells: Vec<Rc<LockCell>> = self.locks.borrow().values().cloned().collect();
+        let cells: Vec<Arc<LockCell>> = self.locks.borrow().values().cloned().collect();
         for cell in cells {
             let (lock, members) = (cell.identity, self.members.borrow());
             let home = members.home(lock);
