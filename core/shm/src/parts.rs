@@ -55,6 +55,13 @@ impl Parts {
         unsafe { self.slice(self.geometry.buckets()) }
     }
 
+    /// The words of the heap.
+    pub fn heap_words(&self) -> &[AtomicU64] {
+        let words = (self.geometry.heap_bytes() / 8) as usize;
+        // SAFETY: the heap lies within the mapping (`Parts::new`), at a multiple of 128.
+        unsafe { self.slice((self.geometry.heap(), words)) }
+    }
+
     /// The record at an offset in the heap. `None` if there can be none.
     pub fn record(&self, offset: u64) -> Option<&ObjectRecord> {
         let at = self.heap_at(offset, size_of::<ObjectRecord>() as u64, align_of::<ObjectRecord>() as u64)?;

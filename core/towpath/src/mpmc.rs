@@ -63,6 +63,19 @@ pub type WorldInPlace<'a, T> = towpath_sync::queues::ValueInPlace<'a, T, WorldVe
 /// assert_eq!(receiver.receive_in_place()?.iter().sum::<f32>(), 512.0);
 /// # Ok::<(), towpath::TransferError>(())
 /// ```
+///
+/// A worker completes a job and sends its result in one step:
+///
+/// ```
+/// let (jobs, inbox) = towpath::mpmc::queue::<u64>(4);
+/// let (results, outbox) = towpath::mpmc::queue::<[u64; 2]>(4);
+/// jobs.send(7)?;
+/// let job = inbox.receive_leased()?;
+/// let result = [*job, *job * *job];
+/// job.complete_into(&results, result)?;
+/// assert_eq!(outbox.receive()?, [7, 49]);
+/// # Ok::<(), towpath::TransferError>(())
+/// ```
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     between_threads(capacity)
 }

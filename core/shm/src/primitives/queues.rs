@@ -1,11 +1,13 @@
 //! Queues of values in a world, by name.
 #![allow(unsafe_code)]
 
+use core::sync::atomic::AtomicU64;
+
 use towpath_machine::{Native, Object, Plain};
 use towpath_sync::Wait;
 use towpath_sync::queues::{
-    Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError, ValueReceiver,
-    ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
+    LinkedWords, Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
+    ValueReceiver, ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
 };
 
 use super::LINE;
@@ -36,6 +38,21 @@ where
 {
     fn clone(&self) -> Self {
         WorldVenue { object: self.object.clone(), geometry: self.geometry }
+    }
+}
+
+impl LinkedWords<Native> for World {
+    fn memory(&self) -> usize {
+        self.inner().segment.heap_words().as_ptr().addr()
+    }
+
+    fn place_of(&self, word: &AtomicU64) -> u64 {
+        let bytes = core::ptr::from_ref(word).addr().wrapping_sub(self.memory());
+        bytes as u64 / 8
+    }
+
+    fn word_at(&self, place: u64) -> Option<&AtomicU64> {
+        self.inner().segment.heap_words().get(usize::try_from(place).ok()?)
     }
 }
 
@@ -70,7 +87,8 @@ where
             )
         };
         // The number of a processor is of no use to a queue.
-        act(K::queue(head, ring, slots, self.geometry), &Native::with_id(0), &world.adaptive_wait())
+        let queue = K::beside(K::queue(head, ring, slots, self.geometry), world);
+        act(queue, &Native::with_id(0), &world.adaptive_wait())
     }
 }
 

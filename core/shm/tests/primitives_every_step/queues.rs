@@ -52,7 +52,11 @@ fn values_pass(stage: &Stage) {
 
 /// All room is there, and nothing else comes.
 fn all_room_is_there(stage: &Stage) {
-    let (sender, receiver) = (many(stage).sender().unwrap(), many(stage).receiver().unwrap());
+    all_room_is_there_in(many(stage));
+}
+
+fn all_room_is_there_in(queue: WorldQueue<Pair, Mpmc>) {
+    let (sender, receiver) = (queue.sender().unwrap(), queue.receiver().unwrap());
     for _ in 0..2 {
         (0..2).for_each(|_| sender.send_timeout(OURS, LONG).expect("room was lost with the dead"));
         assert_eq!(sender.try_send(OURS), Err(TransferError::TimedOut));
@@ -190,6 +194,62 @@ fn the_value_is_never_lost(stage: &Stage) {
     }
     drop(receiver);
     all_room_is_there(stage);
+}
+
+fn other(stage: &Stage) -> WorldQueue<Pair, Mpmc> {
+    stage.world.mpmc("r", 2).unwrap()
+}
+
+fn completes_into_another(stage: &Stage) {
+    let (receiver, sender) = (many(stage).receiver().unwrap(), other(stage).sender().unwrap());
+    mark();
+    let lease = receiver.receive_leased().unwrap();
+    assert_eq!(*lease, OURS);
+    lease.complete_into(&sender, THEIRS).unwrap();
+    stage.progress.store(DONE, SeqCst);
+    mark();
+    std::mem::forget((receiver, sender));
+}
+
+/// Fills the other queue, and takes the values out when it is dropped.
+fn a_value_and_a_full_queue(stage: &Stage) -> Hold {
+    struct Takes(WorldQueue<Pair, Mpmc>);
+    impl Drop for Takes {
+        fn drop(&mut self) {
+            let receiver = self.0.receiver().unwrap();
+            assert_eq!([(); 2].map(|()| receiver.receive_timeout(LONG)), [Ok(OURS); 2]);
+            // Senders are refused when the last receiver has gone.
+            std::mem::forget(receiver);
+        }
+    }
+    let queue = other(stage);
+    queue.sender().unwrap().send_all([OURS; 2]).unwrap();
+    many(stage).sender().unwrap().send(OURS).unwrap();
+    Some(Box::new(Takes(queue)))
+}
+
+/// The lease was completed and the value sent, or neither.
+fn both_or_neither(stage: &Stage) {
+    let queues = [many(stage), other(stage)];
+    let mut came = [0; 2];
+    // Survivors may look at either one first.
+    for turn in [0, 1] {
+        let which = (stage.round as usize + turn) % 2;
+        let receiver = queues[which].receiver().unwrap();
+        while let Ok(value) = receiver.receive_timeout(Duration::from_millis(2)) {
+            assert_eq!(value, [OURS, THEIRS][which]);
+            came[which] += 1;
+        }
+    }
+    match came {
+        [0, 1] => {}
+        [1, 0] => {
+            assert_ne!(stage.progress.load(SeqCst), DONE, "it was completed");
+            stage.told();
+        }
+        _ => panic!("{came:?}"),
+    }
+    queues.into_iter().for_each(all_room_is_there_in);
 }
 
 /// A value that is written and read in its slot.
@@ -386,6 +446,26 @@ pub const PLAYS: &[Play] = &[
         helper: None,
         meanwhile: nothing,
         after: the_value_is_never_lost,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc lease completed into another",
+        patience: PATIENCE,
+        hold: a_value_is_there,
+        victim: completes_into_another,
+        helper: None,
+        meanwhile: nothing,
+        after: both_or_neither,
+        is_told: true,
+    },
+    Play {
+        name: "mpmc lease completed into a full one",
+        patience: PATIENCE,
+        hold: a_value_and_a_full_queue,
+        victim: completes_into_another,
+        helper: None,
+        meanwhile: nothing,
+        after: both_or_neither,
         is_told: true,
     },
     Play {

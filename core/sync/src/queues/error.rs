@@ -32,6 +32,8 @@ pub enum TransferError {
     },
     /// The queue lies in a world that this process has not entered.
     NotEntered,
+    /// The two queues lie in different memories.
+    Apart,
     /// The queue's memory was damaged.
     Damaged,
 }
@@ -67,6 +69,10 @@ impl TransferError {
             TransferError::NotEntered => (
                 "NotEntered",
                 "this process has not entered the world in which the queue lies: call World::enter first (after a fork, in the child too)",
+            ),
+            TransferError::Apart => (
+                "Apart",
+                "a lease can be completed only into a queue of its own world, by one handle of that world: take both queues from it, or send the value and then complete the lease",
             ),
             TransferError::Damaged => (
                 "Damaged",

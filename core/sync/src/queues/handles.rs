@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use towpath_machine::{Heap, Native, Plain};
 
 use super::{
-    BoundedQueue, Leased, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError,
-    WordLine,
+    BoundedQueue, Leased, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide,
+    TransferError, WordLine,
 };
 use crate::mutex::adaptive;
 use crate::{Deadline, Wait};
@@ -48,6 +48,13 @@ pub trait QueueKind: 'static {
         slots: &'a [WordLine<Native>],
         geometry: QueueGeometry,
     ) -> Self::Queue<'a>;
+
+    /// The queue in a memory with others.
+    #[inline(always)]
+    fn beside<'a>(queue: Self::Queue<'a>, words: &'a dyn LinkedWords<Native>) -> Self::Queue<'a> {
+        let _ = words;
+        queue
+    }
 }
 
 /// Kinds of which several may send.
@@ -96,6 +103,10 @@ macro_rules! many_to_many {
                 geometry: QueueGeometry,
             ) -> Self::Queue<'a> {
                 ManyToMany::of(head, ring, slots, geometry)
+            }
+            #[inline(always)]
+            fn beside<'a>(queue: Self::Queue<'a>, words: &'a dyn LinkedWords<Native>) -> Self::Queue<'a> {
+                queue.beside(words)
             }
         }
         impl SharedSenders for $kind {}
@@ -549,6 +560,56 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     /// Says that the value is done with: it does not come in again.
     pub fn complete(mut self) {
         self.end(true);
+    }
+
+    /// Says that the value is done with, and sends another one when there is room.
+    ///
+    /// If this process dies, both have happened, or neither. On an error neither has, and the
+    /// value comes in again.
+    ///
+    /// The room must be in another queue, or in another slot: while a queue is full of leases, a
+    /// lease of it is not completed into that queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send`]; [`TransferError::Apart`] if the queues lie in different worlds.
+    pub fn complete_into<U: Plain + Copy, I: Venue<Kind: Leasing>>(
+        self,
+        into: &ValueSender<U, I>,
+        value: U,
+    ) -> Result<(), TransferError> {
+        self.into_before(into, value, Deadline::NEVER)
+    }
+
+    /// Completes into another queue; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`ValueLease::complete_into`].
+    pub fn complete_into_timeout<U: Plain + Copy, I: Venue<Kind: Leasing>>(
+        self,
+        into: &ValueSender<U, I>,
+        value: U,
+        time: Duration,
+    ) -> Result<(), TransferError> {
+        self.into_before(into, value, Deadline::within(time))
+    }
+
+    fn into_before<U: Plain + Copy, I: Venue<Kind: Leasing>>(
+        mut self,
+        into: &ValueSender<U, I>,
+        value: U,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let Some(leased) = self.leased else { return Ok(()) };
+        self.venue.call(|from, cpu, wait| {
+            into.venue.call(|to, _, _| {
+                let (from, to) = (V::Kind::leasing(from), I::Kind::leasing(to));
+                from.complete_into(cpu, wait, leased, &to, &value, deadline)
+            })
+        })?;
+        self.leased = None;
+        Ok(())
     }
 
     fn end(&mut self, completed: bool) {

@@ -25,6 +25,8 @@
 //! | leased | a receiver has the value | free, by that receiver: completed; returned, by that receiver or, if it is dead, by a survivor |
 //! | returned | as *sent*, but it never gets lost | as *sent*; returned, by a survivor, if the process died before it was in the ring |
 //!
+//! | moved, pending | two slots of different queues, see [`complete_into`](ManyToMany::complete_into) | free; returned |
+//!
 //! **Fields.** `next_to_send`, `next_to_take`: tickets before these were sent, or taken; hints that
 //! only save steps. `ring[…]`: by compare-and-swap from one lap to the next; waiters for a value
 //! add [`PARKED`]. Slots' words: see above; waiters for room add [`PARKED`] to the oldest one's.
@@ -38,7 +40,7 @@
 //! A value of more than 56 bytes may be written where it lies, so that it is read only while it is
 //! leased, also by a receiver that copies it: if that one dies meanwhile, it comes in again.
 //!
-//! **Memory.** Two lines and those of the members; 8 bytes for each place of the ring; a word and
+//! **Memory.** Two lines and those of the members; 16 bytes for each place of the ring; a word and
 //! the value, rounded up to 2, 4 or 8 words or whole lines, for each slot. The number of slots is
 //! rounded up to a power of two.
 //!
@@ -49,6 +51,7 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Plain, Processor};
 
+use super::complete_into::LinkedWords;
 use super::members::{Members, PLACES, QueueSide};
 use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value, word_at};
 use crate::turns::{TURN, Turns};
@@ -68,18 +71,22 @@ const FREE: u64 = 0;
 /// Free, and this ticket was not used.
 const UNUSED: u64 = 4;
 const SENT: u64 = 1;
-const RETURNED: u64 = 2;
+pub(super) const RETURNED: u64 = 2;
 const LEASED: u64 = 3;
+/// The lease was completed into another queue, whose slot may yet be pending.
+pub(super) const MOVED: u64 = 5;
+/// Sent if the lease that it belongs to was moved.
+pub(super) const PENDING: u64 = 6;
 /// In a slot's word: first bit of the ticket.
-const TICKET: u32 = 3;
+pub(super) const TICKET: u32 = 3;
 /// Bits of a ticket in a slot's word.
-const TICKETS: u64 = (1 << 29) - 1;
+pub(super) const TICKETS: u64 = (1 << 29) - 1;
 
 const fn lap(entry: u64) -> u64 {
     (entry & !PARKED) >> LAP
 }
 
-const fn slot_word(state: u64, ticket: u64, identity: u32) -> u64 {
+pub(super) const fn slot_word(state: u64, ticket: u64, identity: u32) -> u64 {
     (identity as u64) << 32 | (ticket & TICKETS) << TICKET | state
 }
 
@@ -92,11 +99,16 @@ const fn free_after(ticket: u64) -> u64 {
     slot_word(FREE, ticket.wrapping_add(1), 0)
 }
 
-const fn ticket_of(word: u64) -> u64 {
+/// The word with another state, and without waiters' mark.
+pub(super) const fn with_state(word: u64, state: u64) -> u64 {
+    word & !(STATE | PARKED) | state
+}
+
+pub(super) const fn ticket_of(word: u64) -> u64 {
     word >> TICKET & TICKETS
 }
 
-const fn identity(word: u64) -> u32 {
+pub(super) const fn identity(word: u64) -> u32 {
     (word >> 32) as u32 & 0x7fff_ffff
 }
 
@@ -116,6 +128,8 @@ pub struct ManyToMany<'a, P: Processor, const N: usize = PLACES> {
     ring: &'a [WordLine<P>],
     slots: &'a [WordLine<P>],
     geometry: QueueGeometry,
+    /// Words of queues beside this one.
+    pub(super) words: Option<&'a dyn LinkedWords<P>>,
 }
 
 impl<P: Processor, const N: usize> Clone for ManyToMany<'_, P, N> {
@@ -137,17 +151,17 @@ enum Oldest {
 /// A value that a receiver has, and that comes in again if it dies.
 #[derive(Clone, Copy, Debug)]
 pub struct Leased {
-    slot: usize,
-    word: u64,
+    pub(super) slot: usize,
+    pub(super) word: u64,
 }
 
 /// A slot that a sender has, and has yet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserved {
-    slot: usize,
-    word: u64,
-    ticket: u64,
-    entry: u64,
+    pub(super) slot: usize,
+    pub(super) word: u64,
+    pub(super) ticket: u64,
+    pub(super) entry: u64,
 }
 
 impl Reserved {
@@ -216,7 +230,18 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ) -> Self {
         debug_assert!(geometry.capacity() <= Self::MOST);
         assert!(ring.len() >= geometry.ring_lines() && slots.len() >= geometry.slot_lines());
-        ManyToMany { head, ring, slots, geometry }
+        ManyToMany { head, ring, slots, geometry, words: None }
+    }
+
+    /// The queue in a memory with others, into which its leases may be completed.
+    #[inline(always)]
+    pub fn beside(self, words: &'a dyn LinkedWords<P>) -> Self {
+        ManyToMany { words: Some(words), ..self }
+    }
+
+    /// The link of a slot.
+    pub(super) fn link(&self, slot: usize) -> &'a P::Word {
+        word_at(self.ring, self.geometry.capacity() + (slot & self.geometry.mask()))
     }
 
     #[inline(always)]
@@ -225,7 +250,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     #[inline(always)]
-    fn word(&self, slot: usize, k: usize) -> &'a P::Word {
+    pub(super) fn word(&self, slot: usize, k: usize) -> &'a P::Word {
         word_at(self.slots, self.geometry.place(slot, k))
     }
 
@@ -342,7 +367,12 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ///
     /// [`TransferError::Closed`]; the slot is free then, unless it was returned.
     #[inline]
-    fn put<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) -> Result<(), TransferError> {
+    pub(super) fn put<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        reserved: Reserved,
+    ) -> Result<(), TransferError> {
         let Reserved { slot, mut word, mut ticket, mut entry } = reserved;
         let returned = word & STATE == RETURNED;
         loop {
@@ -401,9 +431,10 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// Frees a slot of the calling process, whose word is this, but for waiters' marks.
-    fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
+    pub(super) fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
         let ticket = ticket_of(word);
-        let free = if word & STATE == LEASED { free_after(ticket) } else { slot_word(UNUSED, ticket, 0) };
+        let was_in_ring = matches!(word & STATE, LEASED | MOVED);
+        let free = if was_in_ring { free_after(ticket) } else { slot_word(UNUSED, ticket, 0) };
         let Some(seen) = self.change(cpu, slot, word, |_| free) else { return false };
         if seen & PARKED != 0 {
             wait.wake_all(cpu, self.word(slot, 0));
@@ -414,7 +445,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// Changes a slot's word that is this, but for waiters' marks. Returns the word that
     /// it was, or `None` if it is another one.
     #[inline]
-    fn change(&self, cpu: &P, slot: usize, word: u64, next: impl Fn(u64) -> u64) -> Option<u64> {
+    pub(super) fn change(&self, cpu: &P, slot: usize, word: u64, next: impl Fn(u64) -> u64) -> Option<u64> {
         let mut seen = word;
         loop {
             // (Q6) Release: what was read there comes before what the next owner writes; pairs with
@@ -434,7 +465,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// Wakes senders that sleep on the oldest value's slot, after another became free.
-    fn wake_senders<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+    pub(super) fn wake_senders<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         let (slot, word) = self.turn_of_senders(cpu);
         if word & PARKED != 0 {
             wait.wake_all(cpu, self.word(slot, 0));
@@ -631,11 +662,14 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
                 continue;
             }
             // The dead one did no more after it was found dead.
-            if state == SENT {
-                any |= !self.is_in_ring(cpu, slot, word) && self.free(cpu, wait, slot, word);
-            } else if state == LEASED || !self.is_in_ring(cpu, slot, word) {
-                any |= self.send_again(cpu, wait, slot, word);
-            }
+            any |= match state {
+                PENDING => self.settle_pending(cpu, wait, slot, word),
+                MOVED => self.settle_moved(cpu, wait, slot, word),
+                LEASED => self.send_again(cpu, wait, slot, word),
+                _ if self.is_in_ring(cpu, slot, word) => false,
+                SENT => self.free(cpu, wait, slot, word),
+                _ => self.send_again(cpu, wait, slot, word),
+            };
         }
         if any {
             self.wake_senders(cpu, wait);
@@ -649,7 +683,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         let ticket = ticket_of(word);
         // (Q3c) Acquire: as (Q3); pairs with the Release (Q4).
         let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
-        word & STATE != LEASED
+        matches!(word & STATE, SENT | RETURNED)
             && lap(entry) > 0
             && (entry & SLOT) as usize == slot
             && self.ticket_at(ticket, entry) & TICKETS == ticket
@@ -657,7 +691,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
     /// Takes over the leased slot of a dead process, or of the caller, and sends its
     /// value again. Returns whether it did.
-    fn send_again<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
+    pub(super) fn send_again<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
         // A ticket that this slot never had, since it was leased before.
         let (ticket, entry) = self.next_ticket(cpu);
         let next = slot_word(RETURNED, ticket, wait.identity());

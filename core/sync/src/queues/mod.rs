@@ -3,6 +3,7 @@
 
 mod broadcast;
 mod broadcast_handles;
+mod complete_into;
 mod error;
 mod handles;
 mod in_place;
@@ -21,6 +22,7 @@ pub use broadcast_handles::{
     BroadcastMessage, BroadcastMode, BroadcastReader, BroadcastVenue, BroadcastWriter, HoldsBack, Lossy,
     ThreadRing, broadcast_between_threads,
 };
+pub use complete_into::LinkedWords;
 pub use error::TransferError;
 pub use handles::{
     Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Unsent,
@@ -104,6 +106,13 @@ impl<P: Processor> WordLine<P> {
     }
 }
 
+impl<P: Processor> WordLine<P> {
+    /// The words.
+    pub const fn words(&self) -> &[P::Word; 8] {
+        &self.0
+    }
+}
+
 /// A word of these lines, by its place among all of them.
 #[inline(always)]
 fn word_at<P: Processor>(lines: &[WordLine<P>], place: usize) -> &P::Word {
@@ -159,9 +168,9 @@ impl QueueGeometry {
         (slot & self.mask()) * self.stride() + k
     }
 
-    /// Number of lines of a ring with a word for each slot.
+    /// Number of lines of a ring with two words for each slot.
     pub const fn ring_lines(self) -> usize {
-        self.capacity().div_ceil(8)
+        (2 * self.capacity()).div_ceil(8)
     }
 
     /// Number of lines of the slots.

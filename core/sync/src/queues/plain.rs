@@ -28,7 +28,7 @@ macro_rules! queue_objects {
             const NAMES_USERS: bool = true;
 
             fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{} v1<{}>", <$kind>::NAME, TypeText::<T>::default())
+                write!(f, "{} v2<{}>", <$kind>::NAME, TypeText::<T>::default())
             }
         }
     )*};

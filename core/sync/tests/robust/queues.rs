@@ -340,3 +340,45 @@ fn batches_come_whole_and_in_order() {
     batches::<Mpmc>();
     batches::<Spsc>();
 }
+
+#[test]
+fn a_lease_is_completed_into_another_queue() {
+    let (sender, receiver) = between_threads::<u64, Mpmc>(2);
+    let (onward, end) = between_threads::<Large, Mpmc>(1);
+    for n in 0..20 {
+        sender.send(n).unwrap();
+        let lease = receiver.receive_leased().unwrap();
+        lease.complete_into(&onward, [n; 40]).unwrap();
+        assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut), "it was completed");
+        // Without room there, the lease is given back.
+        sender.send(100 + n).unwrap();
+        let lease = receiver.receive_leased().unwrap();
+        let full = lease.complete_into_timeout(&onward, [0; 40], Duration::from_millis(1));
+        assert_eq!(full, Err(TransferError::TimedOut));
+        assert_eq!(receiver.receive(), Ok(100 + n));
+        assert_eq!((end.receive(), end.is_empty()), (Ok([n; 40]), true));
+    }
+    sender.send(1).unwrap();
+    onward.close();
+    let closed = receiver.receive_leased().unwrap().complete_into(&onward, [0; 40]);
+    assert_eq!((closed, receiver.receive()), (Err(TransferError::Closed), Ok(1)));
+}
+
+#[test]
+fn leases_are_completed_into_their_own_queue() {
+    let (sender, receiver) = between_threads::<u64, Mpmc>(2);
+    sender.send(0).unwrap();
+    for n in 0..100 {
+        let lease = receiver.receive_leased().unwrap();
+        assert_eq!(*lease, n);
+        lease.complete_into(&sender, n + 1).unwrap();
+        assert_eq!(receiver.len(), 1);
+    }
+    // Its own slot is not free before.
+    sender.send(7).unwrap();
+    let [first, second] = [receiver.receive_leased().unwrap(), receiver.receive_leased().unwrap()];
+    let full = first.complete_into_timeout(&sender, 8, Duration::from_millis(1));
+    assert_eq!(full, Err(TransferError::TimedOut));
+    second.complete();
+    assert_eq!((receiver.receive(), receiver.len()), (Ok(100), 0));
+}

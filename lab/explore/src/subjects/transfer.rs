@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 use towpath_sync::queues::{
-    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, TransferError, WordLine,
+    BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide,
+    TransferError, WordLine,
 };
 use towpath_sync::{Deadline, Policy, Wait};
 
@@ -85,6 +86,8 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     let name = "transfer/many-to-many-leases";
     cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
     in_place(cases, "transfer/many-to-many-in-place", "values lie in slots of their own", policy, false);
+    let about = "a lease is completed into another queue, or not: each value is in one of them";
+    into(cases, "transfer/many-to-many-into", about, policy, false);
     // Leaving changes no word on which a waiter waits, which looks again by itself.
     let waits = move |leaves: bool| if leaves { Policy::Park } else { policy };
     let about = "all that was sent is received, in order; a death ends the waiting";
@@ -367,6 +370,17 @@ impl SubjectRun for EndingRun {
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     waiting(cases, "planted/transfer-loses-the-dead", "wrong on purpose", policy, true);
     in_place(cases, "planted/transfer-reads-a-completed-slot", "wrong on purpose", policy, true);
+    into(cases, "planted/transfer-into-in-two-steps", "wrong on purpose", policy, true);
+}
+
+fn into(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, in_two_steps: bool) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let queues = [(); 2].map(|()| ManyParts::new(memory, policy, false));
+        let data = (0..plan.threads * plan.ops).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        let (sent, received) = Default::default();
+        Ok(Rc::new(IntoRun { queues, plan: *plan, data, sent, received, in_two_steps }))
+    };
+    cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
 }
 
 fn in_place(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, reads_late: bool) {
@@ -553,6 +567,115 @@ impl SubjectRun for InPlaceRun {
         assert!(lost <= dead, "{lost} values were lost: {:?}", self.done.borrow());
         for value in 0..ROOM as u64 {
             self.parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
+        }
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Each thread puts values into the first queue, completes leases of it into the second
+/// one, and takes from there.
+struct IntoRun {
+    queues: [ManyParts; 2],
+    plan: Plan,
+    /// Data of the values, written by the sender and by each later owner.
+    data: Vec<DatumId>,
+    /// Values that were sent, and received from the second queue.
+    sent: RefCell<Vec<u64>>,
+    received: RefCell<Vec<u64>>,
+    /// True if a value is sent and then its lease completed, which is wrong.
+    in_two_steps: bool,
+}
+
+type ExploredWord = <Explorer as Processor>::Word;
+
+impl LinkedWords<Explorer> for IntoRun {
+    fn memory(&self) -> usize {
+        1
+    }
+    fn place_of(&self, word: &ExploredWord) -> u64 {
+        let place = self.words().position(|other| core::ptr::eq(other, word));
+        place.expect("a word of a slot") as u64
+    }
+    fn word_at(&self, place: u64) -> Option<&ExploredWord> {
+        self.words().nth(place as usize)
+    }
+}
+
+impl IntoRun {
+    fn words(&self) -> impl Iterator<Item = &ExploredWord> {
+        self.queues.iter().flat_map(|parts| parts.slots.iter()).flat_map(|line| line.words())
+    }
+
+    fn with<R>(&self, cpu: &Explorer, act: impl FnOnce([Many<'_>; 2], &Wait) -> R) -> R {
+        self.queues[0].with(cpu, |first, wait| {
+            self.queues[1].with(cpu, |second, _| act([first.beside(self), second.beside(self)], wait))
+        })
+    }
+
+    fn put(&self, cpu: &Explorer, value: u64) {
+        cpu.write(&self.data[value as usize], 0);
+        let sent = self.with(cpu, |[first, _], wait| first.send(cpu, wait, &[value, !value], Deadline::PAST));
+        if sent.is_ok() {
+            self.sent.borrow_mut().push(value);
+        }
+    }
+
+    fn pass_on(&self, cpu: &Explorer) {
+        self.with(cpu, |[first, second], wait| {
+            let Ok((pair, leased)) = first.receive_leased::<Pair, _>(cpu, wait, Deadline::PAST) else {
+                return;
+            };
+            assert_eq!(pair[0], !pair[1], "torn");
+            cpu.write(&self.data[pair[0] as usize], 1);
+            let done = if self.in_two_steps {
+                second.send(cpu, wait, &pair, Deadline::PAST).map(|()| first.complete(cpu, wait, leased))
+            } else {
+                first.complete_into(cpu, wait, leased, &second, &pair, Deadline::PAST)
+            };
+            if done.is_err() {
+                first.give_back(cpu, wait, leased);
+            }
+        });
+    }
+
+    /// Takes from one of them, and notes the value. Returns whether there was one.
+    fn take(&self, cpu: &Explorer, from: usize) -> bool {
+        let taken = self.with(cpu, |queues, wait| queues[from].receive::<Pair, _>(cpu, wait, Deadline::PAST));
+        let Ok([value, other]) = taken else { return false };
+        assert_eq!(value, !other, "torn");
+        cpu.write(&self.data[value as usize], 2);
+        assert!(!self.received.borrow().contains(&value), "{value} came twice");
+        self.received.borrow_mut().push(value);
+        true
+    }
+}
+
+impl SubjectRun for IntoRun {
+    fn thread(&self, cpu: &Explorer) {
+        for n in 0..self.plan.ops {
+            self.put(cpu, (cpu.id() * self.plan.ops + n) as u64);
+            self.pass_on(cpu);
+            if n % 2 == 1 {
+                self.take(cpu, 1);
+            }
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        let dead = (0..self.plan.threads).filter(|&id| cpu.is_dead(id)).count();
+        for turn in 0..3 {
+            self.with(cpu, |queues, wait| queues[(turn + self.plan.ops) % 2].repair(cpu, wait));
+        }
+        while self.take(cpu, 0) || self.take(cpu, 1) {}
+        let received = self.received.borrow();
+        let lost = self.sent.borrow().iter().filter(|value| !received.contains(value)).count();
+        // The dead may have received one, and not noted it.
+        assert!(lost <= dead, "{lost} values were lost: {received:?} of {:?}", self.sent.borrow());
+        for parts in &self.queues {
+            for value in 0..ROOM as u64 {
+                parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
+            }
         }
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
