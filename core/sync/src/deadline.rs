@@ -33,10 +33,12 @@ impl Deadline {
     pub const NEVER: Deadline = Deadline(u64::MAX);
     /// The waiter does not wait: it tries once.
     pub const PAST: Deadline = Deadline(0);
+    /// The waiter waits one turn at most: for [`Attempt`](crate::Attempt).
+    pub const ONE_TURN: Deadline = Deadline(1);
 
     /// Deadline in so many nanoseconds.
     pub fn after<P: Processor>(cpu: &P, ns: u64) -> Deadline {
-        Deadline(cpu.now().saturating_add(ns).max(1))
+        Deadline(cpu.now().saturating_add(ns).max(2))
     }
 
     /// Deadline in so long a time, for native waiters.
@@ -57,7 +59,7 @@ impl Deadline {
     pub fn is_over<P: Processor>(self, cpu: &P) -> bool {
         match self {
             Deadline::NEVER => false,
-            Deadline::PAST => true,
+            Deadline::PAST | Deadline::ONE_TURN => true,
             Deadline(at) => cpu.now() >= at,
         }
     }
@@ -66,7 +68,7 @@ impl Deadline {
     pub(crate) fn left<P: Processor>(self, cpu: &P) -> u64 {
         match self {
             Deadline::NEVER => u64::MAX,
-            Deadline::PAST => 0,
+            Deadline::PAST | Deadline::ONE_TURN => 0,
             Deadline(at) => at.saturating_sub(cpu.now()),
         }
     }

@@ -33,7 +33,8 @@ pub use space::WaitForSpace;
 pub use unrepaired::{Repair, Unrepaired};
 pub use waiting::strategy;
 pub use waiting::{
-    Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting, is_oversubscribed,
+    Abandoned, Alone, Asleep, Attempt, PARKED, Policy, Spinning, Surroundings, Wait, Waiting,
+    is_oversubscribed,
 };
 
 /// The README's example compiles and runs.

@@ -47,6 +47,11 @@ impl LockError {
 }
 
 impl<G> LockError<G> {
+    /// Returns whether the caller's time was over.
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, LockError::TimedOut)
+    }
+
     /// The error without its guard, which is dropped: the next owner is told of the
     /// death.
     pub fn without_guard(self) -> LockError {

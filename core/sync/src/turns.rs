@@ -73,6 +73,7 @@ impl Turns {
     ) -> Result<(), TimedOut> {
         let turn = match self.deadline {
             Deadline::NEVER => self.turn,
+            Deadline::ONE_TURN if self.round == 0 => self.turn,
             deadline if deadline.is_over(cpu) => return Err(TimedOut),
             deadline => deadline.left(cpu).min(self.turn),
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
 use towpath_sync::robust::Event;
-use towpath_sync::{Deadline, LockError};
+use towpath_sync::{Attempt, Deadline, LockError, Wait};
 
 use crate::{Error, Shared, World};
 
@@ -69,6 +69,22 @@ impl Shared<Event> {
     /// [`LockError::NotEntered`].
     pub fn wait(&self) -> Result<(), LockError> {
         self.wait_before(Deadline::NEVER)
+    }
+
+    /// Number of settings until now: [`Shared::attempt_wait`] waits for one more.
+    pub fn count(&self) -> u64 {
+        of(self).count_for(&Native::with_id(0))
+    }
+
+    /// Looks whether it is set, or has been set since [`Shared::count`] returned `since`;
+    /// otherwise says where it would sleep until it is: for event loops.
+    pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), LockError>> {
+        match self.world().participation() {
+            Ok((cpu, wait)) => Attempt::of(&wait, LockError::is_timeout, |wait: &Wait<'_>, turn| {
+                Ok(of(self).wait_since(&cpu, wait, since, turn)?)
+            }),
+            Err(error) => Attempt::Done(Err(error)),
+        }
     }
 
     /// Waits as [`Shared::wait`]; gives up after that time.

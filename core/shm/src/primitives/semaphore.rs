@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
 use towpath_sync::robust::Semaphore;
-use towpath_sync::{Deadline, LockError};
+use towpath_sync::{Attempt, Deadline, LockError};
 
 use crate::{Error, Shared, World};
 
@@ -127,6 +127,18 @@ impl Shared<Semaphore> {
     /// [`LockError::TimedOut`]; as [`Shared::acquire`].
     pub fn acquire_until(&self, instant: Instant) -> Result<SemaphorePermit<'_>, LockError> {
         self.acquire_before(Deadline::at(instant))
+    }
+
+    /// Takes a permit if one is free, or says where it would sleep: for event loops.
+    pub fn attempt_acquire(&self) -> Attempt<Result<SemaphorePermit<'_>, LockError>> {
+        let (cpu, wait) = match self.world().participation() {
+            Ok(participation) => participation,
+            Err(error) => return Attempt::Done(Err(error)),
+        };
+        Attempt::of(&wait, LockError::is_timeout, |wait, turn| {
+            of(self).acquire_as(&cpu, wait, turn)?;
+            Ok(SemaphorePermit(self))
+        })
     }
 
     fn acquire_before(&self, deadline: Deadline) -> Result<SemaphorePermit<'_>, LockError> {

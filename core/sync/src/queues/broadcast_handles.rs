@@ -10,7 +10,7 @@ use towpath_machine::{Heap, Native};
 use super::in_place::{MessageInPlace, RoomInPlace};
 use super::{Broadcast, BroadcastHead, ReaderEnd, TransferError, WordLine, WriterEnd};
 use crate::mutex::adaptive;
-use crate::{Deadline, Wait};
+use crate::{Attempt, Deadline, Wait};
 
 /// Mode of a ring: the treatment of slow readers.
 pub trait BroadcastMode: Send + Sync + 'static {
@@ -311,6 +311,26 @@ impl<V: BroadcastVenue> BroadcastReader<V> {
         let BroadcastReader { venue, end, message } = self;
         let missed = venue.call(|ring, cpu, wait| ring.receive(cpu, wait, end, message, deadline))?;
         Ok(BroadcastMessage { bytes: message, missed })
+    }
+
+    /// Receives the next message if there is one, and returns how many the reader missed
+    /// before it; otherwise says where it would sleep until there is one: for event loops.
+    /// [`BroadcastReader::last`] has the message.
+    pub fn attempt_receive(&mut self) -> Attempt<Result<u64, TransferError>> {
+        let BroadcastReader { venue, end, message } = self;
+        venue
+            .call(|ring, cpu, wait| {
+                Ok(Attempt::of(wait, TransferError::is_timeout, |wait, turn| {
+                    ring.receive(cpu, wait, end, message, turn)
+                }))
+            })
+            .unwrap_or_else(|error| Attempt::Done(Err(error)))
+    }
+
+    /// The message that [`BroadcastReader::attempt_receive`] received last, before which
+    /// the reader missed so many.
+    pub fn last(&self, missed: u64) -> BroadcastMessage<'_> {
+        BroadcastMessage { bytes: &self.message, missed }
     }
 
     /// Receives the next message, when there is one, and those that are there behind it,

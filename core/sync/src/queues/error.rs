@@ -39,6 +39,11 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    /// Returns whether the caller's time was over.
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, TransferError::TimedOut)
+    }
+
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
             TransferError::TimedOut => (

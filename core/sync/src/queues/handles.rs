@@ -13,7 +13,7 @@ use super::{
     TransferError, WordLine,
 };
 use crate::mutex::adaptive;
-use crate::{Deadline, Wait};
+use crate::{Attempt, Deadline, Wait};
 
 /// Kind of a queue: how many may send, and receive.
 pub trait QueueKind: 'static {
@@ -237,6 +237,17 @@ fn join<V: Venue>(venue: &V, side: QueueSide) -> Result<(), TransferError> {
     venue.call(|queue, cpu, wait| queue.join(cpu, wait, side))
 }
 
+/// Tries an operation of a queue once.
+fn attempt<V: Venue, R>(
+    venue: &V,
+    act: impl FnOnce(&QueueOf<'_, V>, &Native, &Wait<'_>, Deadline) -> Result<R, TransferError>,
+) -> Attempt<Result<R, TransferError>> {
+    let tried = venue.call(|queue, cpu, wait| {
+        Ok(Attempt::of(wait, TransferError::is_timeout, |wait, turn| act(&queue, cpu, wait, turn)))
+    });
+    tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
+}
+
 fn leave<V: Venue>(venue: &V, side: QueueSide) {
     let left = venue.call(|queue, cpu, wait| {
         queue.leave(cpu, wait, side);
@@ -302,6 +313,12 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
     pub fn send_until(&self, value: T, instant: Instant) -> Result<(), TransferError> {
         self.send_before(value, Deadline::at(instant))
+    }
+
+    /// Sends a value if there is room for it; otherwise says where it would sleep: for
+    /// event loops.
+    pub fn attempt_send(&self, value: &T) -> Attempt<Result<(), TransferError>> {
+        attempt(&self.venue, |queue, cpu, wait, turn| queue.send(cpu, wait, value, turn))
     }
 
     #[inline]
@@ -440,6 +457,12 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
     pub fn receive_until(&self, instant: Instant) -> Result<T, TransferError> {
         self.receive_before(Deadline::at(instant))
+    }
+
+    /// Receives the oldest value if there is one, or says where it would sleep: for event
+    /// loops.
+    pub fn attempt_receive(&self) -> Attempt<Result<T, TransferError>> {
+        attempt(&self.venue, |queue, cpu, wait, turn| queue.receive(cpu, wait, turn))
     }
 
     #[inline]

@@ -231,7 +231,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
     /// Returns whether a waiter asks for deaths now: now and then, and before it gives
     /// up. Callers that never wait ask now and then together.
     pub(super) fn is_time_to_ask(&self, cpu: &P, turns: &mut Turns, deadline: Deadline) -> bool {
-        if deadline != Deadline::PAST {
+        if deadline > Deadline::ONE_TURN {
             return turns.is_time_to_ask(cpu);
         }
         let now = cpu.now();

@@ -23,7 +23,7 @@ use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
-use crate::{Deadline, PARKED, TimedOut, Waiting};
+use crate::{Attempt, Deadline, PARKED, TimedOut, Wait, Waiting};
 
 /// In the word: the event is set.
 const SET: u64 = 1;
@@ -93,9 +93,30 @@ impl<P: Processor> Event<P> {
     ///
     /// [`TimedOut`].
     pub fn wait_as<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
+        self.wait_since(cpu, wait, self.count_for(cpu), deadline)
+    }
+
+    /// Value to wait from ([`Event::wait_since`]).
+    pub fn count_for(&self, cpu: &P) -> u64 {
+        // Relaxed: only compared.
+        cpu.load(&self.word, Ordering::Relaxed) & VALUE
+    }
+
+    /// Waits until it is set, or has been since [`Event::count_for`] returned `first`.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    pub fn wait_since<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        first: u64,
+        deadline: Deadline,
+    ) -> Result<(), TimedOut> {
         // (V2b) Acquire: as (V2); pairs with the Release (V1).
-        let first = cpu.load(&self.word, Ordering::Acquire) & VALUE;
-        if first & SET != 0 {
+        let now = cpu.load(&self.word, Ordering::Acquire) & VALUE;
+        if now & SET != 0 || now != first {
             return Ok(());
         }
         let mut turns = Turns::new(cpu, deadline, TURN);
@@ -141,6 +162,18 @@ impl Event<Native> {
     pub fn wait(&self) {
         // Without a deadline the time is never over.
         while self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER).is_err() {}
+    }
+
+    /// Number of settings until now: [`Event::attempt_wait`] waits for one more.
+    pub fn count(&self) -> u64 {
+        self.count_for(&Native::of_thread())
+    }
+
+    /// Looks whether it is set, or has been set since [`Event::count`] returned `since`;
+    /// otherwise says where it would sleep until it is: for event loops.
+    pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), TimedOut>> {
+        let act = |wait: &Wait<'_>, turn| self.wait_since(&Native::of_thread(), wait, since, turn);
+        Attempt::of(&adaptive(), |_| true, act)
     }
 
     /// Waits until it is set; gives up after that time.

@@ -40,7 +40,7 @@ use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
-use crate::{Deadline, LockError, PARKED, Waiting};
+use crate::{Attempt, Deadline, LockError, PARKED, Waiting};
 
 /// In the word: number of free permits.
 const PERMITS: u64 = (1 << 20) - 1;
@@ -399,6 +399,14 @@ impl Semaphore<Native> {
     /// [`LockError::TimedOut`].
     pub fn acquire_until(&self, instant: Instant) -> Result<ThreadPermit<'_>, LockError> {
         self.acquire_before(Deadline::at(instant))
+    }
+
+    /// Takes a permit if one is free, or says where it would sleep: for event loops.
+    pub fn attempt_acquire(&self) -> Attempt<Result<ThreadPermit<'_>, LockError>> {
+        Attempt::of(&adaptive(), LockError::is_timeout, |wait, turn| {
+            self.acquire_as(&Native::of_thread(), wait, turn)?;
+            Ok(ThreadPermit { semaphore: self })
+        })
     }
 
     fn acquire_before(&self, deadline: Deadline) -> Result<ThreadPermit<'_>, LockError> {

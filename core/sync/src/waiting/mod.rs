@@ -12,12 +12,14 @@
 
 use towpath_machine::Processor;
 
+mod elsewhere;
 mod policy;
 mod spinning;
 pub mod strategy;
 mod surroundings;
 mod wait;
 
+pub use elsewhere::{Asleep, Attempt};
 pub use policy::Policy;
 pub use spinning::Spinning;
 pub use surroundings::{Alone, Surroundings, is_oversubscribed};

@@ -30,6 +30,11 @@ pub trait Surroundings: Sync {
     /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does
     /// again, count as runnable.
     fn asleep(&self, _asleep: bool) {}
+    /// Returns whether the caller does not sleep on this word, of which it has seen this
+    /// value, but goes on: it sleeps elsewhere, after its turn.
+    fn sleeps_elsewhere(&self, _word: *const (), _seen: u64) -> bool {
+        false
+    }
 }
 
 /// Surroundings of which nothing is known.

@@ -285,6 +285,9 @@ impl Wait<'_> {
     }
 
     fn sleep<P: Processor + Park>(&self, cpu: &P, word: &P::Word, seen: u64, nap: u64) {
+        if self.around.sleeps_elsewhere(core::ptr::from_ref(word).cast(), seen) {
+            return;
+        }
         self.around.asleep(true);
         cpu.park(word, seen, nap);
         self.around.asleep(false);
