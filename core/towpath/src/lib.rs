@@ -32,6 +32,7 @@
 //! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
 //! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead, or are completed into another queue in one step. |
 //! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
+//! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events and semaphores: [`Pollable`](readiness::Pollable). |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -201,6 +202,7 @@ pub use spawn::{SpawnedWorld, join_or_spawn};
 pub mod broadcast;
 pub mod mpmc;
 pub mod mpsc;
+pub mod readiness;
 pub mod spsc;
 
 /// Locks, barriers, queues and waiting policies.

@@ -1,0 +1,189 @@
+//! Operations that can be tried again and again: those of queues, rings, events and
+//! semaphores.
+
+use towpath_machine::Plain;
+use towpath_shm::{SemaphorePermit, Shared};
+use towpath_sync::queues::{
+    BroadcastMessage, BroadcastReader, BroadcastVenue, TransferError, ValueReceiver, ValueSender, Venue,
+};
+use towpath_sync::robust::{Event, Semaphore, ThreadPermit};
+use towpath_sync::{Attempt, LockError, TimedOut};
+
+use crate::repeating::{Repeating, until};
+
+/// AsyncOperation that can be tried again and again until it is done.
+pub trait AsyncOperation {
+    /// Result of the operation when it is done.
+    type Output;
+
+    /// Tries it once; never blocks.
+    fn attempt(&mut self) -> Attempt<Self::Output>;
+}
+
+/// ValueReception of a value.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct ValueReception<'a, T, V: Venue>(pub &'a ValueReceiver<T, V>);
+
+impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueReception<'_, T, V> {
+    type Output = Result<T, TransferError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_receive()
+    }
+}
+
+/// ValueSending of a value.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct ValueSending<'a, T, V: Venue>(pub &'a ValueSender<T, V>, pub T);
+
+impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueSending<'_, T, V> {
+    type Output = Result<(), TransferError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_send(&self.1)
+    }
+}
+
+/// Arrival of a message at a reader of a ring; returns how many the reader missed before
+/// it. [`BroadcastReader::last`] has the message.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct NextMessage<'a, V: BroadcastVenue>(pub &'a mut BroadcastReader<V>);
+
+impl<V: BroadcastVenue> AsyncOperation for NextMessage<'_, V> {
+    type Output = Result<u64, TransferError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_receive()
+    }
+}
+
+/// Wait for an event that has been set since the wait began, or is set.
+#[derive(Clone, Copy, Debug)]
+pub struct EventSetting<'a, E> {
+    event: &'a E,
+    since: u64,
+}
+
+/// Wait for a permit of a semaphore.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquisition<'a, S>(pub &'a S);
+
+impl<'a> EventSetting<'a, Event> {
+    /// Wait for an event between threads.
+    pub fn new(event: &'a Event) -> Self {
+        EventSetting { event, since: event.count() }
+    }
+}
+
+impl<'a> EventSetting<'a, Shared<Event>> {
+    /// Wait for an event in a world.
+    pub fn of(event: &'a Shared<Event>) -> Self {
+        EventSetting { event, since: event.count() }
+    }
+}
+
+impl AsyncOperation for EventSetting<'_, Event> {
+    type Output = Result<(), TimedOut>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.event.attempt_wait(self.since)
+    }
+}
+
+impl AsyncOperation for EventSetting<'_, Shared<Event>> {
+    type Output = Result<(), LockError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.event.attempt_wait(self.since)
+    }
+}
+
+impl<'a> AsyncOperation for Acquisition<'a, Semaphore> {
+    type Output = Result<ThreadPermit<'a>, LockError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_acquire()
+    }
+}
+
+impl<'a> AsyncOperation for Acquisition<'a, Shared<Semaphore>> {
+    type Output = Result<SemaphorePermit<'a>, LockError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_acquire()
+    }
+}
+
+/// Receivers in asynchronous code.
+pub trait AsyncReceiver<T, V: Venue> {
+    /// Receives the oldest value, when there is one.
+    ///
+    /// The future's errors: as [`ValueReceiver::receive`].
+    fn receive_async(&self) -> Repeating<ValueReception<'_, T, V>>;
+}
+
+impl<T: Plain + Copy, V: Venue> AsyncReceiver<T, V> for ValueReceiver<T, V> {
+    fn receive_async(&self) -> Repeating<ValueReception<'_, T, V>> {
+        until(ValueReception(self))
+    }
+}
+
+/// Senders in asynchronous code.
+pub trait AsyncSender<T, V: Venue> {
+    /// Sends a value, when there is room for it.
+    ///
+    /// The future's errors: as [`ValueSender::send`].
+    fn send_async(&self, value: T) -> Repeating<ValueSending<'_, T, V>>;
+}
+
+impl<T: Plain + Copy + Unpin, V: Venue> AsyncSender<T, V> for ValueSender<T, V> {
+    fn send_async(&self, value: T) -> Repeating<ValueSending<'_, T, V>> {
+        until(ValueSending(self, value))
+    }
+}
+
+/// Readers of broadcast rings in asynchronous code.
+pub trait AsyncReader {
+    /// Receives the next message, when there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastReader::receive`].
+    fn receive_async(&mut self) -> impl Future<Output = Result<BroadcastMessage<'_>, TransferError>>;
+}
+
+impl<V: BroadcastVenue> AsyncReader for BroadcastReader<V> {
+    async fn receive_async(&mut self) -> Result<BroadcastMessage<'_>, TransferError> {
+        let missed = until(NextMessage(self)).await?;
+        Ok(self.last(missed))
+    }
+}
+
+/// Events in asynchronous code.
+pub trait AsyncEvent: Sized {
+    /// Waits until it is set, or has been set since the call.
+    fn wait_async(&self) -> Repeating<EventSetting<'_, Self>>;
+}
+
+impl AsyncEvent for Event {
+    fn wait_async(&self) -> Repeating<EventSetting<'_, Self>> {
+        until(EventSetting::new(self))
+    }
+}
+
+impl AsyncEvent for Shared<Event> {
+    fn wait_async(&self) -> Repeating<EventSetting<'_, Self>> {
+        until(EventSetting::of(self))
+    }
+}
+
+/// Semaphores in asynchronous code.
+pub trait AsyncSemaphore: Sized {
+    /// Takes a permit, when one is free.
+    fn acquire_async(&self) -> Repeating<Acquisition<'_, Self>>;
+}
+
+impl AsyncSemaphore for Semaphore {
+    fn acquire_async(&self) -> Repeating<Acquisition<'_, Self>> {
+        until(Acquisition(self))
+    }
+}
+
+impl AsyncSemaphore for Shared<Semaphore> {
+    fn acquire_async(&self) -> Repeating<Acquisition<'_, Self>> {
+        until(Acquisition(self))
+    }
+}

@@ -1,0 +1,180 @@
+//! Objects with a descriptor of their own.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use towpath_machine::Plain;
+use towpath_shm::{SemaphorePermit, Shared};
+use towpath_sync::LockError;
+use towpath_sync::queues::{
+    BroadcastMessage, BroadcastReader, BroadcastVenue, TransferError, ValueReceiver, ValueSender, Venue,
+};
+use towpath_sync::robust::{Event, Semaphore};
+
+use crate::descriptor::{Means, ReadyDescriptor};
+use crate::operation::{
+    Acquisition, AsyncOperation, EventSetting, NextMessage, ValueReception, ValueSending,
+};
+
+/// Object with a descriptor that becomes readable when an operation that was refused may
+/// go on: for `poll`, `epoll` and event loops over them.
+///
+/// Each `try_` method never blocks. One that returns `None` (or `false`) has made sure that the
+/// descriptor becomes readable; it stays so until the next call. So an event loop calls it until it
+/// returns `None`, then waits for the descriptor. The descriptor may be readable for no reason.
+///
+/// ```
+/// use towpath_readiness::Pollable;
+/// # use towpath_sync::queues::{Mpmc, between_threads};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, receiver) = between_threads::<u64, Mpmc>(16); // towpath::mpmc::queue, or by name
+/// let mut receiver = Pollable::new(receiver)?;
+/// assert_eq!(receiver.try_receive()?, None);
+/// sender.send(7)?;
+/// # use rustix::event::{PollFd, PollFlags, poll};
+/// poll(&mut [PollFd::new(&receiver, PollFlags::IN)], None)?;
+/// assert_eq!(receiver.try_receive()?, Some(7));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Pollable<O> {
+    object: O,
+    descriptor: ReadyDescriptor,
+}
+
+impl<O> Pollable<O> {
+    /// Gives an object a descriptor.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many descriptors are open.
+    pub fn new(object: O) -> io::Result<Self> {
+        Ok(Pollable { object, descriptor: ReadyDescriptor::new()? })
+    }
+
+    /// Gives an object this descriptor.
+    pub const fn with(object: O, descriptor: ReadyDescriptor) -> Self {
+        Pollable { object, descriptor }
+    }
+
+    /// The means by which its descriptor becomes readable.
+    pub fn means(&self) -> Means {
+        self.descriptor.means()
+    }
+
+    /// The object.
+    pub const fn object(&self) -> &O {
+        &self.object
+    }
+
+    /// Gives the object back.
+    pub fn into_object(self) -> O {
+        self.object
+    }
+}
+
+impl<O> AsFd for Pollable<O> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl<O> AsRawFd for Pollable<O> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+/// Error of an operation with a descriptor.
+#[derive(Debug)]
+pub enum PollableError<E> {
+    /// The operation's.
+    Operation(E),
+    /// The system refuses to wait.
+    System(io::Error),
+}
+
+impl<E: core::fmt::Display> core::fmt::Display for PollableError<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            PollableError::Operation(error) => error.fmt(f),
+            PollableError::System(error) => write!(f, "the system can't wait for the object: {error}"),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for PollableError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PollableError::Operation(error) => error.source(),
+            PollableError::System(error) => Some(error),
+        }
+    }
+}
+
+fn attempt<R, E>(
+    descriptor: &mut ReadyDescriptor,
+    mut operation: impl AsyncOperation<Output = Result<R, E>>,
+) -> Result<Option<R>, PollableError<E>> {
+    match descriptor.attempt(&mut operation) {
+        Ok(outcome) => outcome.transpose().map_err(PollableError::Operation),
+        Err(error) => Err(PollableError::System(error)),
+    }
+}
+
+impl<T: Plain + Copy, V: Venue> Pollable<ValueReceiver<T, V>> {
+    /// Receives the oldest value, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive`]; the system's.
+    pub fn try_receive(&mut self) -> Result<Option<T>, PollableError<TransferError>> {
+        attempt(&mut self.descriptor, ValueReception(&self.object))
+    }
+}
+
+impl<T: Plain + Copy, V: Venue> Pollable<ValueSender<T, V>> {
+    /// Sends a value, if there is room for it. Returns whether there was.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send`]; the system's.
+    pub fn try_send(&mut self, value: T) -> Result<bool, PollableError<TransferError>> {
+        attempt(&mut self.descriptor, ValueSending(&self.object, value)).map(|sent| sent.is_some())
+    }
+}
+
+impl<V: BroadcastVenue> Pollable<BroadcastReader<V>> {
+    /// Receives the next message, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastReader::receive`]; the system's.
+    pub fn try_receive(&mut self) -> Result<Option<BroadcastMessage<'_>>, PollableError<TransferError>> {
+        let missed = attempt(&mut self.descriptor, NextMessage(&mut self.object))?;
+        Ok(missed.map(|missed| self.object.last(missed)))
+    }
+}
+
+impl Pollable<Shared<Event>> {
+    /// Returns whether the event is set.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NotEntered`]; the system's.
+    pub fn try_wait(&mut self) -> Result<bool, PollableError<LockError>> {
+        attempt(&mut self.descriptor, EventSetting::of(&self.object)).map(|set| set.is_some())
+    }
+}
+
+impl Pollable<Shared<Semaphore>> {
+    /// Takes a permit, if one is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::acquire`]; the system's.
+    pub fn try_acquire(&mut self) -> Result<Option<SemaphorePermit<'_>>, PollableError<LockError>> {
+        attempt(&mut self.descriptor, Acquisition(&self.object))
+    }
+}
