@@ -97,7 +97,9 @@ mod tests {
     #[test]
     fn each_state_of_a_lock_by_message_is_recorded() {
         let mut sink = Collected::default();
-        bench_with(&asked(&["central", "flock"]), &mut [], &mut sink, |b| MpLocks.run(b).unwrap());
+        let computing = ["central-thread", "endpoint-signal"];
+        let names = ["central", "flock", computing[0], computing[1]];
+        bench_with(&asked(&names), &mut [], &mut sink, |b| MpLocks.run(b).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);
         let found = |name: &str, state: LockState, metric: &str| {
             let is = |r: &&towpath_report::Record| {
@@ -110,11 +112,15 @@ mod tests {
                 (LockState::LocalIdle, "acquire_ns"),
                 (LockState::RemoteIdle, "acquire_ns"),
                 (LockState::RemoteBusy, "hand_over_ns"),
+                (LockState::Computing, "acquire_ns"),
                 (LockState::Contended, "acquisitions_per_s"),
                 (LockState::Killed, "next_grant_ms"),
             ] {
                 assert!(found(name, state, metric).is_some_and(|value| value > 0.0), "{name} {state:?}");
             }
+        }
+        for name in computing {
+            assert!(found(name, LockState::Computing, "acquire_ns").is_some_and(|ns| ns > 0.0), "{name}");
         }
         // Table 1 of paper K, half of whose acquisitions are the home's own here.
         assert_eq!(found("central", LockState::RemoteIdle, "hops_per_grant").map(f64::round), Some(1.0));

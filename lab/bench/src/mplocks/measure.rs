@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
-use towpath::mplock::{Manager, Protocol};
+use towpath::mplock::{Manager, Progress, Protocol};
 use towpath::{Endpoint, World, WorldConfig};
 use towpath_agent::cluster_status;
 use towpath_host::Error;
@@ -20,7 +20,7 @@ use super::plays::{LockPart, PlayBoard, PlayFigures};
 use super::remote::{EtcdPlacePlayer, EtcdPlayer, HostsPlayer, RedisPlayer, round_trips};
 use super::servers::{Cluster, Echo, LockServer, NAMES, start_etcd, start_redis};
 use super::win_lock::WinLocks;
-use super::{LockAlgorithm, LockState, kills};
+use super::{LockAlgorithm, LockState, kills, signalled};
 use crate::experiment::Samples;
 use crate::transport::Circumstances;
 
@@ -71,8 +71,12 @@ fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Other(Box::new(error))
 }
 
-fn protocol(algorithm: LockAlgorithm) -> Option<Protocol> {
-    Protocol::find(algorithm.name())
+/// Protocol of one of our locks by message, and its managers' progress.
+fn protocol(algorithm: LockAlgorithm) -> Option<(Protocol, Progress)> {
+    let name = algorithm.name();
+    let (name, progress) =
+        name.strip_suffix("-thread").map_or((name, Progress::Poll), |name| (name, Progress::Thread));
+    Some((Protocol::find(name)?, progress))
 }
 
 impl MpLockBench {
@@ -116,7 +120,11 @@ impl MpLockBench {
         let lies_in_world = protocol(algorithm).is_some()
             || matches!(
                 algorithm,
-                LockAlgorithm::Posix | LockAlgorithm::Robust | LockAlgorithm::Mcs | LockAlgorithm::Endpoint
+                LockAlgorithm::Posix
+                    | LockAlgorithm::Robust
+                    | LockAlgorithm::Mcs
+                    | LockAlgorithm::Endpoint
+                    | LockAlgorithm::EndpointSignal
             );
         let make = || towpath::create(None, &WorldConfig::new(procs as u32)).map_err(other);
         lies_in_world.then(make).transpose()
@@ -141,6 +149,7 @@ impl MpLockBench {
                 self.win_locks.measure(algorithm, state, procs, run)
             }
             (LockAlgorithm::Endpoint, _) => self.endpoint(run),
+            (LockAlgorithm::EndpointSignal, _) => self.endpoint_signal(run),
             (LockAlgorithm::Link, _) => self.link(run),
             (LockAlgorithm::Hosts, LockState::RemoteIdle) => self.hosts_idle(run),
             (_, LockState::Killed) => {
@@ -214,10 +223,15 @@ impl MpLockBench {
         // Started before this process was forked.
         let missing = || "its server does not run".to_owned();
         match algorithm {
-            LockAlgorithm::Central | LockAlgorithm::Distributed | LockAlgorithm::Reactive => {
-                let manager = Manager::new(world()?).map_err(|e| e.to_string())?;
+            LockAlgorithm::Central
+            | LockAlgorithm::Distributed
+            | LockAlgorithm::Reactive
+            | LockAlgorithm::CentralThread
+            | LockAlgorithm::DistributedThread
+            | LockAlgorithm::ReactiveThread => {
+                let (protocol, progress) = protocol(algorithm).unwrap_or_default();
+                let manager = Manager::with_progress(world()?, progress).map_err(|e| e.to_string())?;
                 let home = if state == LockState::LocalIdle { 0 } else { 1 };
-                let protocol = protocol(algorithm).unwrap_or_default();
                 play.play(&ByMessage::new(&manager, protocol, home))
             }
             LockAlgorithm::Posix => play.play(&PosixPlayer::new(world()?)?),
@@ -297,6 +311,18 @@ impl MpLockBench {
         Ok(Samples::one(ACQUIRE_NS, board.figures(2).median))
     }
 
+    /// A request to an endpoint whose process computes, and its reply from a signal.
+    fn endpoint_signal(&self, run: &Circumstances<'_>) -> Result<Samples, Error> {
+        let (board, world) = (PlayBoard::new()?, self.world(LockAlgorithm::EndpointSignal, 2)?);
+        let world = world.ok_or(Error::NotSupported)?;
+        let has_cores = run.placement.cores() > 1;
+        self.team(2, run, |me| {
+            let part = LockPart { board: &board, me, procs: 2, limit: run.limit, has_cores };
+            signalled::ask_or_compute(&world, &part).map_err(|e| e.to_string())
+        })?;
+        Ok(Samples::one(ACQUIRE_NS, board.median_of(0)))
+    }
+
     /// A frame over a link of the agents' kind and back.
     fn link(&self, run: &Circumstances<'_>) -> Result<Samples, Error> {
         let (board, echo) = (PlayBoard::new()?, self.echo.get().ok_or(Error::NotSupported)?);
@@ -345,7 +371,9 @@ impl MpLockBench {
 /// The figures that count in a state.
 fn samples(state: LockState, by_message: bool, figures: &PlayFigures) -> Samples {
     let mut samples = match state {
-        LockState::LocalIdle | LockState::RemoteIdle => Samples::one(ACQUIRE_NS, figures.median),
+        LockState::LocalIdle | LockState::RemoteIdle | LockState::Computing => {
+            Samples::one(ACQUIRE_NS, figures.median)
+        }
         LockState::RemoteBusy => Samples::one(HAND_OVER_NS, figures.median),
         LockState::Contended | LockState::BackToBack | LockState::Killed => {
             let rate = figures.acquisitions as f64 * 1e9 / figures.nanoseconds.max(1) as f64;

@@ -5,8 +5,8 @@
 //!
 //! `mod.rs` says which locks and states there are; `players.rs` how a process uses each lock of
 //! this host, `remote.rs` those of servers; `servers.rs` starts and ends servers, `folder.rs` is
-//! where their data lie. `plays.rs` is
-//! what the processes do in each state, `kills.rs` kills holders; `win_lock.rs` has an MPI do it.
+//! where their data lie. `plays.rs` is what the processes do in each state, `signalled.rs`
+//! interrupts one of them, `kills.rs` kills holders; `win_lock.rs` has an MPI do it.
 //! `measure.rs` puts them together; `shown.rs` makes the tables.
 
 mod folder;
@@ -17,6 +17,7 @@ mod plays;
 mod remote;
 mod servers;
 pub(crate) mod shown;
+mod signalled;
 mod win_lock;
 
 pub use folder::{LeftFolder, left_folders};
@@ -33,6 +34,12 @@ pub enum LockAlgorithm {
     Distributed,
     /// Ours by message: as the one or the other.
     Reactive,
+    /// `Central`, of managers with a progress thread.
+    CentralThread,
+    /// `Distributed`, of managers with a progress thread.
+    DistributedThread,
+    /// `Reactive`, of managers with a progress thread.
+    ReactiveThread,
     /// A pthread mutex in shared memory, robust.
     Posix,
     /// Our lock for processes that may die.
@@ -53,16 +60,21 @@ pub enum LockAlgorithm {
     OpenMpi,
     /// Request of an endpoint and its reply: no lock, but the way of `Central`.
     Endpoint,
+    /// Request of an endpoint to one that a signal polls, and its reply: no lock.
+    EndpointSignal,
     /// Frame over an encrypted loopback link and back: no lock, but the way of `Hosts`.
     Link,
 }
 
 impl LockAlgorithm {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [LockAlgorithm; 14] = [
+    pub const ALL: [LockAlgorithm; 18] = [
         LockAlgorithm::Reactive,
         LockAlgorithm::Distributed,
         LockAlgorithm::Central,
+        LockAlgorithm::ReactiveThread,
+        LockAlgorithm::DistributedThread,
+        LockAlgorithm::CentralThread,
         LockAlgorithm::Posix,
         LockAlgorithm::Robust,
         LockAlgorithm::Mcs,
@@ -73,6 +85,7 @@ impl LockAlgorithm {
         LockAlgorithm::Etcd,
         LockAlgorithm::Redis,
         LockAlgorithm::Endpoint,
+        LockAlgorithm::EndpointSignal,
         LockAlgorithm::Link,
     ];
 
@@ -82,6 +95,9 @@ impl LockAlgorithm {
             LockAlgorithm::Central => "central",
             LockAlgorithm::Distributed => "distributed",
             LockAlgorithm::Reactive => "reactive",
+            LockAlgorithm::CentralThread => "central-thread",
+            LockAlgorithm::DistributedThread => "distributed-thread",
+            LockAlgorithm::ReactiveThread => "reactive-thread",
             LockAlgorithm::Posix => "posix",
             LockAlgorithm::Robust => "robust",
             LockAlgorithm::Mcs => "mcs",
@@ -92,6 +108,7 @@ impl LockAlgorithm {
             LockAlgorithm::Mpich => "mpich",
             LockAlgorithm::OpenMpi => "open-mpi",
             LockAlgorithm::Endpoint => "endpoint",
+            LockAlgorithm::EndpointSignal => "endpoint-signal",
             LockAlgorithm::Link => "link",
         }
     }
@@ -106,8 +123,16 @@ impl LockAlgorithm {
     pub const fn has(self, state: LockState) -> bool {
         match self {
             LockAlgorithm::Endpoint | LockAlgorithm::Link => matches!(state, LockState::RemoteIdle),
-            // Its acquisitions of fresh names are those of an idle lock elsewhere.
-            LockAlgorithm::Hosts => !matches!(state, LockState::LocalIdle),
+            LockAlgorithm::EndpointSignal => matches!(state, LockState::Computing),
+            LockAlgorithm::CentralThread
+            | LockAlgorithm::DistributedThread
+            | LockAlgorithm::ReactiveThread => matches!(
+                state,
+                LockState::LocalIdle | LockState::RemoteIdle | LockState::RemoteBusy | LockState::Computing
+            ),
+            // Its acquisitions of fresh names are those of an idle lock elsewhere, whatever that
+            // computes: the agent answers.
+            LockAlgorithm::Hosts => !matches!(state, LockState::LocalIdle | LockState::Computing),
             LockAlgorithm::Mpich | LockAlgorithm::OpenMpi => {
                 matches!(state, LockState::LocalIdle | LockState::RemoteIdle | LockState::BackToBack)
             }
@@ -127,6 +152,8 @@ pub enum LockState {
     RemoteIdle,
     /// Held by another process, which then releases it.
     RemoteBusy,
+    /// Free, and last used by its home, which computes for 2 ms between two calls.
+    Computing,
     /// Wanted by all at once, which come back to it after a microsecond or so.
     Contended,
     /// Wanted by all at once, which come back to it at once.
@@ -137,10 +164,11 @@ pub enum LockState {
 
 impl LockState {
     /// All of them.
-    pub const ALL: [LockState; 6] = [
+    pub const ALL: [LockState; 7] = [
         LockState::LocalIdle,
         LockState::RemoteIdle,
         LockState::RemoteBusy,
+        LockState::Computing,
         LockState::Contended,
         LockState::BackToBack,
         LockState::Killed,
@@ -152,6 +180,7 @@ impl LockState {
             LockState::LocalIdle => "local idle",
             LockState::RemoteIdle => "remote idle",
             LockState::RemoteBusy => "remote busy",
+            LockState::Computing => "computing",
             LockState::Contended => "contended",
             LockState::BackToBack => "back to back",
             LockState::Killed => "killed",

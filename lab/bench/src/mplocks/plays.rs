@@ -20,6 +20,10 @@ const WORDS: usize = 4;
 const HELD: Duration = Duration::from_micros(30);
 /// Time for that where a server has to hear of the waiter.
 const HELD_BY_SERVER: Duration = Duration::from_millis(2);
+/// Time for which a process computes between two calls.
+pub const COMPUTES: Duration = Duration::from_millis(2);
+/// Number of moments of that time at which the other one asks, in turn.
+const MOMENTS: u32 = 16;
 /// Pauses of the processor between two critical sections of `Contended`.
 const BETWEEN: usize = 50;
 
@@ -159,13 +163,14 @@ impl LockPart<'_> {
             LockState::LocalIdle => self.local_idle(player)?,
             LockState::RemoteIdle => self.remote_idle(player)?,
             LockState::RemoteBusy => self.remote_busy(player)?,
+            LockState::Computing => self.computing(player)?,
             LockState::Contended => self.contended(player, BETWEEN)?,
             LockState::BackToBack | LockState::Killed => self.contended(player, 0)?,
         }
         let LockTraffic { requests, forwards, grants, returns, .. } = player.traffic();
         let sent = player.traffic().total() - before.total();
         let hops = match state {
-            LockState::LocalIdle | LockState::RemoteIdle => {
+            LockState::LocalIdle | LockState::RemoteIdle | LockState::Computing => {
                 requests + forwards + grants - before.requests - before.forwards - before.grants
             }
             // The request has come before the release.
@@ -258,7 +263,8 @@ impl LockPart<'_> {
             self.count(player, || taken = start.elapsed())?;
             times.push(taken.as_nanos() as f64);
             count += 1;
-            let ends = self.me == 0 && begun.elapsed() > self.limit;
+            // Each has acquired it once at least.
+            let ends = self.me == 0 && round > 0 && begun.elapsed() > self.limit;
             if ends {
                 stop.store(1, Ordering::Relaxed);
             }
@@ -308,6 +314,57 @@ impl LockPart<'_> {
         }
         self.end(&times, count);
         Ok(())
+    }
+
+    /// Process 1 uses the lock, and computes; process 0 acquires it meanwhile.
+    fn computing(&self, player: &impl LockPlayer) -> Result<(), String> {
+        let (begun, stop, mut times, mut count) = (Instant::now(), self.board.stop(), Vec::new(), 0u64);
+        for round in 0u64.. {
+            if self.me == 1 {
+                self.until_turn(player, |turn| turn == 2 * round);
+                // Relaxed, here and below: the turn orders it.
+                if stop.load(Ordering::Relaxed) != 0 {
+                    break;
+                }
+                self.count(player, || ())?;
+                self.set_turn(2 * round + 1);
+                self.compute(2 * round + 1, || player.serve());
+            } else {
+                self.until_turn(player, |turn| turn == 2 * round + 1);
+                self.await_moment(round);
+                let (start, mut taken) = (Instant::now(), Duration::ZERO);
+                self.count(player, || taken = start.elapsed())?;
+                times.push(taken.as_nanos() as f64);
+            }
+            count += 1;
+            if self.me == 0 {
+                let ends = begun.elapsed() > self.limit;
+                stop.store(u64::from(ends), Ordering::Relaxed);
+                self.set_turn(2 * (round + 1));
+                if ends {
+                    break;
+                }
+            }
+        }
+        self.end(&times, count);
+        Ok(())
+    }
+
+    /// Computes while a step is next, with calls between.
+    pub fn compute(&self, step: u64, call: impl Fn()) {
+        // (L1) Acquire: as in `until_turn`; pairs with the Release (L2).
+        while self.board.turn().load(Ordering::Acquire) == step {
+            let start = Instant::now();
+            while start.elapsed() < COMPUTES {
+                std::hint::spin_loop();
+            }
+            call();
+        }
+    }
+
+    /// Waits until a round's moment of the other process's computing.
+    pub fn await_moment(&self, round: u64) {
+        std::thread::sleep(COMPUTES * (round as u32 % MOMENTS) / MOMENTS);
     }
 
     /// All processes use the lock all the time.

@@ -45,6 +45,7 @@ fn latencies(results: &Results) -> Table {
         (ACQUIRE_NS.name, LockState::LocalIdle),
         (ACQUIRE_NS.name, LockState::RemoteIdle),
         (HAND_OVER_NS.name, LockState::RemoteBusy),
+        (ACQUIRE_NS.name, LockState::Computing),
     ];
     let list = present(results, &[ACQUIRE_NS.name, HAND_OVER_NS.name]);
     let mut rows = Vec::new();
@@ -57,10 +58,11 @@ fn latencies(results: &Results) -> Table {
             hops(results, algorithm, LockState::RemoteIdle),
             figure(2),
             hops(results, algorithm, LockState::RemoteBusy),
+            figure(3),
         ]);
         if let Some(record) = lock_figure(results, ACQUIRE_AT_AGENT_NS.name, algorithm, LockState::RemoteIdle)
         {
-            let mut row = vec![Cell::new("–", Kind::Missing); 6];
+            let mut row = vec![Cell::new("–", Kind::Missing); 7];
             (row[0], row[2]) = (Cell::text("hosts, at the agent"), Cell::figure(Some(record)));
             rows.push(row);
         }
@@ -70,10 +72,12 @@ fn latencies(results: &Results) -> Table {
         title: "Locks: one acquisition".into(),
         note: "Local idle: acquire and release of a lock that this process has used last. Remote idle: acquire one that another process has used last. \
                Remote busy: from the holder's release until the waiter has it. Hops: messages that the grant waits for; the home is one of the two processes, and \
-               its own part takes none. `endpoint` and `link` are no locks: a request and its reply over what `central` and `hosts` use. etcd and Redis run on this host, \
+               its own part takes none. \
+               Computing: acquire one that another process has used last, its home, which computes for 2 ms between two calls; `-thread`: managers with a progress thread; \
+               `endpoint-signal`: no lock, but a request to a process that computes and that a signal interrupts, and its reply. `endpoint` and `link` are no locks: a request and its reply over what `central` and `hosts` use. etcd and Redis run on this host, \
                with one member; a waiter for Redis asks every millisecond."
             .into(),
-        header: header(&["lock", "local idle", "remote idle", "hops", "remote busy", "hops"]),
+        header: header(&["lock", "local idle", "remote idle", "hops", "remote busy", "hops", "computing"]),
         rows,
     }
 }
