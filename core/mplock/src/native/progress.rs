@@ -10,13 +10,17 @@
 //!
 //! | step | own thread | progress thread |
 //! | --- | --- | --- |
-//! | 1 | takes the turn, for a call | reads the doorbell's count |
-//! | 2 | acts; may poll, send and sleep, which leaves queues that are not armed | takes the turn, handles what has come, arms the queues |
+//! | 1 | takes the turn, for a call | reads the doorbell's count; if the own thread waits in its turn, goes on with step 4 |
+//! | 2 | acts; may poll, send and wait (and says so), which leaves queues that are not armed | takes the turn, handles what has come, arms the queues |
 //! | 3 | arms them again then, and handles what has come | gives the turn back |
 //! | 4 | gives the turn back | sleeps while the count is that of step 1 |
 //!
 //! So whenever no thread has the turn, the queues are armed, or the progress thread is on its way
-//! to arm them. **Progress.** Blocking: one thread waits for the other's turn. **Fields.** All of
+//! to arm them. One that finds the own thread waiting leaves the messages to it: the own thread
+//! takes its word back before its last look in step 3, so it sees all that were counted in step 1,
+//! and a later one changes the count.
+//!
+//! **Progress.** Blocking: one thread waits for the other's turn. **Fields.** All of
 //! the manager's state: the thread that has the turn, but for the depth of turns and for the handle
 //! of the thread, which are the own thread's.
 //!
@@ -68,6 +72,8 @@ pub enum Progress {
 struct Turnstile {
     /// True if the progress thread is to end. The thread that has the mutex has the turn.
     ends: Mutex<bool>,
+    /// True while the own thread waits in its turn, and serves. Taken for an instant.
+    waits: Mutex<bool>,
     place: EndpointSleep,
 }
 
@@ -75,6 +81,14 @@ impl Turnstile {
     fn take(&self) -> MutexGuard<'_, bool> {
         // A handler that panicked has left nothing half done that a later call would trip over.
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_waits(&self, waits: bool) {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
+    }
+
+    fn waits(&self) -> bool {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,6 +101,8 @@ pub(crate) struct ManagerTurns {
     depth: Cell<u32>,
     /// True if the own thread may have disarmed the queues.
     disarmed: Cell<bool>,
+    /// True if the own thread has said that it waits.
+    waits: Cell<bool>,
     thread: Cell<Option<JoinHandle<()>>>,
 }
 
@@ -114,7 +130,8 @@ impl ManagerTurns {
         let shared = match progress {
             Progress::Poll => None,
             Progress::Thread => {
-                Some(Arc::new(Turnstile { ends: Mutex::new(false), place: endpoint.sleep_place()? }))
+                let (ends, waits) = (Mutex::new(false), Mutex::new(false));
+                Some(Arc::new(Turnstile { ends, waits, place: endpoint.sleep_place()? }))
             }
         };
         Ok(ManagerTurns { shared, ..ManagerTurns::default() })
@@ -132,6 +149,18 @@ impl ManagerTurns {
     pub(crate) fn note_use(&self) {
         if self.depth.get() > 0 {
             self.disarmed.set(true);
+        }
+    }
+
+    /// Notes that a thread is about to wait in its turn: if it is the own one, the other
+    /// one need not come for its messages.
+    pub(crate) fn note_wait(&self) {
+        self.note_use();
+        if let Some(shared) = &self.shared
+            && self.depth.get() > 0
+            && !self.waits.replace(true)
+        {
+            shared.set_waits(true);
         }
     }
 
@@ -210,6 +239,10 @@ impl ManagerState {
 
     fn leave_armed(&self) {
         let Some(shared) = &self.turns.shared else { return };
+        if self.turns.waits.take() {
+            // Before the last look for messages: those that come later bring the other thread here.
+            shared.set_waits(false);
+        }
         let limit = loop {
             if std::thread::panicking() {
                 break None;
@@ -292,6 +325,11 @@ fn serve_until_end(state: &StatePointer, shared: &Turnstile) {
     let mut looked = Instant::now();
     loop {
         let count = shared.place.count();
+        if shared.waits() {
+            // It handles what has come by now, and arms the queues when its wait is over.
+            shared.place.sleep(count, LOOK);
+            continue;
+        }
         let ends = shared.take();
         if *ends {
             return;

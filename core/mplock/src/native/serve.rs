@@ -268,7 +268,7 @@ impl ManagerState {
 
     /// Waits for a message. Returns whether one can be polled.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        self.turns.note_use();
+        self.turns.note_wait();
         self.endpoint.wait(Some(limit))
     }
 
