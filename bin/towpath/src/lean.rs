@@ -12,6 +12,8 @@ pub enum LabCommand {
     #[command(hide = true, disable_help_flag = true)]
     Bench(AnyArguments),
     #[command(hide = true, disable_help_flag = true)]
+    Recommend(AnyArguments),
+    #[command(hide = true, disable_help_flag = true)]
     Sim(AnyArguments),
     #[command(hide = true, disable_help_flag = true)]
     Reproduce(AnyArguments),
@@ -31,6 +33,7 @@ pub fn run(command: Option<LabCommand>) -> Outcome {
     let name = match command {
         None => "a measuring run (`towpath` without a command)",
         Some(LabCommand::Bench(_)) => "`towpath bench`",
+        Some(LabCommand::Recommend(_)) => "`towpath recommend`",
         Some(LabCommand::Sim(_)) => "`towpath sim`",
         Some(LabCommand::Reproduce(_)) => "`towpath reproduce`",
         Some(LabCommand::Explore(_)) => "`towpath explore`",

@@ -33,7 +33,7 @@ const HELP: &str = if cfg!(feature = "lab") {
 
 Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
 } else {
-    "This build has no laboratory: `towpath bench`, `sim`, `explore` and `reproduce` say how to get it.
+    "This build has no laboratory: `towpath bench`, `recommend`, `sim`, `explore` and `reproduce` say how to get it.
 
 Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
 };

@@ -1,6 +1,7 @@
 //! The recommendation of an algorithm for this machine, made from the records
 //! of this run.
 
+use crate::primitives::advice::advise;
 use towpath_report::format::{message_rate, nanoseconds};
 use towpath_report::record::Record;
 use towpath_report::results::{Results, Row};
@@ -107,7 +108,8 @@ pub fn recommendation(results: &Results) -> String {
         sound.iter().map(|row| (score(results, &axes, &sound, row), row)).filter(|(s, _)| *s > 0.0).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     let Some((_, best)) = ranked.first() else {
-        return without_candidates(results);
+        let advice: Vec<String> = advise(results).into_iter().map(|advice| advice.sentence).collect();
+        return if advice.is_empty() { without_candidates(results) } else { advice.join("\n") };
     };
     let mut sentence = format!(
         "On this machine ({}, {}) use the claim algorithm {} with {} waiting",

@@ -1,8 +1,9 @@
-//! Commands of the laboratory: `bench`, `sim`, `explore`, `reproduce`.
+//! Commands of the laboratory: `bench`, `recommend`, `sim`, `explore`, `reproduce`.
 
 mod bench;
 mod explore;
 mod input;
+mod recommend;
 mod reproduce;
 mod screen;
 mod sim;
@@ -15,6 +16,7 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     Bench(bench::BenchArgs),
+    Recommend(recommend::Arguments),
     Sim(sim::SimArgs),
     Reproduce(reproduce::ReproduceArgs),
     Explore(explore::Arguments),
@@ -25,6 +27,7 @@ pub fn run(command: Option<LabCommand>) -> Outcome {
     match command {
         None => bench::run(&bench::BenchArgs::default()),
         Some(LabCommand::Bench(arguments)) => bench::run(&arguments),
+        Some(LabCommand::Recommend(arguments)) => recommend::run(&arguments),
         Some(LabCommand::Sim(arguments)) => sim::run(&arguments),
         Some(LabCommand::Reproduce(arguments)) => reproduce::run(&arguments),
         Some(LabCommand::Explore(arguments)) => explore::run(&arguments),

@@ -3,8 +3,9 @@
 //! The native counterpart of the simulator's experiments. `mod.rs` has the settings, the
 //! participants' work and what is measured of them; `crew.rs` runs participants; `locks.rs`,
 //! `queues.rs` and `barriers.rs` say what there is to compare and what a participant does;
-//! `pthread.rs` has libc's; `shown.rs` makes tables and plots.
+//! `pthread.rs` has libc's; `shown.rs` makes tables and plots; `advice.rs` recommends one of each.
 
+pub mod advice;
 pub mod barriers;
 mod crew;
 pub mod locks;

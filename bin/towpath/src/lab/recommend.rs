@@ -1,0 +1,203 @@
+//! `towpath recommend`: which lock, queue and barrier to use here.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use towpath_host::Error;
+use towpath_lab::experiments::find;
+use towpath_lab::primitives::PrimitiveSettings;
+use towpath_lab::primitives::advice::{Advice, advise};
+use towpath_lab::structures::{MOST, Sharing};
+use towpath_lab::{BenchSettings, Session, report, waiting_policies};
+use towpath_report::{Report, Results, Table};
+use towpath_shm::shown;
+
+use super::screen::Screen;
+use crate::{CommandFailure, Outcome, output};
+
+/// Arguments of `towpath recommend`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    about = "Recommend a lock, a queue, a barrier and a waiting policy for this machine and your program's shape",
+    long_about = "Measures all locks, queues and barriers on this machine, with as many participants and as much work as your program has, beside pthread's, std's, parking_lot's and crossbeam's, and recommends one of each with the reasons: a sentence each, then tables; the report has pictures.\n\n\
+                  A lock is recommended if its slowest participant gets half of the mean or more, where there is such a one; between processes only what goes on when one is killed. Whatever is faster is named, too.",
+    after_long_help = "Examples:\n  towpath recommend                                        twice as many threads, and processes, as cores\n  towpath recommend --participants 8 --processes           between 8 processes\n  towpath recommend --critical-section 2000 --between 500  long critical sections, hardly any work between them\n  towpath recommend --primitive locks --json               one JSON object for each recommendation\n\nA machine with more cores than this one: `towpath sim list`, then `towpath sim MACHINE locks --procs N`.\n\nExit codes: 0 recommended; 1 the report can't be written, or nothing could be measured; 2 arguments that make no sense; 141 the reader of the answer has gone."
+)]
+pub struct Arguments {
+    /// Number of threads or processes that take part [default: twice the cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST as i64))]
+    participants: Option<u32>,
+
+    /// Nanoseconds of work in a critical section
+    #[arg(long, value_name = "NS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    critical_section: u64,
+
+    /// Nanoseconds of work between two operations of a participant
+    #[arg(long, value_name = "NS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    between: u64,
+
+    /// Recommend for processes only
+    #[arg(long, conflicts_with = "threads")]
+    processes: bool,
+
+    /// Recommend for threads only
+    #[arg(long)]
+    threads: bool,
+
+    /// Primitives to recommend [default: locks,queues,barriers]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = PRIMITIVES)]
+    primitive: Vec<String>,
+
+    /// Waiting policies to compare
+    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "adaptive,spin-then-park", value_parser = policies())]
+    waiting: Vec<String>,
+
+    /// Rounds
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// Print one JSON object for each recommendation to stdout, all else to stderr
+    #[arg(long)]
+    json: bool,
+
+    /// Folder of the report
+    #[arg(long, value_name = "DIR", default_value = "towpath-report/recommend")]
+    report: PathBuf,
+}
+
+/// The experiments that recommend something.
+const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
+/// Those whose participants wait for each other.
+const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
+
+fn policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(waiting_policies())
+}
+
+impl Arguments {
+    fn participants(&self) -> u32 {
+        self.participants.unwrap_or_else(|| {
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+            (2 * cores).min(MOST as u32)
+        })
+    }
+
+    fn primitives(&self) -> Result<Vec<&str>, CommandFailure> {
+        let is_asked = |name: &&str| match self.primitive.is_empty() {
+            true => *name != "rw-locks" && (self.participants() > 1 || !OF_SEVERAL.contains(name)),
+            false => self.primitive.iter().any(|asked| asked == *name),
+        };
+        let asked: Vec<&str> = PRIMITIVES.into_iter().filter(is_asked).collect();
+        match asked.iter().find(|name| self.participants() == 1 && OF_SEVERAL.contains(name)) {
+            Some(name) => Err(CommandFailure::new(format!(
+                "{name} want 2 participants at least: --participants 2 or more"
+            ))
+            .with_code(2)),
+            None => Ok(asked),
+        }
+    }
+
+    fn settings(&self) -> BenchSettings {
+        let sharing = match (self.processes, self.threads) {
+            (true, _) => vec![Sharing::Processes],
+            (_, true) => vec![Sharing::Threads],
+            _ => Sharing::ALL.to_vec(),
+        };
+        BenchSettings {
+            waiting: self.waiting.clone(),
+            runs: self.runs,
+            procs: vec![self.participants()],
+            primitives: PrimitiveSettings { inside: self.critical_section, between: self.between, sharing },
+            ..BenchSettings::default()
+        }
+    }
+}
+
+/// Runs `towpath recommend`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let experiments = arguments.primitives()?.into_iter().filter_map(find).collect();
+    let session = Session {
+        settings: arguments.settings(),
+        experiments,
+        contenders: Vec::new(),
+        json: false,
+        report: Some(arguments.report.clone()),
+        targets: false,
+        budgeted: false,
+    };
+    let results = session.run().map_err(|error| match error {
+        Error::Unwritten(error) => output::unwritten(&error),
+        other => CommandFailure::new(other),
+    })?;
+    let advice = advise(&results);
+    let text = on_one_screen(arguments, &results, &report(&results, false), &advice);
+    if arguments.json {
+        let lines: String = advice.iter().map(|advice| format!("{}\n", advice.to_json())).collect();
+        output::answer(&lines)?;
+        output::remark_text(&text);
+    } else {
+        output::answer(&text)?;
+    }
+    match advice.is_empty() {
+        false => Ok(ExitCode::SUCCESS),
+        true => Err(CommandFailure::new(
+            "nothing could be measured, so nothing is recommended (the report says why)",
+        )),
+    }
+}
+
+fn on_one_screen(arguments: &Arguments, results: &Results, report: &Report, advice: &[Advice]) -> String {
+    let host = &results.host;
+    let mut opening: Vec<String> = advice.iter().map(|advice| advice.sentence.clone()).collect();
+    opening.push(format!(
+        "Measured on {}, {}, {}: {} ns in a critical section, {} ns between two operations.",
+        host.cpu,
+        host.cores_text(),
+        host.date,
+        arguments.critical_section,
+        arguments.between
+    ));
+    let tables: Vec<&Table> = report.tables().collect();
+    let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
+    Screen::of_output().lay_out(&opening, &tables, &closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        recommend: Arguments,
+    }
+
+    fn parse(arguments: &str) -> Result<Arguments, clap::Error> {
+        let words = std::iter::once("towpath").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.recommend)
+    }
+
+    #[test]
+    fn a_programs_shape_becomes_the_settings() {
+        let arguments =
+            parse("--participants 8 --processes --critical-section 1000 --between 0 --runs 2").unwrap();
+        let settings = arguments.settings();
+        assert_eq!((settings.procs, settings.runs), (vec![8], 2));
+        assert_eq!((settings.primitives.inside, settings.primitives.between), (1000, 0));
+        assert_eq!(settings.primitives.sharing, [Sharing::Processes]);
+        assert_eq!(arguments.primitives().unwrap(), ["locks", "queues", "barriers"]);
+        assert_eq!(parse("").unwrap().settings().primitives.sharing, Sharing::ALL);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in ["--participants 0", "--participants 65", "--processes --threads", "--primitive heap"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse("--participants 1").unwrap().primitives().unwrap(), ["locks"]);
+        let refused = parse("--participants 1 --primitive queues").unwrap().primitives().unwrap_err();
+        assert!(refused.code == 2 && refused.message.contains("--participants 2"));
+    }
+}
