@@ -155,7 +155,8 @@
 //!
 //! # Features, platforms, versions
 //!
-//! No cargo features. Linux, 64 bits: x86-64 is tested; aarch64 is written for, and not tested.
+//! Cargo feature `readiness` (by default): descriptors and futures. Linux, 64 bits: x86-64 is
+//! tested; aarch64 is written for, and not tested.
 //! Memory comes from memfd, or from /dev/shm for worlds with a name. Deaths are asked for by pidfd
 //! (Linux 5.3); where ranks see no /proc of their own, Linux 6.9 is needed. Rust 1.89 or newer
 //! (edition 2024): a new minimum is a new minor version. All programs of a world must be built
@@ -202,6 +203,7 @@ pub use spawn::{SpawnedWorld, join_or_spawn};
 pub mod broadcast;
 pub mod mpmc;
 pub mod mpsc;
+#[cfg(feature = "readiness")]
 pub mod readiness;
 pub mod spsc;
 
