@@ -272,10 +272,13 @@ impl Lock {
         tries: bool,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard<'_>>, Error> {
-        let _turn = self.manager.turn();
-        let decision = match self.begin(mode, tries)? {
-            Some(decision) => decision,
-            None => self.await_decision(deadline)?,
+        let decision = if self.manager.turns.are_shared() {
+            self.decide_in_turn(mode, tries, deadline)?
+        } else {
+            match self.begin(mode, tries)? {
+                Some(decision) => decision,
+                None => self.await_decision(deadline)?,
+            }
         };
         Ok(match decision {
             Decision::Granted(grant) => Some(Guard::new(self, &grant)),
@@ -283,8 +286,21 @@ impl Lock {
         })
     }
 
+    /// Takes the lock or waits for it, in a turn of this thread.
+    ///
+    /// Apart, and without a guard in its result, so that the other case stays in registers.
+    #[cold]
+    #[inline(never)]
+    fn decide_in_turn(&self, mode: Mode, tries: bool, deadline: Option<Instant>) -> Result<Decision, Error> {
+        let _turn = self.manager.turn();
+        match self.begin(mode, tries)? {
+            Some(decision) => Ok(decision),
+            None => self.await_decision(deadline),
+        }
+    }
+
     /// Takes the lock if it is here, and asks for it otherwise.
-    #[inline]
+    #[inline(always)]
     fn begin(&self, mode: Mode, tries: bool) -> Result<Option<Decision>, Error> {
         let manager = &*self.manager;
         let acquired = manager.acquired.get().wrapping_add(1);
@@ -357,8 +373,25 @@ impl Lock {
     /// Releases the lock.
     #[inline]
     pub(crate) fn release(&self, consistent: bool) {
+        if self.manager.turns.are_shared() {
+            return self.release_in_turn(consistent);
+        }
+        self.release_alone(consistent);
+    }
+
+    /// Releases in a turn of this thread: apart, so that the other case is short.
+    #[cold]
+    #[inline(never)]
+    fn release_in_turn(&self, consistent: bool) {
+        if let Some(_turn) = self.manager.try_turn() {
+            self.release_alone(consistent);
+        }
+    }
+
+    /// Releases while no other thread uses the manager.
+    #[inline(always)]
+    fn release_alone(&self, consistent: bool) {
         let manager = &*self.manager;
-        let Some(_turn) = manager.try_turn() else { return };
         let mut node = self.cell.node.borrow_mut();
         let hold = if node.is_wanted() { self.hold(node.uses()) } else { 0 };
         node.release(consistent, hold, &mut self.cell.sends(manager));
