@@ -123,6 +123,14 @@ fn survivors_finish_and_get_their_requests_back() {
 }
 
 #[test]
+fn a_frame_of_a_killed_process_comes_in_again() {
+    let test = "a_frame_of_a_killed_process_comes_in_again";
+    let (code, lines, errors) = run(test, &["-n", "4", "--on-death=report"], "pool");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    assert_eq!(lines, ["1000 of 1000 frames came once; 1 process died"]);
+}
+
+#[test]
 fn jobs_of_a_killed_worker_are_done_by_others() {
     let test = "jobs_of_a_killed_worker_are_done_by_others";
     let (code, lines, errors) = run(test, &["-n", "5", "--on-death=report"], "work_queue");

@@ -267,6 +267,9 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
+        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. No other
+        // thread knows the object yet.
+        let prepare = |shared: &Shared<T>| prepare(unsafe { shared.object.as_ref() });
         self.object(name, 0, |tail| tail == 0, prepare).map(|(shared, _)| shared)
     }
 
@@ -304,7 +307,7 @@ impl World {
         name: &str,
         tail: u64,
         fits: impl Fn(u64) -> bool,
-        prepare: impl FnOnce(&T),
+        prepare: impl FnOnce(&Shared<T>),
     ) -> Result<(Shared<T>, u64), Error> {
         check_name(name, 32)?;
         let inner = self.inner();
@@ -351,9 +354,7 @@ impl World {
             // Relaxed: published by (N3).
             word.store(0, Ordering::Relaxed);
         }
-        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. No other
-        // thread knows the object yet.
-        prepare(unsafe { shared.object.as_ref() });
+        prepare(&shared);
         let text = TypeText::<T>::default().to_string();
         // Relaxed, all: published by (N3).
         record.offset.store(offset, Ordering::Relaxed);

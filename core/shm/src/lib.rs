@@ -60,7 +60,10 @@ pub use interrupts::{Interrupts, Ticker};
 pub use layout::{LAYOUT_VERSION, OBJECT_BYTES};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
-pub use primitives::{SemaphorePermit, WorldBroadcast, WorldQueue, WorldRing, WorldVenue};
+pub use primitives::{
+    PoolBuffer, PoolReceiver, PoolSender, PoolStage, SemaphorePermit, WorldBroadcast, WorldPool, WorldQueue,
+    WorldRing, WorldVenue,
+};
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};
 pub use sweep::{Leftover, NamedFiles, OtherFile, leftovers, named_files};

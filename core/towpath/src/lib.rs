@@ -33,6 +33,7 @@
 //! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead, or are completed into another queue in one step. |
 //! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
 //! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events and semaphores: [`Pollable`](readiness::Pollable). |
+//! | [`pool`] | Buffers that move between processes and are never copied ([`World::pool`]): those of the dead come back. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -203,6 +204,7 @@ pub use spawn::{SpawnedWorld, join_or_spawn};
 pub mod broadcast;
 pub mod mpmc;
 pub mod mpsc;
+pub mod pool;
 #[cfg(feature = "readiness")]
 pub mod readiness;
 pub mod spsc;

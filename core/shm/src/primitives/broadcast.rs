@@ -142,7 +142,8 @@ impl World {
         }
         let lines = Broadcast::<Native>::lines(bytes);
         let fits = |bytes: u64| bytes.is_multiple_of(LINE) && (bytes / LINE).is_power_of_two();
-        let (object, bytes) = self.object(name, lines as u64 * LINE, fits, |_: &BroadcastObject<M>| ())?;
+        let (object, bytes) =
+            self.object(name, lines as u64 * LINE, fits, |_: &Shared<BroadcastObject<M>>| ())?;
         // As many as were found to fit: the segment holds them, so they are less than 2⁶³.
         let lines = usize::try_from(bytes / LINE).unwrap_or(lines);
         Ok(WorldBroadcast(WorldRing { object, lines }))

@@ -9,6 +9,8 @@ mod condvar;
 mod event;
 mod mutex;
 mod once;
+mod pool;
+mod pool_stages;
 mod queues;
 mod rw_lock;
 mod semaphore;
@@ -17,6 +19,8 @@ use towpath_machine::Native;
 use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
+pub use pool::{PoolBuffer, WorldPool};
+pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};
 pub use queues::{WorldQueue, WorldVenue};
 pub use semaphore::SemaphorePermit;
 

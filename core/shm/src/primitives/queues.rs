@@ -117,6 +117,10 @@ where
         ValueReceiver::new(self.0.clone())
     }
 
+    pub(super) fn venue(&self) -> WorldVenue<T, K> {
+        self.0.clone()
+    }
+
     /// Number of values for which it has room.
     pub fn capacity(&self) -> usize {
         self.0.geometry.capacity()
@@ -188,7 +192,7 @@ impl World {
         self.queue(name, capacity)
     }
 
-    fn queue<T: Plain + Copy, K: QueueKind>(
+    pub(super) fn queue<T: Plain + Copy, K: QueueKind>(
         &self,
         name: &str,
         capacity: usize,
@@ -211,7 +215,7 @@ impl World {
         let asked = K::geometry::<T>(capacity);
         let wanted = lines_of::<K>(asked).saturating_mul(LINE);
         let (object, bytes) =
-            self.object(name, wanted, |bytes| of_bytes(bytes).is_some(), |_: &QueueObject<T, K>| ())?;
+            self.object(name, wanted, |bytes| of_bytes(bytes).is_some(), |_: &Shared<QueueObject<T, K>>| ())?;
         // The number of bytes was accepted, or is the wanted one.
         let geometry = of_bytes(bytes).unwrap_or(asked);
         Ok(WorldQueue(WorldVenue { object, geometry }))

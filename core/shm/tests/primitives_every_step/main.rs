@@ -16,6 +16,7 @@ mod in_mapping;
 mod killed_waiters;
 mod mutex;
 mod others;
+mod pool;
 mod queues;
 mod rw_lock;
 
@@ -180,8 +181,15 @@ fn main() {
     let choice = Choice::from_arguments();
     share_cases(|share| {
         let words = shared_words(3);
-        let all =
-            [mutex::PLAYS, rw_lock::PLAYS, others::PLAYS, queues::PLAYS, broadcast::PLAYS, in_mapping::PLAYS];
+        let all = [
+            mutex::PLAYS,
+            rw_lock::PLAYS,
+            others::PLAYS,
+            queues::PLAYS,
+            broadcast::PLAYS,
+            pool::PLAYS,
+            in_mapping::PLAYS,
+        ];
         for play in all.concat() {
             run(&play, &choice, words, share);
         }

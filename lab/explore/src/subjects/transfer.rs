@@ -88,6 +88,8 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     in_place(cases, "transfer/many-to-many-in-place", "values lie in slots of their own", policy, false);
     let about = "a lease is completed into another queue, or not: each value is in one of them";
     into(cases, "transfer/many-to-many-into", about, policy, false);
+    let about = "each buffer has one owner; none is lost with the dead";
+    pool(cases, "transfer/pool", about, policy, false);
     // Leaving changes no word on which a waiter waits, which looks again by itself.
     let waits = move |leaves: bool| if leaves { Policy::Park } else { policy };
     let about = "all that was sent is received, in order; a death ends the waiting";
@@ -371,6 +373,7 @@ pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     waiting(cases, "planted/transfer-loses-the-dead", "wrong on purpose", policy, true);
     in_place(cases, "planted/transfer-reads-a-completed-slot", "wrong on purpose", policy, true);
     into(cases, "planted/transfer-into-in-two-steps", "wrong on purpose", policy, true);
+    pool(cases, "planted/pool-completes-before-it-sends", "wrong on purpose", policy, true);
 }
 
 fn into(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, in_two_steps: bool) {
@@ -379,6 +382,27 @@ fn into(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, in_two_s
         let data = (0..plan.threads * plan.ops).map(|_| memory.cell(Place::NewLine, 0)).collect();
         let (sent, received) = Default::default();
         Ok(Rc::new(IntoRun { queues, plan: *plan, data, sent, received, in_two_steps }))
+    };
+    cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
+}
+
+fn pool(cases: &mut Vec<Case>, name: &str, about: &str, policy: Policy, completes_first: bool) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let queues = [(); 2].map(|()| ManyParts::new(memory, policy, false));
+        for number in 0..ROOM as u64 {
+            let free = queues[0].put(&memory.at_rest(), number, Deadline::PAST);
+            assert_eq!(free, Ok(()));
+        }
+        let data = (0..ROOM).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        let run = IntoRun {
+            queues,
+            plan: *plan,
+            data,
+            sent: RefCell::default(),
+            received: RefCell::default(),
+            in_two_steps: false,
+        };
+        Ok(Rc::new(PoolRun { run, completes_first }))
     };
     cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, about, make) });
 }
@@ -677,6 +701,56 @@ impl SubjectRun for IntoRun {
                 parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
             }
         }
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Each thread takes buffers from the first queue and sends them through the second one,
+/// or receives them there and frees them.
+struct PoolRun {
+    run: IntoRun,
+    /// True if a lease is completed and then the number sent, which is wrong.
+    completes_first: bool,
+}
+
+impl PoolRun {
+    fn move_one(&self, cpu: &Explorer, from: usize) {
+        self.run.with(cpu, |queues, wait| {
+            let (from, to) = (&queues[from], &queues[1 - from]);
+            let Ok((pair, leased)) = from.receive_leased::<Pair, _>(cpu, wait, Deadline::PAST) else {
+                return;
+            };
+            // It is written in place by its owner.
+            cpu.write(&self.run.data[pair[0] as usize], cpu.id() as u64);
+            let moved = if self.completes_first {
+                from.complete(cpu, wait, leased);
+                to.send(cpu, wait, &pair, Deadline::PAST)
+            } else {
+                from.complete_into(cpu, wait, leased, to, &pair, Deadline::PAST)
+            };
+            if moved.is_err() {
+                from.give_back(cpu, wait, leased);
+            }
+        });
+    }
+}
+
+impl SubjectRun for PoolRun {
+    fn thread(&self, cpu: &Explorer) {
+        for n in 0..self.run.plan.ops {
+            self.move_one(cpu, (n + cpu.id()) % 2);
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        for turn in 0..3 {
+            self.run.with(cpu, |queues, wait| queues[(turn + self.run.plan.ops) % 2].repair(cpu, wait));
+        }
+        while self.run.take(cpu, 0) || self.run.take(cpu, 1) {}
+        let mut buffers = self.run.received.take();
+        buffers.sort_unstable();
+        assert_eq!(buffers, Vec::from_iter(0..ROOM as u64), "lost");
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
