@@ -1,6 +1,6 @@
 //! A message to a task in tokio, there and back, between two processes, beside an eventfd.
 //!
-//! `cargo run --release --manifest-path ci/tokio-program/Cargo.toml [ROUNDS]` prints the median
+//! `bash ci/tokio-program/run.sh [ROUNDS]` prints the median
 //! time of a round trip, of nine interleaved runs, and its ratio to the eventfd's.
 
 use std::error::Error;
