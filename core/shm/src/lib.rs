@@ -33,6 +33,7 @@ mod layout;
 pub mod limits;
 mod liveness;
 mod local;
+mod members;
 mod memory;
 mod participant;
 mod parts;
@@ -58,6 +59,7 @@ pub use in_mapping::InMapping;
 pub use inner::WorldSpec;
 pub use interrupts::{Interrupts, Ticker};
 pub use layout::{LAYOUT_VERSION, OBJECT_BYTES};
+pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{

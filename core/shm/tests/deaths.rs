@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Watchdog, unique};
-use towpath_shm::{Ending, Error, World, WorldSpec};
+use towpath_shm::{Ending, Error, MemberChange, World, WorldSpec};
 use towpath_sync::Policy;
 
 /// A named world. Its name is gone at the end also if children that other tests have
@@ -54,6 +54,9 @@ fn a_killed_member_is_dead_even_as_a_zombie() {
     let mut member = dog.start(shm(), &["stay", world.name().unwrap()]);
     assert_eq!(member.line(), "entered as 1");
     let id = world.participant(1).unwrap();
+    let (mut members, long) = (world.members(), Duration::from_secs(60));
+    assert!(matches!(members.next_timeout(long), Some(MemberChange::Joined { rank: 0, .. })));
+    assert_eq!(members.next_timeout(long), Some(MemberChange::Joined { rank: 1, pid: member.pid() }));
     assert!(world.is_alive(id));
     assert_eq!((world.check_deaths(), world.pid_of(id)), (0, Some(member.pid())));
     member.kill();
@@ -62,6 +65,7 @@ fn a_killed_member_is_dead_even_as_a_zombie() {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid())).unwrap();
     assert!(stat.contains(") Z "), "{stat}");
     assert_eq!((world.deaths(), world.participant(1)), (1, None));
+    assert_eq!(members.next_timeout(long), Some(MemberChange::Died { rank: 1 }));
     member.wait();
     assert_eq!(world.check_deaths(), 1, "a death is noted once");
 
