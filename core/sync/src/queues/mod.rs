@@ -7,6 +7,8 @@ mod complete_into;
 mod error;
 mod handles;
 mod in_place;
+mod kinds;
+mod leases;
 mod many_to_many;
 mod members;
 mod one_to_one;
@@ -24,11 +26,12 @@ pub use broadcast_handles::{
 };
 pub use complete_into::LinkedWords;
 pub use error::TransferError;
-pub use handles::{
-    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Unsent,
-    ValueLease, ValueReceiver, ValueSender, Venue, between_threads,
-};
+pub use handles::{Unsent, ValueReceiver, ValueSender, between_threads};
 pub use in_place::{MessageInPlace, RoomInPlace};
+pub use kinds::{
+    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Venue,
+};
+pub use leases::ValueLease;
 pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use towpath_machine::{Native, Plain};
 
-use super::handles::{Leasing, ValueReceiver, ValueSender, Venue};
-use super::{Leased, ManyToMany, Reserved, TransferError, value};
+use super::{Leased, Leasing, ManyToMany, Reserved, TransferError, ValueReceiver, ValueSender, Venue, value};
 use crate::Deadline;
 
 /// First byte of a slot's value.

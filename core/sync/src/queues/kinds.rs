@@ -1,0 +1,222 @@
+//! Kinds of queues, and their places: in a process, or elsewhere.
+
+use core::cell::Cell;
+use std::sync::Arc;
+
+use towpath_machine::{Heap, Native};
+
+use super::{
+    BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError,
+    WordLine,
+};
+use crate::Wait;
+use crate::mutex::adaptive;
+
+/// Kind of a queue: how many may send, and receive.
+pub trait QueueKind: 'static {
+    /// The name in a type's text.
+    const NAME: &'static str;
+    /// Head of the queue. All-zero memory is that of an empty one.
+    type Head: Send + Sync + 'static;
+    /// The algorithm, wherever its parts lie.
+    type Queue<'a>: BoundedQueue<Native>;
+    /// A type that is `Sync` if threads may share a handle.
+    type Sharing: Send;
+    /// Maximum number of slots.
+    const MOST: usize;
+
+    /// Number of slots for so many values of type `T`, and of words of each.
+    fn geometry<T>(capacity: usize) -> QueueGeometry;
+
+    /// Number of lines beside the slots.
+    fn ring_lines(geometry: QueueGeometry) -> usize;
+
+    /// The head of an empty queue between threads.
+    fn head() -> Self::Head;
+
+    /// The queue of these parts.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer lines than the geometry asks for.
+    fn queue<'a>(
+        head: &'a Self::Head,
+        ring: &'a [WordLine<Native>],
+        slots: &'a [WordLine<Native>],
+        geometry: QueueGeometry,
+    ) -> Self::Queue<'a>;
+
+    /// The queue in a memory with others.
+    #[inline(always)]
+    fn beside<'a>(queue: Self::Queue<'a>, words: &'a dyn LinkedWords<Native>) -> Self::Queue<'a> {
+        let _ = words;
+        queue
+    }
+}
+
+/// Kinds of which several may send.
+pub trait SharedSenders: QueueKind {}
+/// Kinds of which several may receive.
+pub trait SharedReceivers: QueueKind {}
+
+/// Kinds whose values can be leased, and lie in slots of their own: they come in again
+/// if their receiver dies.
+pub trait Leasing: QueueKind {
+    /// The queue, as the algorithm that can lease.
+    fn leasing<'q>(queue: Self::Queue<'q>) -> ManyToMany<'q, Native>;
+}
+
+/// Many senders, many receivers.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpmc;
+
+/// Many senders, one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpsc;
+
+macro_rules! many_to_many {
+    ($kind:ident, $name:literal) => {
+        impl QueueKind for $kind {
+            const NAME: &'static str = $name;
+            type Head = ManyHead<Native>;
+            type Queue<'a> = ManyToMany<'a, Native>;
+            type Sharing = ();
+            const MOST: usize = ManyToMany::<Native>::MOST;
+
+            fn geometry<T>(capacity: usize) -> QueueGeometry {
+                ManyToMany::<Native>::geometry::<T>(capacity)
+            }
+            fn ring_lines(geometry: QueueGeometry) -> usize {
+                geometry.ring_lines()
+            }
+            fn head() -> ManyHead<Native> {
+                ManyHead::in_arena(&Heap)
+            }
+            #[inline]
+            fn queue<'a>(
+                head: &'a Self::Head,
+                ring: &'a [WordLine<Native>],
+                slots: &'a [WordLine<Native>],
+                geometry: QueueGeometry,
+            ) -> Self::Queue<'a> {
+                ManyToMany::of(head, ring, slots, geometry)
+            }
+            #[inline(always)]
+            fn beside<'a>(queue: Self::Queue<'a>, words: &'a dyn LinkedWords<Native>) -> Self::Queue<'a> {
+                queue.beside(words)
+            }
+        }
+        impl SharedSenders for $kind {}
+        impl Leasing for $kind {
+            #[inline]
+            fn leasing<'q>(queue: Self::Queue<'q>) -> ManyToMany<'q, Native> {
+                queue
+            }
+        }
+    };
+}
+
+many_to_many!(Mpmc, "mpmc");
+many_to_many!(Mpsc, "mpsc");
+impl SharedReceivers for Mpmc {}
+
+/// One sender, one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Spsc;
+
+impl QueueKind for Spsc {
+    const NAME: &'static str = "spsc";
+    type Head = OneHead<Native>;
+    type Queue<'a> = OneToOne<'a, Native>;
+    type Sharing = Cell<()>;
+    const MOST: usize = OneToOne::<Native>::MOST;
+
+    fn geometry<T>(capacity: usize) -> QueueGeometry {
+        OneToOne::<Native>::geometry::<T>(capacity)
+    }
+    fn ring_lines(_geometry: QueueGeometry) -> usize {
+        0
+    }
+    fn head() -> OneHead<Native> {
+        OneHead::in_arena(&Heap)
+    }
+    #[inline]
+    fn queue<'a>(
+        head: &'a Self::Head,
+        _ring: &'a [WordLine<Native>],
+        slots: &'a [WordLine<Native>],
+        geometry: QueueGeometry,
+    ) -> Self::Queue<'a> {
+        OneToOne::of(head, slots, geometry)
+    }
+}
+
+/// Place of a queue, and its callers: threads of one process, or processes of a world.
+///
+/// # Safety
+///
+/// The queue that `act` is given stays where it is, and mapped, as long as the venue or a clone of
+/// it lives.
+#[allow(unsafe_code)]
+pub unsafe trait Venue: Clone {
+    /// The kind of the queue.
+    type Kind: QueueKind;
+
+    /// Gives the queue, the caller, and its way of waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::NotEntered`].
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError>;
+}
+
+/// The queue of a venue.
+pub type QueueOf<'a, V> = <<V as Venue>::Kind as QueueKind>::Queue<'a>;
+
+pub(super) type SharingOf<V> = <<V as Venue>::Kind as QueueKind>::Sharing;
+
+/// A queue between threads.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct Threads<K: QueueKind>(Arc<ThreadParts<K>>);
+
+impl<K: QueueKind> Clone for Threads<K> {
+    fn clone(&self) -> Self {
+        Threads(self.0.clone())
+    }
+}
+
+struct ThreadParts<K: QueueKind> {
+    head: K::Head,
+    ring: Box<[WordLine<Native>]>,
+    slots: Box<[WordLine<Native>]>,
+    geometry: QueueGeometry,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: the queue's parts are boxes, and its head, behind the `Arc`.
+unsafe impl<K: QueueKind> Venue for Threads<K> {
+    type Kind = K;
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        let parts = &*self.0;
+        let queue = K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry);
+        act(queue, &Native::with_id(0), &adaptive())
+    }
+}
+
+impl<K: QueueKind> Threads<K> {
+    /// Place of a new queue for values of type `T`.
+    pub(super) fn new<T>(capacity: usize) -> Self {
+        let geometry = K::geometry::<T>(capacity);
+        let (ring, slots) =
+            (WordLine::row(&Heap, K::ring_lines(geometry)), WordLine::row(&Heap, geometry.slot_lines()));
+        Threads(Arc::new(ThreadParts { head: K::head(), ring, slots, geometry }))
+    }
+}
