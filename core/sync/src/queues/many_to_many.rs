@@ -539,6 +539,19 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     #[cold]
+    fn send_slowly<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let reserved = self.reserve_slowly(cpu, wait, deadline)?;
+        self.fill(cpu, &reserved, value);
+        self.put(cpu, wait, reserved)
+    }
+
+    #[cold]
     fn reserve_slowly<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -805,9 +818,13 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         deadline: Deadline,
     ) -> Result<(), TransferError> {
         debug_assert!(value::words::<T>() < self.geometry.stride());
-        let reserved = self.reserve(cpu, wait, deadline)?;
-        self.fill(cpu, &reserved, value);
-        self.put(cpu, wait, reserved)
+        if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
+            && let Some(reserved) = self.take_slot(cpu, wait.identity())
+        {
+            self.fill(cpu, &reserved, value);
+            return self.put(cpu, wait, reserved);
+        }
+        self.send_slowly(cpu, wait, value, deadline)
     }
 
     #[inline]
