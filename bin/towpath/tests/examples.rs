@@ -131,11 +131,20 @@ fn a_frame_of_a_killed_process_comes_in_again() {
 }
 
 #[test]
+fn an_event_loop_goes_on_when_a_sender_is_killed() {
+    let test = "an_event_loop_goes_on_when_a_sender_is_killed";
+    let (code, lines, errors) = run(test, &["-n", "3", "--on-death=report"], "event_loop");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    let has = |begin: &str, word: &str| lines.iter().any(|l| l.starts_with(begin) && l.contains(word));
+    assert!(has("100 and 200 values;", "the clock ticked") && has("100 values, then:", "died"), "{lines:?}");
+}
+
+#[test]
 fn jobs_of_a_killed_worker_are_done_by_others() {
     let test = "jobs_of_a_killed_worker_are_done_by_others";
     let (code, lines, errors) = run(test, &["-n", "5", "--on-death=report"], "work_queue");
     assert_eq!(code, Some(128 + 6), "{errors}");
-    assert_eq!(lines, ["2000 jobs: 0 are missing; 1 of the workers died"]);
+    assert_eq!(lines, ["2000 jobs: 0 are missing, 0 were answered twice; 1 of the workers died"]);
     // Without a launcher it starts its workers itself.
     let dog = Watchdog::new(test);
     let mut command = Command::new(examples().join("work_queue"));
