@@ -274,6 +274,9 @@ impl Both {
                 let end = &self.model.ends[at];
                 let something = !end.returns.is_empty() || end.queues.iter().any(|q| !q.is_empty());
                 assert_eq!(self.end(at).wait(Some(Duration::ZERO)), something);
+                if !something {
+                    self.model.return_owed(at);
+                }
             }
             &Op::Replace { at, noticed, polled } => self.replace(at, noticed, polled),
         }
@@ -290,6 +293,7 @@ impl Both {
             for i in others {
                 self.end(i).recover();
                 self.model.notice(i);
+                self.model.return_owed(i);
             }
         }
         if polled || !noticed {

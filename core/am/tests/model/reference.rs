@@ -108,6 +108,13 @@ impl Message {
     }
 }
 
+/// Reply that goes back to its sender.
+#[derive(Clone, Debug)]
+pub struct OwedReply {
+    pub to: Name,
+    pub message: Message,
+}
+
 /// One endpoint.
 #[derive(Debug)]
 pub struct End {
@@ -121,6 +128,10 @@ pub struct End {
     pub queues: [VecDeque<Message>; 2],
     /// Its own messages that never left.
     pub returns: VecDeque<Message>,
+    /// Replies that it refused, and whose senders had no space: the last goes back first.
+    pub owed: Vec<OwedReply>,
+    /// True while a reply of its own waits for space.
+    pub replying: bool,
     pub seen: Vec<Seen>,
 }
 
@@ -131,7 +142,8 @@ impl End {
     pub fn new(name: Name, shared: bool, segment: Vec<u8>) -> End {
         let (queues, returns) = Default::default();
         let (tag, handlers, table) = (Tag::ALL, [true; HANDLERS as usize], [None; 3]);
-        End { name, tag, handlers, table, shared, segment, queues, returns, seen: Vec::new() }
+        let (owed, replying, seen) = (Vec::new(), false, Vec::new());
+        End { name, tag, handlers, table, shared, segment, queues, returns, owed, replying, seen }
     }
 
     pub fn blocks(&self, queue: usize) -> usize {
@@ -178,7 +190,7 @@ impl Model {
         self.order.clone().into_iter().map(|i| self.poll(i)).sum()
     }
 
-    /// Polls: replies first; messages that never left only when there are no others.
+    /// Polls: replies first; messages that come or go back only when there are no others.
     pub fn poll(&mut self, i: usize) -> usize {
         let delivered = self.poll_queue(i, REPLIES) + self.poll_queue(i, REQUESTS);
         if delivered > 0 {
@@ -186,7 +198,20 @@ impl Model {
         }
         let returns = std::mem::take(&mut self.ends[i].returns);
         returns.iter().for_each(|m| self.run(i, REPLIES, m, vec![]));
+        self.return_owed(i);
         returns.len()
+    }
+
+    /// Sends rejected replies back, as far as there is space.
+    pub fn return_owed(&mut self, i: usize) {
+        while let Some(back) = self.ends[i].owed.pop() {
+            if let Some(to) = self.find(back.to)
+                && self.put(to, REPLIES, back.message.clone(), false).is_err()
+            {
+                self.ends[i].owed.push(back);
+                return;
+            }
+        }
     }
 
     pub fn poll_queue(&mut self, i: usize, queue: usize) -> usize {
@@ -196,9 +221,12 @@ impl Model {
                 let (reply, name) = (queue == REPLIES, self.ends[i].name);
                 let status = if reply { Status::ReplyRejected } else { status };
                 let back = message.returned(status, name, reply);
-                // A rejected reply comes back only if there is space at once.
                 if let (Some(back), Some(to)) = (back, self.find(message.from)) {
-                    let _ = self.put(to, REPLIES, back, !reply);
+                    let owed = OwedReply { to: message.from, message: back.clone() };
+                    // A rejected reply does not wait for space: it comes back when there is some.
+                    if self.ends[i].replying || self.put(to, REPLIES, back, !reply).is_err() {
+                        self.ends[i].owed.push(owed);
+                    }
                 }
             }
             self.ends[i].queues[queue].pop_front();
@@ -316,7 +344,15 @@ impl Model {
             }
             match queue {
                 REQUESTS => _ = self.poll_bundle(),
-                _ => self.order.clone().into_iter().for_each(|i| _ = self.poll_queue(i, REPLIES)),
+                _ => {
+                    // Set in the same way while a request that was refused goes back.
+                    let sender = self.find(message.from);
+                    let before = sender.map(|i| std::mem::replace(&mut self.ends[i].replying, true));
+                    self.order.clone().into_iter().for_each(|i| _ = self.poll_queue(i, REPLIES));
+                    if let (Some(i), Some(before)) = (sender, before) {
+                        self.ends[i].replying = before;
+                    }
+                }
             }
         }
         self.ends[j].queues[queue].push_back(message);
