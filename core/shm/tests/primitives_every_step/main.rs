@@ -18,6 +18,7 @@ mod mutex;
 mod others;
 mod pool;
 mod queues;
+mod reused_memory;
 mod rw_lock;
 
 use std::any::Any;
@@ -196,6 +197,10 @@ fn main() {
         if choice.includes(&["condvar", "killed"]) && share.takes_next() {
             watchdog::begin("condvar with a killed waiter".to_owned(), 120);
             killed_waiters::side_by_side();
+        }
+        if choice.includes(&["mutex", "reused"]) && share.takes_next() {
+            watchdog::begin("mutex whose memory is reused".to_owned(), 120);
+            reused_memory::side_by_side(&choice);
         }
     });
 }
