@@ -7,6 +7,7 @@ mod robust;
 mod structures;
 mod transfer;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -60,6 +61,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
+    forgetful_lock(&mut cases, policy);
     robust::planted(&mut cases, policy);
     transfer::planted(&mut cases, policy);
     broadcast::planted(&mut cases, policy);
@@ -129,12 +131,41 @@ fn naps(name: &str) -> bool {
 struct LockSubject<L> {
     lock: L,
     policy: Policy,
+    /// Owner, by identity, in a planted fault that believes in owners' deaths alone.
+    owner: Option<Cell<u32>>,
+}
+
+/// Takes all but the owner for alive.
+struct ForgetsWaiters<'a> {
+    around: &'a ExploredMember,
+    owner: u32,
+}
+
+impl Surroundings for ForgetsWaiters<'_> {
+    fn identity(&self) -> u32 {
+        self.around.identity()
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        identity != self.owner || self.around.is_alive(identity)
+    }
 }
 
 impl<L> LockSubject<L> {
     fn wait<T>(&self, cpu: &Explorer, act: impl FnOnce(&Wait) -> T) -> T {
         let around = ExploredMember::new(cpu);
-        act(&Wait { policy: self.policy, around: &around, budget: BUDGET })
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        match &self.owner {
+            None => act(&wait),
+            Some(owner) => {
+                let around = ForgetsWaiters { around: &around, owner: owner.get() };
+                act(&Wait { around: &around, ..wait })
+            }
+        }
+    }
+
+    /// Notes the owner, for the planted fault.
+    fn note(&self, owner: u32) {
+        self.owner.iter().for_each(|noted| noted.set(owner));
     }
 }
 
@@ -154,6 +185,7 @@ impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
 
     fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
         let held = self.wait(cpu, |wait| self.lock.lock(cpu, wait)).ok()?;
+        self.note(cpu.id() as u32 + 1);
         Some(Self::repaired(cpu, &self.lock, held))
     }
     fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
@@ -161,6 +193,7 @@ impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
         if L::NAME.starts_with("robust") {
             let soon = Deadline::after(cpu, 500);
             let held = self.wait(cpu, |wait| self.lock.lock_until(cpu, wait, soon)).ok()?;
+            self.note(cpu.id() as u32 + 1);
             return Some(Self::repaired(cpu, &self.lock, held));
         }
         Some(Self::repaired(cpu, &self.lock, self.lock.try_lock(cpu)?))
@@ -176,7 +209,7 @@ fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
         if lock.capacity() < plan.threads {
             return Err(format!("has {} places: take fewer threads", lock.capacity()));
         }
-        Ok(exclusion(plan, memory, LockSubject { lock, policy }))
+        Ok(exclusion(plan, memory, LockSubject { lock, policy, owner: None }))
     };
     let about = match L::KNOWS_OWNER {
         true => "one at a time; served after a death",
@@ -185,6 +218,16 @@ fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
     let name = format!("lock/{}", L::NAME);
     let naps = naps(L::NAME);
     cases.push(Case { endures_deaths: L::KNOWS_OWNER, naps, ..Case::new(name, about, make) });
+}
+
+/// Lock `robust` that hands over with each release, and never finds a waiter dead.
+fn forgetful_lock(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let lock = Robust::<Explorer, 8, 0>::new(memory);
+        Ok(exclusion(plan, memory, LockSubject { lock, policy, owner: Some(Cell::new(0)) }))
+    };
+    let name = "planted/robust-forgets-dead-waiters";
+    cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, "wrong on purpose", make) });
 }
 
 struct Meeting<B> {
