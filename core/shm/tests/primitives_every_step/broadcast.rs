@@ -9,7 +9,7 @@ use towpath_sync::queues::{
     BroadcastMode, BroadcastReader, BroadcastWriter, HoldsBack, Lossy, TransferError,
 };
 
-use super::{Hold, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, LONG, PLAY, Play, Stage, mark};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
@@ -195,17 +195,6 @@ fn leaving_reader(stage: &Stage) {
     stage.progress.store(DONE, SeqCst);
     mark();
 }
-
-const PLAY: Play = Play {
-    name: "",
-    patience: PATIENCE,
-    hold: no_hold,
-    victim: |_| (),
-    helper: None,
-    meanwhile: nothing,
-    after: nothing,
-    is_told: true,
-};
 
 pub const PLAYS: &[Play] = &[
     Play {

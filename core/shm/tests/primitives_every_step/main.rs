@@ -105,6 +105,18 @@ fn no_hold(_: &Stage) -> Hold {
     None
 }
 
+/// A play in which no process does anything yet.
+const PLAY: Play = Play {
+    name: "",
+    patience: PATIENCE,
+    hold: no_hold,
+    victim: nothing,
+    helper: None,
+    meanwhile: nothing,
+    after: nothing,
+    is_told: true,
+};
+
 /// One round. Returns whether the victim's act was complete.
 fn round(play: &Play, words: &'static [AtomicU64], round: u64, steps: u64) -> bool {
     words[0].store(0, SeqCst);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use towpath_shm::{PoolStage, WorldPool};
 
-use super::{Hold, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, LONG, PLAY, Play, Stage, mark};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
@@ -133,17 +133,6 @@ fn there_or_free(stage: &Stage) {
     }
     all_are_there(stage);
 }
-
-const PLAY: Play = Play {
-    name: "",
-    patience: PATIENCE,
-    hold: no_hold,
-    victim: |_| (),
-    helper: None,
-    meanwhile: nothing,
-    after: nothing,
-    is_told: true,
-};
 
 pub const PLAYS: &[Play] = &[
     Play { name: "pool made or opened", victim: joiner, after: all_are_there, is_told: false, ..PLAY },
