@@ -41,7 +41,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Concurrent, Native, Object, TypeText};
-use towpath_sync::{LockError, Policy, Wait};
+use towpath_sync::{Attempt, Deadline, LockError, Policy, Wait};
 
 use crate::inner::Inner;
 use crate::layout::{ObjectRecord, TYPE_WORDS, code_of, record_of};
@@ -176,6 +176,17 @@ impl World {
     pub(crate) fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
         Ok((Native::of_participant(me.index), self.adaptive_wait()))
+    }
+
+    /// Tries an operation of the caller once, for event loops.
+    pub(crate) fn attempt<R>(
+        &self,
+        act: impl FnOnce(&Native, &Wait<'_>, Deadline) -> Result<R, LockError>,
+    ) -> Attempt<Result<R, LockError>> {
+        match self.participation() {
+            Ok((cpu, wait)) => Attempt::of(&wait, LockError::is_timeout, |wait, turn| act(&cpu, wait, turn)),
+            Err(error) => Attempt::Done(Err(error)),
+        }
     }
 
     /// The way in which a process of the world waits.

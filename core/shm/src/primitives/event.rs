@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
 use towpath_sync::robust::Event;
-use towpath_sync::{Attempt, Deadline, LockError, Wait};
+use towpath_sync::{Attempt, Deadline, LockError};
 
 use crate::{Error, Shared, World};
 
@@ -79,12 +79,7 @@ impl Shared<Event> {
     /// Looks whether it is set, or has been set since [`Shared::count`] returned `since`;
     /// otherwise says where it would sleep until it is: for event loops.
     pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), LockError>> {
-        match self.world().participation() {
-            Ok((cpu, wait)) => Attempt::of(&wait, LockError::is_timeout, |wait: &Wait<'_>, turn| {
-                Ok(of(self).wait_since(&cpu, wait, since, turn)?)
-            }),
-            Err(error) => Attempt::Done(Err(error)),
-        }
+        self.world().attempt(|cpu, wait, turn| Ok(of(self).wait_since(cpu, wait, since, turn)?))
     }
 
     /// Waits as [`Shared::wait`]; gives up after that time.

@@ -131,12 +131,8 @@ impl Shared<Semaphore> {
 
     /// Takes a permit if one is free, or says where it would sleep: for event loops.
     pub fn attempt_acquire(&self) -> Attempt<Result<SemaphorePermit<'_>, LockError>> {
-        let (cpu, wait) = match self.world().participation() {
-            Ok(participation) => participation,
-            Err(error) => return Attempt::Done(Err(error)),
-        };
-        Attempt::of(&wait, LockError::is_timeout, |wait, turn| {
-            of(self).acquire_as(&cpu, wait, turn)?;
+        self.world().attempt(|cpu, wait, turn| {
+            of(self).acquire_as(cpu, wait, turn)?;
             Ok(SemaphorePermit(self))
         })
     }

@@ -120,14 +120,20 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     }
 
     fn end(&mut self, completed: bool) {
-        let Some(leased) = self.leased.take() else { return };
-        let ended = self.venue.call(|queue, cpu, wait| {
-            V::Kind::leasing(queue).end(cpu, wait, leased, completed);
-            Ok(())
-        });
-        // To a process outside the world the lease does not belong any more.
-        let _ = ended;
+        if let Some(leased) = self.leased.take() {
+            end(&self.venue, leased, completed);
+        }
     }
+}
+
+/// Ends a lease: the value is done with, or comes in again.
+pub(super) fn end<V: Venue<Kind: Leasing>>(venue: &V, leased: Leased, completed: bool) {
+    let ended = venue.call(|queue, cpu, wait| {
+        V::Kind::leasing(queue).end(cpu, wait, leased, completed);
+        Ok(())
+    });
+    // To a process outside the world the lease does not belong any more.
+    let _ = ended;
 }
 
 impl<T, V: Venue<Kind: Leasing>> core::ops::Deref for ValueLease<T, V> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use towpath_machine::{Native, Plain};
 
+use super::leases::end;
 use super::{Leased, Leasing, ManyToMany, Reserved, TransferError, ValueReceiver, ValueSender, Venue, value};
 use crate::Deadline;
 
@@ -144,13 +145,9 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueInPlace<'_, T, V> {
     }
 
     fn end(&mut self, completed: bool) {
-        let Some(leased) = self.leased.take() else { return };
-        let ended = self.receiver.venue.call(|queue, cpu, wait| {
-            V::Kind::leasing(queue).end(cpu, wait, leased, completed);
-            Ok(())
-        });
-        // To a process outside the world the lease does not belong any more.
-        let _ = ended;
+        if let Some(leased) = self.leased.take() {
+            end(&self.receiver.venue, leased, completed);
+        }
     }
 }
 
