@@ -241,7 +241,8 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text} kills per second: give more than 0, at most 1000"))
 }
 
-fn policies() -> PossibleValuesParser {
+/// The waiting policies, as values of an argument.
+pub fn policies() -> PossibleValuesParser {
     PossibleValuesParser::new(waiting_policies())
 }
 
@@ -430,10 +431,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
         targets: args.targets,
         budgeted: args.budgeted(),
     };
-    let results = session.run().map_err(|error| match error {
-        Error::Unwritten(error) => output::unwritten(&error),
-        other => CommandFailure::new(other),
-    })?;
+    let results = results(session)?;
     let defects = results.defects();
     let damage: Vec<String> = defects.iter().map(|d| format!("DEFECT: {d}")).collect();
     let place = format!("report: {}", shown(folder.join("index.html")));
@@ -450,6 +448,14 @@ pub fn run(args: &BenchArgs) -> Outcome {
         output::answer(&text)?;
     }
     Ok(if defects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs a session.
+pub fn results(session: Session) -> Result<Results, CommandFailure> {
+    session.run().map_err(|error| match error {
+        Error::Unwritten(error) => output::unwritten(&error),
+        other => CommandFailure::new(other),
+    })
 }
 
 /// Lays a run out on one screen: recommendation, pictures' numbers, place of the report.

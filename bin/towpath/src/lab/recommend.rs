@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
-use towpath_host::Error;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::PrimitiveSettings;
 use towpath_lab::primitives::advice::{Advice, advise};
 use towpath_lab::structures::{MOST, Sharing};
-use towpath_lab::{BenchSettings, Session, report, waiting_policies};
+use towpath_lab::{BenchSettings, Session, report};
 use towpath_report::{Report, Results, Table};
 use towpath_shm::shown;
 
+use super::bench::{policies, results};
 use super::screen::Screen;
 use crate::{CommandFailure, Outcome, output};
 
@@ -71,10 +70,6 @@ const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
 /// Those whose participants wait for each other.
 const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
-fn policies() -> PossibleValuesParser {
-    PossibleValuesParser::new(waiting_policies())
-}
-
 impl Arguments {
     fn participants(&self) -> u32 {
         self.participants.unwrap_or_else(|| {
@@ -126,10 +121,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         targets: false,
         budgeted: false,
     };
-    let results = session.run().map_err(|error| match error {
-        Error::Unwritten(error) => output::unwritten(&error),
-        other => CommandFailure::new(other),
-    })?;
+    let results = results(session)?;
     let advice = advise(&results);
     let text = on_one_screen(arguments, &results, &report(&results, false), &advice);
     if arguments.json {

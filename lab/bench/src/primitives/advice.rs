@@ -18,6 +18,7 @@ const FAIR: f64 = 0.5;
 const AS_GOOD: f64 = 0.95;
 
 /// Kind of primitive that is recommended.
+#[derive(Clone)]
 struct AdvisedKind {
     experiment: &'static str,
     noun: &'static str,
@@ -49,7 +50,7 @@ fn kinds() -> [AdvisedKind; 4] {
             noun: "readers–writer lock",
             ours: vec![LockKind::RwLock.name()],
             survive: &["rw-lock"],
-            ..kinds_like(&locks)
+            ..locks.clone()
         },
         AdvisedKind {
             experiment: "queues",
@@ -71,10 +72,6 @@ fn kinds() -> [AdvisedKind; 4] {
         },
         locks,
     ]
-}
-
-fn kinds_like(kind: &AdvisedKind) -> AdvisedKind {
-    AdvisedKind { ours: Vec::new(), ..*kind }
 }
 
 /// Recommendation of one primitive for participants of one kind.
@@ -148,7 +145,12 @@ pub fn advise(results: &Results) -> Vec<Advice> {
     all
 }
 
-fn record<'a>(results: &'a Results, experiment: &'a str, of: &Record, metric: Metric) -> Option<&'a Record> {
+fn figure_beside<'a>(
+    results: &'a Results,
+    experiment: &'a str,
+    of: &Record,
+    metric: Metric,
+) -> Option<&'a Record> {
     results.of(experiment, metric.name).find(|r| {
         (&r.algorithm, &r.waiting, r.procs) == (&of.algorithm, &of.waiting, of.procs)
             && r.text("sharing") == of.text("sharing")
@@ -163,7 +165,7 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
     let all: Vec<MeasuredPrimitive<'_>> = of_sharing()
         .filter(|r| r.procs == procs && r.value > 0.0)
         .map(|record| {
-            let share = self::record(results, kind.experiment, record, LEAST_SHARE);
+            let share = figure_beside(results, kind.experiment, record, LEAST_SHARE);
             MeasuredPrimitive {
                 record,
                 merit: if kind.is_best_smallest { 1.0 / record.value } else { record.value },
@@ -186,7 +188,7 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
         reasons.push(format!("the smallest share is {} of the mean", digits(share)));
         figures.push((LEAST_SHARE.name, share));
     }
-    let p999 = record(results, kind.experiment, best.record, P999_US).filter(|_| procs > 1);
+    let p999 = figure_beside(results, kind.experiment, best.record, P999_US).filter(|_| procs > 1);
     if let Some(p999) = p999 {
         reasons.push(format!("one in a thousand takes longer than {} µs", digits(p999.value)));
         figures.push((P999_US.name, p999.value));
