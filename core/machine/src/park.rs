@@ -19,11 +19,9 @@ const MOST: usize = 128;
 
 /// Returns the half of a word that holds its low 32 bits, which a futex compares.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
-    let half = word.as_ptr().cast::<u32>();
-    let half = if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half };
     // SAFETY: aligned to 4, inside a word that lives as long as the reference, and used for the
     // addresses of system calls only: the program accesses the whole word.
-    unsafe { AtomicU32::from_ptr(half) }
+    unsafe { AtomicU32::from_ptr(Native::futex_of(word)) }
 }
 
 fn timespec(ns: u64) -> Timespec {
@@ -46,13 +44,37 @@ impl Native {
     /// Native::with_id(0).park_on_any(&[(&one, 0), (&other, 0)], 1_000_000_000);
     /// ```
     pub fn park_on_any(&self, words: &[(&AtomicU64, u64)], timeout_ns: u64) {
+        let addresses = words.iter().map(|(word, expected)| (core::ptr::from_ref(*word), *expected as u32));
+        let is_possible = self.park_on_addresses(addresses, timeout_ns);
+        if let (false, Some((word, expected))) = (is_possible, words.first()) {
+            self.park(word, *expected, timeout_ns.min(UNHEARD_NS));
+        }
+    }
+
+    /// Blocks as [`Native::park_on_any`], on words that may be gone.
+    ///
+    /// The kernel alone reads them, and returns at once if it can't.
+    /// Returns `false`, at once, where the system can't wait on several words.
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath_machine::Native;
+    ///
+    /// let (word, gone) = (AtomicU64::new(0), core::ptr::without_provenance(4096));
+    /// Native::with_id(0).park_on_addresses([(&raw const word, 0), (gone, 0)], 1_000_000_000);
+    /// ```
+    pub fn park_on_addresses(
+        &self,
+        words: impl IntoIterator<Item = (*const AtomicU64, u32)>,
+        timeout_ns: u64,
+    ) -> bool {
         let waiters: Vec<futex::Wait> = words
-            .iter()
+            .into_iter()
             .take(MOST)
             .map(|(word, expected)| {
                 let mut waiter = futex::Wait::new();
-                waiter.val = u64::from(*expected as u32);
-                waiter.uaddr = futex::WaitPtr::new(low_half(word).as_ptr().cast());
+                waiter.val = u64::from(expected);
+                waiter.uaddr = futex::WaitPtr::new(Native::futex_of(word).cast());
                 waiter.flags = futex::WaitFlags::SIZE_U32;
                 waiter
             })
@@ -60,9 +82,13 @@ impl Native {
         let end = timespec(self.now().saturating_add(timeout_ns));
         let none = futex::WaitvFlags::empty();
         let outcome = futex::waitv(&waiters, none, Some(&end), ClockId::Monotonic);
-        if let (Err(Errno::NOSYS | Errno::PERM), Some((word, expected))) = (outcome, words.first()) {
-            self.park(word, *expected, timeout_ns.min(UNHEARD_NS));
-        }
+        !matches!(outcome, Err(Errno::NOSYS | Errno::PERM))
+    }
+
+    /// Address of the half of a word that a futex compares.
+    pub const fn futex_of(word: *const AtomicU64) -> *mut u32 {
+        let half = word.cast_mut().cast::<u32>();
+        if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half }
     }
 }
 

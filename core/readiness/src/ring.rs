@@ -6,9 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
+use towpath_machine::Native;
 use towpath_sync::Asleep;
 
-use crate::sleepers::futex_address;
+use crate::sleepers::word_of;
 
 /// Number of entries: a wait, the order to give up another one, a timer, and some more.
 const ENTRIES: u32 = 8;
@@ -83,7 +84,7 @@ impl KernelWait {
                 self.push(&cancel)?;
             }
             self.number += 1;
-            let address = futex_address(asleep) as *const u32;
+            let address = Native::futex_of(word_of(asleep)).cast_const();
             let wait = opcode::FutexWait::new(address, u64::from(asleep.expected), ANY, SHARED_U32);
             self.push(&wait.build().user_data(self.number))?;
         }

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::thread::{ClockId, Timespec, futex};
+use rustix::thread::{Timespec, futex};
+use towpath_machine::{Native, Park};
 use towpath_sync::Asleep;
 
 /// Number of sleepers of a thread: one word less than `futex_waitv` takes.
@@ -35,7 +36,7 @@ pub struct SleepRegistration {
 struct SleeperThread {
     sleepers: Mutex<Vec<Sleeper>>,
     /// Changes, and is woken, when the thread is to look at its sleepers again.
-    call: AtomicU32,
+    call: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl SleepRegistration {
                 Some(refused) => sleeper = refused,
             }
         }
-        let thread = Arc::new(SleeperThread { sleepers: Mutex::new(vec![sleeper]), call: AtomicU32::new(0) });
+        let thread = Arc::new(SleeperThread { sleepers: Mutex::new(vec![sleeper]), call: AtomicU64::new(0) });
         let run = thread.clone();
         std::thread::Builder::new().name("towpath-sleeper".into()).spawn(move || run.run())?;
         threads.1.push(thread.clone());
@@ -109,7 +110,7 @@ impl SleeperThread {
         drop(sleepers);
         // Relaxed: the lock orders the list; the kernel compares the word.
         self.call.fetch_add(1, Ordering::Relaxed);
-        let _ = futex::wake(&self.call, futex::Flags::PRIVATE, 1);
+        Native::with_id(0).wake(&self.call, 1);
         None
     }
 
@@ -137,9 +138,9 @@ impl SleeperThread {
     }
 }
 
-/// Address of the half of the word that a futex compares.
-pub fn futex_address(asleep: Asleep) -> usize {
-    if cfg!(target_endian = "big") { asleep.address + 4 } else { asleep.address }
+/// The word, which may be gone: only for the kernel.
+pub fn word_of(asleep: Asleep) -> *const AtomicU64 {
+    core::ptr::with_exposed_provenance(asleep.address)
 }
 
 /// Returns whether the word holds another value than the sleeper saw, or is gone.
@@ -148,36 +149,18 @@ fn differs(asleep: Asleep) -> bool {
     // SAFETY: the address is only given to the kernel, by `futex::wait`, which reads it itself and
     // refuses one that is not mapped; the program reads nothing there. It is aligned, being half of
     // a word.
-    let word = unsafe { AtomicU32::from_ptr(futex_address(asleep) as *mut u32) };
+    let word = unsafe { AtomicU32::from_ptr(Native::futex_of(word_of(asleep))) };
     futex::wait(word, futex::Flags::empty(), asleep.expected, Some(&NO_TIME)) != Err(Errno::TIMEDOUT)
 }
 
 /// Sleeps until one of the words differs or is woken, the thread is called, or that time.
-fn sleep_on(call: &AtomicU32, called: u32, words: &[Asleep], until: Option<Instant>) {
-    let private = futex::WaitFlags::SIZE_U32 | futex::WaitFlags::PRIVATE;
-    let waits: Vec<futex::Wait> = core::iter::once((call.as_ptr() as usize, called, private))
-        .chain(words.iter().map(|w| (futex_address(*w), w.expected, futex::WaitFlags::SIZE_U32)))
-        .map(|(address, expected, flags)| {
-            let mut wait = futex::Wait::new();
-            wait.val = u64::from(expected);
-            wait.uaddr = futex::WaitPtr::new(address as *mut _);
-            wait.flags = flags;
-            wait
-        })
-        .collect();
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    let end = left.map(|left| {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let ns = now.tv_nsec as u64 + u64::from(left.subsec_nanos());
-        Timespec {
-            tv_sec: now.tv_sec + left.as_secs() as i64 + (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        }
-    });
+fn sleep_on(call: &AtomicU64, called: u64, words: &[Asleep], until: Option<Instant>) {
+    let own = core::iter::once((core::ptr::from_ref(call), called as u32));
+    let theirs = words.iter().map(|asleep| (word_of(*asleep), asleep.expected));
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_nanos() as u64);
     // If a word is gone, or differs, its sleeper is woken in the next round.
-    let outcome = futex::waitv(&waits, futex::WaitvFlags::empty(), end.as_ref(), ClockId::Monotonic);
-    if let Err(Errno::NOSYS | Errno::PERM) = outcome {
-        // Linux before 5.16, or it is forbidden: looks again soon.
+    if !Native::with_id(0).park_on_addresses(own.chain(theirs), left.unwrap_or(u64::MAX)) {
+        // Looks again soon.
         std::thread::sleep(Duration::from_micros(500));
     }
 }
@@ -191,8 +174,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::sync::mpsc;
     use std::task::Wake;
-
-    use towpath_machine::{Native, Park};
 
     use super::*;
 
