@@ -229,6 +229,7 @@ pub mod metrics {
         /// measure in turn.
         ROUND_TRIP_OVER_FLOOR = "round_trip_over_floor", "ratio";
         /// `stress`: messages that the reader receives. `queues`: values received.
+        /// `broadcast`: messages that each reader receives.
         MESSAGES_PER_S = "messages_per_s", "messages/s";
         /// `stress`: Jain's index over the writers' rates (1: all alike, 1/n: one has
         /// everything).
@@ -236,9 +237,11 @@ pub mod metrics {
         /// `stress`: processor time that all processes used together, per million
         /// messages.
         CPU_SECONDS = "cpu_seconds", "s";
-        /// `bulk`: payload bandwidth at transfers of `bytes`.
+        /// `bulk`: payload bandwidth at transfers of `bytes`. `pool`: of buffers through
+        /// three stages.
         BYTES_PER_S = "bytes_per_s", "bytes/s";
-        /// `structures`: operations of all participants that were not stopped.
+        /// `structures`: operations of all participants that were not stopped. `counter`:
+        /// increments.
         OPERATIONS_PER_S = "operations_per_s", "operations/s";
         /// `structures`: the same while those that are stopped otherwise wait outside, in
         /// the same rounds: as many fewer participants.
@@ -248,8 +251,9 @@ pub mod metrics {
         /// does.
         P999_US = "p999_us", "us";
         /// `locks`, `barriers`: half of the acquisitions, or episodes, take longer.
+        /// `broadcast`: of the wake-ups at a message each 5 ms.
         P50_US = "p50_us", "us";
-        /// `locks`, `barriers`: one in a hundred takes longer.
+        /// `locks`, `barriers`, `broadcast`: one in a hundred takes longer.
         P99_US = "p99_us", "us";
         /// `locks`, `barriers`: the longest.
         SLOWEST_US = "slowest_us", "us";
@@ -278,7 +282,8 @@ pub mod metrics {
         LEAKED_SLOTS = "leaked_slots", "count";
         /// `crash`: from the kill to the next message of a survivor.
         RECOVERY = "recovery_us", "us";
-        /// `idle`: how much of a core a waiting process uses.
+        /// `idle`: how much of a core a waiting process uses. `broadcast`: a reader at a
+        /// message each 5 ms.
         CPU_FRACTION = "cpu_fraction", "ratio";
         /// `dcas`: one double compare-and-swap with the reads of its two words;
         /// contended: the time by the number of those of all processes that succeeded.

@@ -10,6 +10,7 @@ use towpath_host::{Error, Pin};
 use towpath_lab::apps::AppSettings;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::PrimitiveSettings;
+use towpath_lab::primitives::broadcast::LEAST_BYTES;
 use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Sharing, Structure};
 use towpath_lab::{BenchSettings, EXPERIMENTS, Session, contenders, report, waiting_policies};
@@ -30,10 +31,14 @@ const APPS: &str = "apps";
 /// Name of the experiment of locks by message.
 const MPLOCKS: &str = "mplocks";
 /// Names of the experiments of primitives.
-const PRIMITIVES: [&str; 4] = [LOCKS, RW_LOCKS, QUEUES, "barriers"];
+const PRIMITIVES: [&str; 7] = [LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER, BROADCAST, POOL];
 const LOCKS: &str = "locks";
 const RW_LOCKS: &str = "rw-locks";
 const QUEUES: &str = "queues";
+const BARRIERS: &str = "barriers";
+const COUNTER: &str = "counter";
+const BROADCAST: &str = "broadcast";
+const POOL: &str = "pool";
 /// Default number of rounds of these experiments, which have many variants.
 const RUNS_OF_MANY: u32 = 5;
 
@@ -69,8 +74,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub messages: Option<u64>,
 
-    /// Sizes of bulk transfers; K, M and G are powers of 1024 [default:
-    /// 64,256,1K,4K,16K,64K,256K,1M,4M]
+    /// Sizes of transfers (bulk), messages (broadcast), or buffers (pool); K, M and G are
+    /// powers of 1024 [default: 64,256,1K,4K,16K,64K,256K,1M,4M; broadcast 64,64K; pool 1M]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_positive_size)]
     pub sizes: Vec<u64>,
 
@@ -98,8 +103,8 @@ pub struct BenchArgs {
     pub mpis: Vec<String>,
 
     /// Numbers of processes, or participants [default: mpi 2,4,8,16; structures 1,2,4,8;
-    /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; locks, rw-locks and barriers up
-    /// to eight a core]
+    /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; broadcast 2,4,5; locks,
+    /// rw-locks, barriers and counter up to eight a core]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -140,12 +145,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub critical_section: Option<u64>,
 
-    /// Nanoseconds of work between two operations (experiments locks, rw-locks, barriers)
-    /// [default: 200]
+    /// Nanoseconds of work between two operations (experiments locks, rw-locks, barriers,
+    /// counter) [default: 200]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub between: Option<u64>,
 
-    /// Participants (experiments locks, rw-locks, queues, barriers) [default: both]
+    /// Participants (experiments locks, rw-locks, queues, barriers, counter, broadcast,
+    /// pool) [default: both]
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = Sharing::ALL.map(Sharing::name))]
     pub sharing: Vec<String>,
 
@@ -194,6 +200,9 @@ Examples:
   towpath bench locks --critical-section 1000 --between 5000 --waiting adaptive,park --sharing threads
                                                   every lock, for a program that holds its locks for a microsecond
   towpath bench queues                            bounded queues of values
+  towpath bench counter --procs 2,8               a shared counter by fetch-and-add, and under every lock
+  towpath bench broadcast --peers                 one writer and its readers: throughput, wake-up, what waiting costs
+  towpath bench pool                              buffers of 1 MiB through three processes
   towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
   towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
   towpath bench structures --kills 10000 --algorithms guerraoui
@@ -306,6 +315,7 @@ impl BenchArgs {
                 true => defaults.sharing,
                 false => Sharing::ALL.into_iter().filter(is_asked).collect(),
             },
+            sizes: deduplicated(&self.sizes),
         }
     }
 
@@ -366,9 +376,10 @@ impl BenchArgs {
             return Err(CommandFailure::new(text).with_code(2));
         }
         let of_locks = [LOCKS, RW_LOCKS].contains(&here);
+        let has_between = of_locks || [BARRIERS, COUNTER].contains(&here);
         let only_there = [
             ("--critical-section", self.critical_section.is_some() && !of_locks),
-            ("--between", self.between.is_some() && (!of_primitives || here == QUEUES)),
+            ("--between", self.between.is_some() && !has_between),
             ("--sharing", !self.sharing.is_empty() && !of_primitives),
         ];
         if let Some((option, _)) = only_there.into_iter().find(|(_, is_wrong)| *is_wrong) {
@@ -376,7 +387,17 @@ impl BenchArgs {
                 format!("{option} is an option of the experiment locks: towpath bench locks {option} …");
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if !of_locks && of_primitives && self.procs.contains(&1) {
+        if here == POOL && !self.procs.is_empty() {
+            return Err(CommandFailure::new(
+                "pool has three stages, each of one participant: without --procs",
+            )
+            .with_code(2));
+        }
+        if let Some(few) = self.sizes.iter().find(|size| here == BROADCAST && **size < LEAST_BYTES) {
+            let text = format!("broadcast wants {LEAST_BYTES} bytes at least, not {few}: --sizes 64,64K");
+            return Err(CommandFailure::new(text).with_code(2));
+        }
+        if !of_locks && of_primitives && here != COUNTER && self.procs.contains(&1) {
             let text = format!("{here} wants 2 participants at least: --procs 2,8");
             return Err(CommandFailure::new(text).with_code(2));
         }
@@ -615,6 +636,11 @@ mod tests {
         let s = s.settings();
         assert_eq!((s.primitives.inside, s.primitives.between, s.procs, s.runs), (1000, 0, vec![1, 2], 5));
         assert_eq!(s.primitives.sharing, [Sharing::Processes]);
+        let s = parse("broadcast --sizes 64,1K,64 --procs 2,4").unwrap();
+        assert!(s.check().is_ok());
+        assert_eq!(s.settings().primitives.sizes, [64, 1024]);
+        assert!(parse("counter --between 0 --procs 1,2 --algorithms atomics,mutex").unwrap().check().is_ok());
+        assert!(parse("pool --sizes 64K --sharing processes").unwrap().check().is_ok());
         assert!(parse("barriers --between 10 --algorithms pthread,centralized").unwrap().check().is_ok());
         assert!(parse("locks --sharing fibres").unwrap_err().contains("threads"));
         for (wrong, words) in [
@@ -622,6 +648,10 @@ mod tests {
             ("queues --between 3", "--between"),
             ("barriers --critical-section 3", "--critical-section"),
             ("queues --procs 1", "2 participants"),
+            ("broadcast --procs 1", "2 participants"),
+            ("broadcast --sizes 8", "24 bytes"),
+            ("broadcast --between 3", "--between"),
+            ("pool --procs 3", "three stages"),
             ("locks --procs 33", "32"),
             ("locks --algorithms crossbeam", "parking-lot"),
         ] {

@@ -103,7 +103,12 @@ impl Arguments {
             waiting: self.waiting.clone(),
             runs: self.runs,
             procs: vec![self.participants()],
-            primitives: PrimitiveSettings { inside: self.critical_section, between: self.between, sharing },
+            primitives: PrimitiveSettings {
+                inside: self.critical_section,
+                between: self.between,
+                sharing,
+                ..PrimitiveSettings::default()
+            },
             ..BenchSettings::default()
         }
     }

@@ -1,6 +1,7 @@
 //! The experiments: one file each, and one line in [`EXPERIMENTS`].
 
 mod apps;
+mod broadcast;
 mod bulk;
 mod crash;
 pub mod dcas;
@@ -10,6 +11,7 @@ pub mod ladder;
 mod logp;
 pub mod mpi;
 mod mplocks;
+mod pool;
 pub mod primitives;
 pub mod simulator;
 mod stress;
@@ -34,6 +36,9 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &primitives::RwLockBench,
     &primitives::QueueBench,
     &primitives::BarrierBench,
+    &primitives::CounterBench,
+    &broadcast::BroadcastBench,
+    &pool::PoolBench,
     &apps::Apps,
     &simulator::Simulator,
 ];

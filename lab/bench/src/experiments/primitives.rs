@@ -2,6 +2,7 @@
 
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
+use crate::primitives::counter::{CounterKind, CounterLoad, increment};
 use crate::primitives::locks::{LockKind, LockLoad, contend};
 use crate::primitives::queues::{QueueLoad, ValueQueue, transfer};
 use crate::primitives::{MeasuredKind, PrimitiveSettings, shown};
@@ -15,7 +16,8 @@ use towpath_sync::Policy;
 /// Part of a measurement's time for each of the many variants: one in `PART`.
 const PART: u32 = 5;
 
-fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
+/// Circumstances with that part of the time.
+pub(super) fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
     Circumstances { limit: run.limit / PART, ..*run }
 }
 
@@ -27,6 +29,8 @@ pub struct RwLockBench;
 pub struct QueueBench;
 /// Barriers.
 pub struct BarrierBench;
+/// Counters.
+pub struct CounterBench;
 
 /// Numbers of participants unless told otherwise: alone, and up to eight for each core.
 fn procs(bench: &Bench<'_>, least: u32) -> Vec<u32> {
@@ -43,7 +47,7 @@ fn procs(bench: &Bench<'_>, least: u32) -> Vec<u32> {
 
 /// The variants that are asked for: each primitive, by each kind and number of
 /// participants, under each policy.
-fn variants<K: MeasuredKind, L>(
+pub(super) fn variants<K: MeasuredKind, L>(
     (experiment, bench): (&str, &Bench<'_>),
     (kinds, procs): (Vec<K>, Vec<u32>),
     load: impl Fn(RecordSubject, K, Sharing, u32, Policy) -> (RecordSubject, L),
@@ -141,7 +145,7 @@ impl Experiment for QueueBench {
         "queues"
     }
     fn about(&self) -> &'static str {
-        "bounded queues of values, many producers to one consumer, by threads and by processes, beside std's and crossbeam's; --sharing"
+        "bounded queues of values, many producers to one consumer, by threads and by processes, beside std's, crossbeam's, kanal's, crossfire's; --sharing"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         ValueQueue::ALL.map(ValueQueue::name).to_vec()
@@ -207,6 +211,44 @@ impl Measure for BarrierBench {
             },
         );
         bench.compare(&variants, |_, load, run| meet(load, &part(run)));
+        Ok(())
+    }
+}
+
+impl Experiment for CounterBench {
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+    fn about(&self) -> &'static str {
+        "a counter that all participants add one to, by each primitive and under each lock, by threads and by processes; --between, --sharing"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        CounterKind::all().into_iter().map(CounterKind::name).collect()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        shown::of_counters(results)
+    }
+}
+
+impl Measure for CounterBench {
+    fn seconds(&self) -> u64 {
+        60
+    }
+    /// Returns false: it compares so much that it runs only when it is named.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let between = bench.settings.primitives.between;
+        let variants = variants(
+            (self.name(), bench),
+            (CounterKind::all(), procs(bench, 1)),
+            |subject, counter, sharing, procs, policy| {
+                let subject = subject.with("between_ns", between);
+                (subject, CounterLoad { counter, sharing, procs, policy, between })
+            },
+        );
+        bench.compare(&variants, |_, load, run| increment(load, &part(run)));
         Ok(())
     }
 }

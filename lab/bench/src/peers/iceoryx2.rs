@@ -6,6 +6,7 @@
 //! All its files are kept apart from those of other users of iceoryx2 and are removed afterwards,
 //! also when a process was killed.
 
+mod ring;
 mod stage;
 
 use std::error::Error as AnyError;
@@ -17,6 +18,7 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::*;
 
+pub use self::ring::IceoryxRing;
 use self::stage::{Attempt, CREATED, DONE, RESULT, SHARED_MEMORY, Service, Stage, failed};
 use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;

@@ -14,6 +14,14 @@ use self::absent::Iceoryx2;
 #[cfg(feature = "iceoryx2")]
 use self::iceoryx2::Iceoryx2;
 
+#[cfg(feature = "iceoryx2")]
+pub(crate) use self::iceoryx2::IceoryxRing;
+
+/// The reason why a build without it can't measure iceoryx2.
+#[cfg(not(feature = "iceoryx2"))]
+pub(crate) const WITHOUT_ICEORYX2: &str =
+    "built without the feature `iceoryx2`: cargo build --release --features iceoryx2";
+
 /// Stand-in for a peer that this build can't measure.
 #[cfg(not(feature = "iceoryx2"))]
 mod absent {
@@ -27,7 +35,7 @@ mod absent {
             "iceoryx2"
         }
         fn available(&self) -> Result<(), String> {
-            Err("built without the feature `iceoryx2`: cargo build --release --features iceoryx2".into())
+            Err(super::WITHOUT_ICEORYX2.into())
         }
     }
 }

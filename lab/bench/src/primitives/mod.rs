@@ -1,16 +1,21 @@
-//! Locks, queues and barriers of this machine under load, by threads and by processes.
+//! Locks, queues, barriers and their like under load, by threads and by processes.
 //!
 //! The native counterpart of the simulator's experiments. `mod.rs` has the settings, the
 //! participants' work and what is measured of them; `crew.rs` runs participants; `locks.rs`,
-//! `queues.rs` and `barriers.rs` say what there is to compare and what a participant does;
-//! `pthread.rs` has libc's; `shown.rs` makes tables and plots; `advice.rs` recommends one of each.
+//! `queues.rs`, `barriers.rs`, `broadcast.rs`, `counter.rs` and `pool.rs` say what there is to
+//! compare and what a participant does; `pthread.rs` has libc's; `shown.rs` and `rows.rs` make
+//! tables and plots; `advice.rs` recommends one of each.
 
 pub mod advice;
 pub mod barriers;
+pub mod broadcast;
+pub mod counter;
 mod crew;
 pub mod locks;
+pub mod pool;
 mod pthread;
 pub mod queues;
+pub mod rows;
 pub mod shown;
 
 use std::hint::black_box;
@@ -28,7 +33,7 @@ use towpath_report::record::metrics::{
 };
 use towpath_report::stats::jain;
 
-/// Settings of the experiments `locks`, `queues` and `barriers`.
+/// Settings of the experiments `locks`, `queues`, `barriers` and their like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrimitiveSettings {
     /// Nanoseconds of work in a critical section.
@@ -37,11 +42,20 @@ pub struct PrimitiveSettings {
     pub between: u64,
     /// Kinds of participants.
     pub sharing: Vec<Sharing>,
+    /// Sizes of messages or buffers, in bytes; empty: the experiment's own.
+    pub sizes: Vec<u64>,
+}
+
+impl PrimitiveSettings {
+    /// The sizes that were asked for, or else these.
+    pub fn sizes_or<'a>(&'a self, sizes: &'a [u64]) -> &'a [u64] {
+        if self.sizes.is_empty() { sizes } else { &self.sizes }
+    }
 }
 
 impl Default for PrimitiveSettings {
     fn default() -> Self {
-        PrimitiveSettings { inside: 50, between: 200, sharing: Sharing::ALL.to_vec() }
+        PrimitiveSettings { inside: 50, between: 200, sharing: Sharing::ALL.to_vec(), sizes: Vec::new() }
     }
 }
 

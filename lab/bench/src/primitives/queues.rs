@@ -30,6 +30,10 @@ pub enum ValueQueue {
     Std,
     /// crossbeam's bounded channel.
     Crossbeam,
+    /// kanal's bounded channel.
+    Kanal,
+    /// crossfire's bounded channel of many senders and one receiver.
+    Crossfire,
 }
 
 /// Number of places of each queue.
@@ -37,8 +41,15 @@ const CAPACITY: usize = 1024;
 
 impl ValueQueue {
     /// All of them.
-    pub const ALL: [ValueQueue; 5] =
-        [ValueQueue::Spsc, ValueQueue::Mpsc, ValueQueue::Mpmc, ValueQueue::Std, ValueQueue::Crossbeam];
+    pub const ALL: [ValueQueue; 7] = [
+        ValueQueue::Spsc,
+        ValueQueue::Mpsc,
+        ValueQueue::Mpmc,
+        ValueQueue::Std,
+        ValueQueue::Crossbeam,
+        ValueQueue::Kanal,
+        ValueQueue::Crossfire,
+    ];
 }
 
 impl MeasuredKind for ValueQueue {
@@ -49,6 +60,8 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Mpmc => "mpmc",
             ValueQueue::Std => "std",
             ValueQueue::Crossbeam => "crossbeam",
+            ValueQueue::Kanal => "kanal",
+            ValueQueue::Crossfire => "crossfire",
         }
     }
 
@@ -59,9 +72,9 @@ impl MeasuredKind for ValueQueue {
     /// One of the participants consumes.
     fn is_for(self, sharing: Sharing, procs: u32) -> bool {
         match self {
-            ValueQueue::Std | ValueQueue::Crossbeam => procs > 1 && matches!(sharing, Sharing::Threads),
             ValueQueue::Spsc => procs == 2,
             ValueQueue::Mpsc | ValueQueue::Mpmc => procs > 1,
+            _ => procs > 1 && matches!(sharing, Sharing::Threads),
         }
     }
 }
@@ -106,7 +119,7 @@ impl<S, R> ThreadEnds<S, R> {
 }
 
 macro_rules! channel {
-    ($sender:ty, $receiver:ty, $receive:ident, $try_receive:ident, |$end:ident| $copy:expr) => {
+    ($sender:ty, $receiver:ty, $receive:ident, |$it:ident| $try_receive:expr, |$end:ident| $copy:expr) => {
         impl Channel for ThreadEnds<$sender, $receiver> {
             type Sender = $sender;
             type Receiver = $receiver;
@@ -129,18 +142,37 @@ macro_rules! channel {
             fn receive(receiver: &$receiver) -> Result<(), String> {
                 receiver.$receive().map(drop).map_err(|e| e.to_string())
             }
-            fn try_receive(receiver: &$receiver) -> bool {
-                receiver.$try_receive().is_ok()
+            fn try_receive($it: &$receiver) -> bool {
+                $try_receive
             }
         }
     };
 }
 
-channel!(spsc::Sender<u64>, spsc::Receiver<u64>, receive, try_receive, |end| end.take());
-channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, receive, try_receive, |end| end.clone());
-channel!(mpmc::Sender<u64>, mpmc::Receiver<u64>, receive, try_receive, |end| end.clone());
-channel!(std::sync::mpsc::SyncSender<u64>, std::sync::mpsc::Receiver<u64>, recv, try_recv, |end| end.clone());
-channel!(crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>, recv, try_recv, |end| end.clone());
+type CrossfireSender = crossfire::MTx<crossfire::mpsc::Array<u64>>;
+type CrossfireReceiver = crossfire::Rx<crossfire::mpsc::Array<u64>>;
+
+channel!(spsc::Sender<u64>, spsc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.take());
+channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.clone());
+channel!(mpmc::Sender<u64>, mpmc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.clone());
+channel!(
+    std::sync::mpsc::SyncSender<u64>,
+    std::sync::mpsc::Receiver<u64>,
+    recv,
+    |it| it.try_recv().is_ok(),
+    |end| end.clone()
+);
+channel!(
+    crossbeam_channel::Sender<u64>,
+    crossbeam_channel::Receiver<u64>,
+    recv,
+    |it| it.try_recv().is_ok(),
+    |end| end.clone()
+);
+channel!(kanal::Sender<u64>, kanal::Receiver<u64>, recv, |it| matches!(it.try_recv(), Ok(Some(_))), |end| {
+    end.clone()
+});
+channel!(CrossfireSender, CrossfireReceiver, recv, |it| it.try_recv().is_ok(), |end| end.clone());
 
 /// Queue by name, opened by each participant.
 struct Named<'a, K>(&'a World, PhantomData<fn() -> K>);
@@ -196,7 +228,7 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
             ValueQueue::Spsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Spsc>)),
             ValueQueue::Mpsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpsc>)),
             ValueQueue::Mpmc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpmc>)),
-            ValueQueue::Std | ValueQueue::Crossbeam => Err(Error::NotAvailable("threads only".into())),
+            _ => Err(Error::NotAvailable("threads only".into())),
         };
     }
     match load.queue {
@@ -205,6 +237,10 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
         ValueQueue::Mpmc => measure(load, run, &ThreadEnds::of(mpmc::queue(CAPACITY))),
         ValueQueue::Std => measure(load, run, &ThreadEnds::of(std::sync::mpsc::sync_channel(CAPACITY))),
         ValueQueue::Crossbeam => measure(load, run, &ThreadEnds::of(crossbeam_channel::bounded(CAPACITY))),
+        ValueQueue::Kanal => measure(load, run, &ThreadEnds::of(kanal::bounded(CAPACITY))),
+        ValueQueue::Crossfire => {
+            measure(load, run, &ThreadEnds::of(crossfire::mpsc::bounded_blocking(CAPACITY)))
+        }
     }
 }
 

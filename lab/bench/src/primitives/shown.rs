@@ -1,4 +1,4 @@
-//! Tables and plots of the experiments `locks`, `rw-locks`, `queues` and `barriers`.
+//! Tables and plots of `locks`, `rw-locks`, `queues`, `barriers` and `counter`.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use towpath_report::record::Metric;
 use towpath_report::record::Record;
 use towpath_report::record::metrics::{
     ACQUISITIONS_PER_S, BARRIER_US, CONTEXT_SWITCHES, CPU_SECONDS, FAIRNESS, LEAST_SHARE, MESSAGES_PER_S,
-    P50_US, P99_US, P999_US, SLOWEST_US,
+    OPERATIONS_PER_S, P50_US, P99_US, P999_US, SLOWEST_US,
 };
 use towpath_report::results::Results;
 use towpath_report::svg::{Look, PlotLine, PlotValue, lines};
@@ -101,6 +101,25 @@ const OF_BARRIERS: [PrimitiveTable; 2] = [
     },
 ];
 
+const OF_COUNTERS: [PrimitiveTable; 2] = [
+    PrimitiveTable {
+        experiment: "counter",
+        metric: OPERATIONS_PER_S,
+        scale: 1e6,
+        what: "million increments a second",
+        note: "Of all participants together, with the work between two (--between). `atomics`: fetch-and-add; `ll-sc`: load-linked and store-conditional, here by compare-and-swap; `fetch-op`: fetch-and-add that orders all; the others: a word under that lock.",
+        is_best_smallest: false,
+    },
+    PrimitiveTable {
+        experiment: "counter",
+        metric: LEAST_SHARE,
+        scale: 1.0,
+        what: "smallest share",
+        note: "Increments of the participant that made fewest, by those of the mean.",
+        is_best_smallest: false,
+    },
+];
+
 /// Sections of `locks`.
 pub fn of_locks(results: &Results) -> Vec<Section> {
     sections(results, &OF_LOCKS)
@@ -121,6 +140,11 @@ pub fn of_queues(results: &Results) -> Vec<Section> {
 /// Sections of `barriers`.
 pub fn of_barriers(results: &Results) -> Vec<Section> {
     sections(results, &OF_BARRIERS)
+}
+
+/// Sections of `counter`.
+pub fn of_counters(results: &Results) -> Vec<Section> {
+    sections(results, &OF_COUNTERS)
 }
 
 /// Rival in a table: its name and its policy.

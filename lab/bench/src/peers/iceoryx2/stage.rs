@@ -40,7 +40,8 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    fn new() -> Result<RunFolder, Error> {
+    /// A new folder.
+    pub fn new() -> Result<RunFolder, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only has to give each caller another number.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +61,7 @@ impl RunFolder {
     }
 
     /// A node of the calling process, which finds only this place's services.
-    fn node(&self) -> Attempt<Node> {
+    pub fn node(&self) -> Attempt<Node> {
         let mut config = Config::default();
         let root = iceoryx2::prelude::Path::new(self.root.as_os_str().as_encoded_bytes()).map_err(|e| {
             format!("iceoryx2 takes no such folder as {}: {e:?}; set TMPDIR", self.root.display())
