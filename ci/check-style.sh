@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
 if [ $# -eq 0 ]; then
-    set -- core mpi lab bin
+    set -- core mpi doors lab bin
     # The orderings of the code and what is known of each.
     ci/weaken-orderings --check || failed=1
     # The page of the algorithms and the headers of their files.

@@ -172,8 +172,14 @@ const fn size_of_object<T>() -> (u64, u64) {
 impl World {
     /// The caller as a participant that waits: its number, unique among all threads of
     /// the world, and its wait.
+    ///
+    /// For the rooms that lend primitives to programs in other languages.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NotEntered`].
     #[inline]
-    pub(crate) fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
+    pub fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
         Ok((Native::of_participant(me.index), self.adaptive_wait()))
     }

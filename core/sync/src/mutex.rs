@@ -319,6 +319,25 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         }
     }
 
+    /// The guard of a holder that has given its guard up ([`MutexGuard::into_held`]).
+    ///
+    /// # Safety
+    ///
+    /// * `held` is what `into_held` of a guard of this mutex returned, of the calling thread, with
+    ///   this `cpu` and the surroundings of this `wait`.
+    /// * For locks that know their owner ([`Lock::KNOWS_OWNER`]).
+    #[inline]
+    pub unsafe fn resume<'a>(&'a self, cpu: Native, wait: Wait<'a>, held: L::Held) -> MutexGuard<'a, T, L> {
+        let thread = PhantomData;
+        MutexGuard { mutex: self, wait, held: Some(held), place: None, cpu, caller: cpu, keep: None, thread }
+    }
+
+    /// Place of the data, which only a holder may touch: for the rooms that lend locks to
+    /// programs in other languages.
+    pub fn data_ptr(&self) -> *mut T {
+        self.data.get()
+    }
+
     /// Data of a mutex that no other thread can reach.
     ///
     /// ```
@@ -455,6 +474,36 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
 }
 
 impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
+    /// Gives the guard up, without releasing; [`Mutex::resume`] makes it again.
+    ///
+    /// For callers in languages without guards.
+    ///
+    /// `None`: the guard is of a lock that does not know its owner, or outlives its handle; then
+    /// this releases.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::{Alone, Deadline, Mutex, Policy, Wait};
+    ///
+    /// let counter: Mutex<u64> = Mutex::new(0);
+    /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
+    /// let cpu = Native::of_thread();
+    /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
+    /// let guard = unsafe { counter.lock_between(cpu, wait, Deadline::NEVER) }.unwrap();
+    /// let held = guard.into_held().unwrap();
+    /// assert!(counter.try_lock().is_err());
+    /// // SAFETY: of the call above, in the same thread.
+    /// drop(unsafe { counter.resume(cpu, wait, held) });
+    /// assert!(counter.try_lock().is_ok());
+    /// ```
+    #[inline]
+    pub fn into_held(mut self) -> Option<L::Held> {
+        if self.place.is_some() || self.keep.is_some() {
+            return None;
+        }
+        self.held.take()
+    }
+
     pub(crate) fn caller(&self) -> Caller<'a, T, L> {
         Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep: self.keep.clone() }
     }

@@ -310,6 +310,43 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         Ok(RwLockWriteGuard::new(self, cpu, wait, self.lock.write(&cpu, &wait, deadline)?))
     }
 
+    /// The guard of a reader that has given it up ([`RwLockReadGuard::into_held`]).
+    ///
+    /// # Safety
+    ///
+    /// `held` is what `into_held` of a guard of this lock returned, of the calling thread, with
+    /// this `cpu` and the surroundings of this `wait`.
+    #[inline]
+    pub unsafe fn resume_read<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+        held: ReadHeld,
+    ) -> RwLockReadGuard<'a, T, L> {
+        RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread: PhantomData }
+    }
+
+    /// The guard of a writer that has given it up ([`RwLockWriteGuard::into_held`]).
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::resume_read`].
+    #[inline]
+    pub unsafe fn resume_write<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+        held: WriteHeld<L::Held>,
+    ) -> RwLockWriteGuard<'a, T, L> {
+        RwLockWriteGuard::new(self, cpu, wait, held)
+    }
+
+    /// Place of the data, which only a holder may touch: for the rooms that lend locks to
+    /// programs in other languages.
+    pub fn data_ptr(&self) -> *mut T {
+        self.data.get()
+    }
+
     /// Data of a lock that no other thread can reach.
     ///
     /// ```
@@ -362,7 +399,23 @@ pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>>
     thread: PhantomData<*const ()>,
 }
 
+impl<T, L: Lock<Native> + Exclusive> RwLockReadGuard<'_, T, L> {
+    /// Gives the guard up, without releasing: [`RwLock::resume_read`] makes it again.
+    #[inline]
+    pub fn into_held(mut self) -> Option<ReadHeld> {
+        self.held.take()
+    }
+}
+
 impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
+    /// Gives the guard up, without releasing: [`RwLock::resume_write`] makes it again.
+    ///
+    /// `None`: the guard outlives its handle; then this releases.
+    #[inline]
+    pub fn into_held(mut self) -> Option<WriteHeld<L::Held>> {
+        self.held.take_if(|_| self._keep.is_none())
+    }
+
     fn new(lock: &'a RwLock<T, L>, cpu: Native, wait: Wait<'a>, held: WriteHeld<L::Held>) -> Self {
         RwLockWriteGuard { lock, wait, held: Some(held), cpu, _keep: None, thread: PhantomData }
     }

@@ -143,6 +143,22 @@ impl Shared<Semaphore> {
         Ok(SemaphorePermit(self))
     }
 
+    /// Gives a permit of this process back. Returns whether it had one.
+    ///
+    /// For callers that have forgotten their [`SemaphorePermit`]s ([`core::mem::forget`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let slots = world.semaphore("slots", 4)?;
+    /// std::mem::forget(slots.acquire()?);
+    /// assert!(slots.release() && !slots.release());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) -> bool {
+        self.world().participation().is_ok_and(|(cpu, wait)| of(self).release_as(&cpu, &wait))
+    }
+
     /// Adds permits, which no process held. Does nothing if this process has not
     /// entered the world.
     pub fn add(&self, permits: u64) {

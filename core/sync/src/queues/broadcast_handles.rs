@@ -333,6 +333,11 @@ impl<V: BroadcastVenue> BroadcastReader<V> {
         BroadcastMessage { bytes: &self.message, missed }
     }
 
+    /// Bytes of the last message, as long as the reader is not used otherwise.
+    pub fn bytes(&self) -> &[u8] {
+        &self.message
+    }
+
     /// Receives the next message, when there is one, and those that are there behind it,
     /// up to so many: the writer is told once of all of them. Returns their number.
     ///

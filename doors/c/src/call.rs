@@ -1,0 +1,124 @@
+//! Frame of every call: handles, results, memory, names and time.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use towpath_shm::World;
+use towpath_sync::Deadline;
+
+use crate::fault::{Fault, note};
+
+/// A handle that C lends.
+pub type Handle<'a, T> = Option<&'a T>;
+/// A handle that C gives back for good.
+pub type Owned<T> = Option<Box<T>>;
+/// Place for a new handle.
+pub type Out<'a, T> = Option<&'a mut MaybeUninit<*mut T>>;
+/// Place for a value.
+pub type OutValue<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Name of the object that lies alone in a mapping: that of `towpath_shm::InMapping`.
+pub(crate) const ALONE: &str = "object";
+
+/// Runs a call. Nothing unwinds into C.
+#[inline]
+pub fn guarded(act: impl FnOnce() -> Result<(), Fault>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(fault)) => fault.number(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            note(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text"));
+            // Its drop might panic, too.
+            core::mem::forget(panic);
+            Fault::PANIC.number()
+        }
+    }
+}
+
+/// Runs a call that makes a handle.
+pub(crate) fn opening<T>(out: Out<'_, T>, open: impl FnOnce() -> Result<T, Fault>) -> c_int {
+    guarded(|| {
+        let out = out.ok_or(Fault::INVALID)?;
+        out.write(core::ptr::null_mut());
+        out.write(Box::into_raw(Box::new(open()?)));
+        Ok(())
+    })
+}
+
+/// Runs a call that ends a handle; the null pointer is none.
+pub(crate) fn closing<T>(handle: Owned<T>) {
+    guarded(|| {
+        drop(handle);
+        Ok(())
+    });
+}
+
+/// The handle, unless it is null.
+#[inline]
+pub(crate) fn of<T>(handle: Handle<'_, T>) -> Result<&T, Fault> {
+    handle.ok_or(Fault::INVALID)
+}
+
+/// The caller's memory.
+pub(crate) fn memory(at: *mut c_void, room: usize) -> Result<NonNull<[u8]>, Fault> {
+    let at = NonNull::new(at.cast::<u8>()).ok_or(Fault::INVALID)?;
+    Ok(NonNull::slice_from_raw_parts(at, room))
+}
+
+/// The text of a name.
+///
+/// # Safety
+///
+/// It is null, or ends with a zero, and stays as it is while it is used.
+pub(crate) unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Fault> {
+    if name.is_null() {
+        return Err(Fault::INVALID);
+    }
+    // SAFETY: not null; the rest are the caller's obligations.
+    unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Fault::INVALID)
+}
+
+/// The end of a wait of so many nanoseconds; all ones: never.
+#[inline]
+pub(crate) fn deadline(ns: u64) -> Deadline {
+    match ns {
+        u64::MAX => Deadline::NEVER,
+        0 => Deadline::PAST,
+        ns => Deadline::within(Duration::from_nanos(ns)),
+    }
+}
+
+/// Way in which a mapping is entered.
+#[derive(Clone, Copy)]
+pub(crate) enum MappingEntry {
+    /// Makes it anew.
+    Init(u32),
+    /// Opens it.
+    Open,
+    /// Opens it, or makes it in zeroed memory.
+    OpenOrInit(u32),
+}
+
+impl MappingEntry {
+    /// The world in the caller's memory.
+    ///
+    /// # Safety
+    ///
+    /// As for the function of [`World`] of that name.
+    pub(crate) unsafe fn world(self, at: *mut c_void, room: usize) -> Result<World, Fault> {
+        let memory = memory(at, room)?;
+        // SAFETY: the caller's obligations are those of these functions.
+        Ok(unsafe {
+            match self {
+                MappingEntry::Init(users) => World::init_in(memory, users),
+                MappingEntry::Open => World::open_in(memory),
+                MappingEntry::OpenOrInit(users) => World::open_or_init_in(memory, users),
+            }
+        }?)
+    }
+}

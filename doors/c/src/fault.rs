@@ -1,0 +1,184 @@
+//! Errors as negative numbers, and their sentences.
+
+use core::cell::RefCell;
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::CString;
+
+use towpath_shm::Error;
+use towpath_sync::LockError;
+use towpath_sync::queues::TransferError;
+use towpath_sync::robust::EpisodeError;
+
+/// Error of a call: one of the header's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault(pub c_int);
+
+macro_rules! faults {
+    ($($name:ident $number:literal $text:literal)*) => {
+        impl Fault {
+            $(#[doc = $text]
+            pub const $name: Fault = Fault($number);)*
+
+            /// Names and numbers of all errors: the header has them, too.
+            pub const ALL: &[(&str, c_int)] = &[$((stringify!($name), $number)),*];
+        }
+
+        fn sentence(error: c_int) -> &'static CStr {
+            const fn text(bytes: &'static str) -> &'static CStr {
+                match CStr::from_bytes_with_nul(bytes.as_bytes()) {
+                    Ok(text) => text,
+                    Err(_) => panic!("a text ends with its only zero"),
+                }
+            }
+            match error {
+                0 => const { text("success\0") },
+                $($number => const { text(concat!($text, "\0")) },)*
+                _ => const { text("not an error of Towpath\0") },
+            }
+        }
+    };
+}
+
+faults! {
+    OWNERDEAD -1 "the last owner died and may have left half-changed data: the caller has the lock; repair the data and declare them consistent"
+    TIMEDOUT -2 "the time was over: try again, or wait longer"
+    NOTENTERED -3 "this process is no user of the object: open it (after a fork the child opens it itself)"
+    CAPACITY -4 "more processes or threads than the object has places for: make it for more"
+    POISONED -5 "the data behind the lock was declared beyond repair: make it anew"
+    ABANDONED -6 "a process died in a way that this lock can't repair: make it anew"
+    PEERDIED -7 "a participant, or the last process on the other side, died: the others can go on"
+    CLOSED -8 "the queue was closed: nothing more can be sent through it"
+    DISCONNECTED -9 "the other side of the queue has gone"
+    TAKEN -10 "there may be one only on this side, and it is there: wait until it has gone or died"
+    TOOLONG -11 "the message is longer than the ring can carry: make the ring larger"
+    DAMAGED -12 "the memory contradicts itself: another program has written there; make the object anew"
+    VERSION -13 "the memory was laid out by another version of Towpath: use the same version in all programs"
+    TYPE -14 "the memory or the name holds an object of another type or size"
+    NOTFOUND -15 "there is no such object or world (yet): make it first"
+    NOTMADE -16 "the memory holds no object of Towpath: make it first, in zeroed memory"
+    ROOM -17 "the memory is too small: give as many bytes as the function for the size says"
+    RANGE -18 "a number is out of the possible range"
+    FULL -19 "all places for users, or for objects, are taken: make it for more"
+    UNFINISHED -20 "the process that makes the object died or is still at it: make it again"
+    NAMESPACE -21 "the memory was prepared in another pid or time namespace: use a named world"
+    EXISTS -22 "the name, the rank or the object is taken by a living process"
+    SYSTEM -23 "the operating system refused; tp_last_error() says what"
+    INVALID -24 "a pointer is null, or a name can't be one"
+    PERM -25 "the calling thread does not hold what it would release"
+    DEADLOCK -26 "the calling thread holds the lock already"
+    APART -27 "the condition and the mutex lie in different memories: open the condition beside the mutex"
+    PANIC -28 "a fault in Towpath itself; tp_last_error() says where"
+    NOTLAUNCHED -29 "this process was not started by `towpath run`"
+    MEMORY -30 "too little shared memory; tp_last_error() says what to do"
+}
+
+impl Fault {
+    /// The number that C gets.
+    pub const fn number(self) -> c_int {
+        self.0
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Notes the sentence of the calling thread's last error.
+#[cold]
+pub(crate) fn note(sentence: &str) {
+    let text = CString::new(sentence.replace('\0', " ")).unwrap_or_default();
+    // A thread that ends has no note any more.
+    let _ = LAST.try_with(|last| last.replace(text));
+}
+
+impl From<Error> for Fault {
+    #[cold]
+    fn from(error: Error) -> Fault {
+        note(&error.to_string());
+        match error {
+            Error::InvalidName { .. } | Error::BadEnvironment { .. } | Error::NotAFile => Fault::INVALID,
+            Error::InvalidProcesses { .. }
+            | Error::NumberOutOfRange { .. }
+            | Error::TooLarge(_)
+            | Error::NoSuchRank { .. } => Fault::RANGE,
+            Error::NoRoom { .. } => Fault::ROOM,
+            Error::OtherNamespace => Fault::NAMESPACE,
+            Error::NoSuchObject { .. } | Error::NoSuchWorld { .. } => Fault::NOTFOUND,
+            Error::NameTaken { .. } | Error::RankTaken { .. } | Error::AlreadyEntered { .. } => Fault::EXISTS,
+            Error::NotLaunched => Fault::NOTLAUNCHED,
+            Error::NotAWorld { .. } | Error::NotTrusted { .. } => Fault::NOTMADE,
+            Error::OtherLayout { .. } => Fault::VERSION,
+            Error::Unfinished { .. } | Error::CreatorBusy { .. } | Error::BeingRemoved { .. } => {
+                Fault::UNFINISHED
+            }
+            Error::Damaged { .. } | Error::OutOfBounds { .. } | Error::Misaligned { .. } => Fault::DAMAGED,
+            Error::WorldFull { .. } | Error::DirectoryFull { .. } => Fault::FULL,
+            Error::NotEntered => Fault::NOTENTERED,
+            Error::MemberDied { .. } => Fault::PEERDIED,
+            Error::OtherType { .. } => Fault::TYPE,
+            Error::NoSpace { .. }
+            | Error::MemoryLimit { .. }
+            | Error::NoMemory { .. }
+            | Error::AddressSpace { .. } => Fault::MEMORY,
+            _ => Fault::SYSTEM,
+        }
+    }
+}
+
+impl<G> From<LockError<G>> for Fault {
+    fn from(error: LockError<G>) -> Fault {
+        match error {
+            LockError::Abandoned => Fault::ABANDONED,
+            LockError::Poisoned => Fault::POISONED,
+            LockError::Capacity => Fault::CAPACITY,
+            LockError::NotEntered => Fault::NOTENTERED,
+            LockError::TimedOut => Fault::TIMEDOUT,
+            LockError::OwnerDied { .. } => Fault::OWNERDEAD,
+        }
+    }
+}
+
+impl From<TransferError> for Fault {
+    fn from(error: TransferError) -> Fault {
+        match error {
+            TransferError::TimedOut => Fault::TIMEDOUT,
+            TransferError::Closed => Fault::CLOSED,
+            TransferError::Disconnected => Fault::DISCONNECTED,
+            TransferError::PeerDied { .. } => Fault::PEERDIED,
+            TransferError::Capacity => Fault::CAPACITY,
+            TransferError::Taken { .. } => Fault::TAKEN,
+            TransferError::TooLong { .. } => Fault::TOOLONG,
+            TransferError::NotEntered => Fault::NOTENTERED,
+            TransferError::Apart => Fault::APART,
+            TransferError::Damaged => Fault::DAMAGED,
+        }
+    }
+}
+
+impl From<EpisodeError> for Fault {
+    fn from(error: EpisodeError) -> Fault {
+        match error {
+            EpisodeError::PeerDied { .. } => Fault::PEERDIED,
+            EpisodeError::TimedOut => Fault::TIMEDOUT,
+            EpisodeError::Capacity => Fault::CAPACITY,
+        }
+    }
+}
+
+/// Sentence of an error's number. May be called in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_strerror(error: c_int) -> *const c_char {
+    sentence(error).as_ptr()
+}
+
+/// Sentence of the calling thread's last error that has details, valid until the next.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// Version of the layouts in memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_layout_version() -> u32 {
+    towpath_shm::LAYOUT_VERSION
+}

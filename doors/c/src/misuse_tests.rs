@@ -1,0 +1,349 @@
+//! Calls as a C program makes them, right and wrong: each is answered by a number.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::{null, null_mut};
+
+use crate::barrier::*;
+use crate::broadcast::*;
+use crate::call::guarded;
+use crate::condition::*;
+use crate::event::*;
+use crate::fault::{Fault, tp_last_error, tp_strerror};
+use crate::mutex::*;
+use crate::queue::*;
+use crate::rw_lock::*;
+use crate::semaphore::*;
+use crate::world::*;
+
+const FOREVER: u64 = u64::MAX;
+
+/// Zeroed memory that stays.
+fn memory(bytes: usize) -> *mut c_void {
+    towpath_testkit::shared_words(bytes.div_ceil(8)).as_ptr().cast_mut().cast()
+}
+
+/// A handle that `open` makes.
+fn opened<T>(open: impl FnOnce(Option<&mut MaybeUninit<*mut T>>) -> c_int) -> Result<&'static T, Fault> {
+    let mut place = MaybeUninit::uninit();
+    match open(Some(&mut place)) {
+        // SAFETY: written by each call; not null after success.
+        0 => Ok(unsafe { &*place.assume_init() }),
+        error => {
+            // SAFETY: written by each call.
+            assert!(unsafe { place.assume_init() }.is_null());
+            Err(Fault(error))
+        }
+    }
+}
+
+/// Gives a handle back.
+fn owned<T>(handle: &'static T) -> Option<Box<T>> {
+    // SAFETY: made by `opened`, out of a box; each is given back once.
+    Some(unsafe { Box::from_raw(core::ptr::from_ref(handle).cast_mut()) })
+}
+
+/// A mutex in memory of its own.
+fn mutex() -> (&'static TpMutex, *mut c_void, usize) {
+    let room = tp_mutex_size(4, 2);
+    let at = memory(room);
+    // SAFETY: the memory stays, and is this test's.
+    (opened(|out| unsafe { tp_mutex_init(at, room, 4, out) }).unwrap(), at, room)
+}
+
+#[test]
+fn null_pointers_are_refused() {
+    let invalid = Fault::INVALID.number();
+    // SAFETY: null pointers, which the calls must find.
+    unsafe {
+        assert_eq!(tp_mutex_init(null_mut(), 1 << 20, 4, Some(&mut MaybeUninit::uninit())), invalid);
+        assert_eq!(tp_mutex_open(memory(64), 64, None), invalid);
+        assert_eq!(tp_cond_open(None, null(), Some(&mut MaybeUninit::uninit())), invalid);
+        assert_eq!(tp_sender_send(None, null(), 0), invalid);
+        assert_eq!(tp_world_open(null(), Some(&mut MaybeUninit::uninit())), invalid);
+        assert_eq!(tp_rwlock_read_unlock(None, None), invalid);
+    }
+    for result in [tp_mutex_lock(None), tp_mutex_unlock(None), tp_sem_wait(None, 0), tp_event_set(None)] {
+        assert_eq!(result, invalid);
+    }
+    assert!(tp_mutex_value(None).is_null());
+    tp_mutex_close(None);
+    tp_world_close(None);
+}
+
+#[test]
+fn mutex_knows_its_holder() {
+    let (first, at, room) = mutex();
+    // SAFETY: as in `mutex`.
+    let second = opened(|out| unsafe { tp_mutex_open(at, room, out) }).unwrap();
+    assert_eq!(tp_mutex_unlock(Some(first)), Fault::PERM.number());
+    assert_eq!(tp_mutex_lock(Some(first)), 0);
+    assert_eq!(tp_mutex_lock(Some(first)), Fault::DEADLOCK.number());
+    assert_eq!(tp_mutex_trylock(Some(second)), Fault::TIMEDOUT.number());
+    assert_eq!(tp_mutex_timedlock(Some(second), 1_000_000), Fault::TIMEDOUT.number());
+    assert_eq!(tp_mutex_unlock(Some(second)), Fault::PERM.number());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| (tp_mutex_trylock(Some(first)), tp_mutex_unlock(Some(first))));
+        assert_eq!(other.join().unwrap(), (Fault::TIMEDOUT.number(), Fault::PERM.number()));
+    });
+    // SAFETY: held.
+    unsafe { *tp_mutex_value(Some(first)) = 7 };
+    assert_eq!(tp_mutex_unlock(Some(first)), 0);
+    // A handle that is closed while it holds the mutex counts as a death.
+    assert_eq!(tp_mutex_lock(Some(second)), 0);
+    // SAFETY: held.
+    assert_eq!(unsafe { *tp_mutex_value(Some(second)) }, 7);
+    tp_mutex_close(owned(second));
+    for _ in 0..2 {
+        assert_eq!(tp_mutex_lock(Some(first)), Fault::OWNERDEAD.number());
+        assert_eq!(tp_mutex_unlock(Some(first)), 0);
+    }
+    assert_eq!(tp_mutex_lock(Some(first)), Fault::OWNERDEAD.number());
+    assert_eq!(tp_mutex_consistent(Some(first)), 0);
+    assert_eq!(tp_mutex_unlock(Some(first)), 0);
+    assert_eq!(tp_mutex_consistent(Some(first)), Fault::PERM.number());
+    assert_eq!(tp_mutex_lock(Some(first)), 0);
+    assert_eq!(tp_mutex_unlock(Some(first)), 0);
+    tp_mutex_close(owned(first));
+}
+
+#[test]
+fn threads_share_a_handle() {
+    let (mutex, ..) = mutex();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    assert_eq!(tp_mutex_lock(Some(mutex)), 0);
+                    // SAFETY: held.
+                    unsafe { *tp_mutex_value(Some(mutex)) += 1 };
+                    assert_eq!(tp_mutex_unlock(Some(mutex)), 0);
+                }
+            });
+        }
+    });
+    // SAFETY: no other thread has it.
+    assert_eq!(unsafe { *tp_mutex_value(Some(mutex)) }, 8000);
+}
+
+#[test]
+fn conditions_wake_and_time_out() {
+    let (mutex, ..) = mutex();
+    // SAFETY: a text.
+    let condition = opened(|out| unsafe { tp_cond_open(Some(mutex), c"full".as_ptr(), out) }).unwrap();
+    assert_eq!(tp_cond_wait(Some(condition), Some(mutex), 1), Fault::PERM.number(), "not held");
+    assert_eq!(tp_mutex_lock(Some(mutex)), 0);
+    assert_eq!(tp_cond_wait(Some(condition), Some(mutex), 1_000_000), Fault::TIMEDOUT.number());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(tp_mutex_lock(Some(mutex)), 0);
+            // SAFETY: held.
+            unsafe { *tp_mutex_value(Some(mutex)) = 1 };
+            assert_eq!(tp_cond_signal(Some(condition)), 0);
+            assert_eq!(tp_mutex_unlock(Some(mutex)), 0);
+        });
+        // SAFETY: held.
+        while unsafe { *tp_mutex_value(Some(mutex)) } == 0 {
+            assert_eq!(tp_cond_wait(Some(condition), Some(mutex), FOREVER), 0);
+        }
+    });
+    assert_eq!(tp_mutex_unlock(Some(mutex)), 0);
+    assert_eq!(tp_cond_broadcast(Some(condition)), 0);
+    let (other, ..) = self::mutex();
+    assert_eq!(tp_mutex_lock(Some(other)), 0);
+    assert_eq!(tp_cond_wait(Some(condition), Some(other), 0), Fault::APART.number());
+    // There is room for two.
+    // SAFETY: texts.
+    let third = [c"empty", c"a", c"b", c"c", c"d"]
+        .map(|name| unsafe { opened(|out| tp_cond_open(Some(mutex), name.as_ptr(), out)).err() });
+    assert_eq!(third[4], Some(Fault::FULL));
+}
+
+#[test]
+fn readers_and_a_writer_exclude_each_other() {
+    let room = tp_rwlock_size(4);
+    let at = memory(room);
+    // SAFETY: the memory stays, and is this test's.
+    let lock = opened(|out| unsafe { tp_rwlock_init(at, room, 4, out) }).unwrap();
+    // SAFETY: as above.
+    let other = opened(|out| unsafe { tp_rwlock_open(at, room, out) }).unwrap();
+    let mut reading = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    let [first, second] = &mut reading;
+    assert_eq!(tp_rwlock_read(Some(lock), 0, Some(first)), 0);
+    assert_eq!(tp_rwlock_read(Some(other), 0, Some(second)), 0);
+    assert_eq!(tp_rwlock_write(Some(lock), 0), Fault::TIMEDOUT.number());
+    // SAFETY: written by the calls above, which belong to these handles.
+    unsafe {
+        assert_eq!(tp_rwlock_read_unlock(Some(lock), Some(first.assume_init_mut())), 0);
+        assert_eq!(tp_rwlock_read_unlock(Some(lock), Some(first.assume_init_mut())), Fault::PERM.number());
+        assert_eq!(tp_rwlock_write(Some(lock), 0), Fault::TIMEDOUT.number());
+        assert_eq!(tp_rwlock_read_unlock(Some(other), Some(second.assume_init_mut())), 0);
+    }
+    assert_eq!(tp_rwlock_write_unlock(Some(lock)), Fault::PERM.number());
+    assert_eq!(tp_rwlock_write(Some(lock), FOREVER), 0);
+    assert_eq!(tp_rwlock_write(Some(lock), FOREVER), Fault::DEADLOCK.number());
+    assert_eq!(tp_rwlock_read(Some(other), 0, Some(second)), Fault::TIMEDOUT.number());
+    tp_rwlock_close(owned(lock));
+    assert_eq!(tp_rwlock_read(Some(other), FOREVER, Some(second)), Fault::OWNERDEAD.number());
+    // SAFETY: held for writing.
+    unsafe { *tp_rwlock_value(Some(other)) = 7 };
+    assert_eq!(tp_rwlock_consistent(Some(other)), 0);
+    assert_eq!(tp_rwlock_write_unlock(Some(other)), 0);
+    assert_eq!(tp_rwlock_read(Some(other), 0, Some(second)), 0);
+}
+
+#[test]
+fn memory_says_what_it_holds() {
+    let room = tp_sem_size(4).max(tp_event_size(4)).max(tp_barrier_size(4));
+    let at = memory(room);
+    // SAFETY: the memory stays, and is this test's; damage is what is tested.
+    unsafe {
+        assert_eq!(opened(|out| tp_sem_open(at, room, out)).err(), Some(Fault::NOTMADE));
+        assert_eq!(opened(|out| tp_sem_init(at, 100, 4, 2, out)).err(), Some(Fault::ROOM));
+        assert_eq!(opened(|out| tp_sem_init(at, room, 0, 2, out)).err(), Some(Fault::RANGE));
+        let made = opened(|out| tp_sem_open_or_init(at, room, 4, 2, out)).unwrap();
+        assert_eq!(opened(|out| tp_event_open(at, room, out)).err(), Some(Fault::TYPE));
+        assert_eq!(opened(|out| tp_mutex_open(at, room, out)).err(), Some(Fault::TYPE));
+        assert_eq!(tp_sem_wait(Some(made), FOREVER), 0);
+        assert_eq!(tp_sem_wait(Some(made), FOREVER), 0);
+        assert_eq!(tp_sem_wait(Some(made), 1_000_000), Fault::TIMEDOUT.number());
+        let more: Vec<_> = (0..3).map(|_| opened(|out| tp_sem_open(at, room, out)).unwrap()).collect();
+        assert_eq!(opened(|out| tp_sem_open(at, room, out)).err(), Some(Fault::FULL));
+        assert_eq!(tp_sem_release(Some(more[0])), Fault::PERM.number());
+        assert_eq!(tp_sem_release(Some(made)), 0);
+        assert_eq!(tp_sem_available(Some(made)), 1);
+        more.into_iter().for_each(|handle| tp_sem_close(owned(handle)));
+        // The header's first lines, word by word: no damage is believed.
+        let words = core::slice::from_raw_parts_mut(at.cast::<u32>(), 64);
+        let version = words.iter().position(|&word| word == crate::fault::tp_layout_version()).unwrap();
+        let damaged = (0..words.len()).filter(|&k| {
+            let before = words[k];
+            words[k] = before ^ 0x40;
+            let result = opened(|out| tp_sem_open(at, room, out));
+            words[k] = before;
+            if k == version {
+                assert_eq!(result.err(), Some(Fault::VERSION));
+            }
+            result.map(|handle| tp_sem_close(owned(handle))).is_err()
+        });
+        assert!(damaged.count() >= 8);
+        tp_sem_close(owned(made));
+    }
+}
+
+#[test]
+fn queues_carry_messages_and_tell_of_ends() {
+    assert_eq!(tp_queue_size(4, 12, 8), 0);
+    assert_eq!(tp_queue_size(4, 16, 0), 0);
+    for size in [8, 56, 64, 128, 4096] {
+        let room = tp_queue_size(4, size, 4);
+        let at = memory(room);
+        // SAFETY: the memory stays, and is this test's; messages have `size` bytes.
+        unsafe {
+            let queue = opened(|out| tp_queue_init(at, room, 4, size, 4, out)).unwrap();
+            assert_eq!(opened(|out| tp_queue_open(at, room, 24, 4, out)).err(), Some(Fault::TYPE));
+            let again = opened(|out| tp_queue_open(at, room, size, 4, out)).unwrap();
+            let sender = opened(|out| tp_sender_open(Some(queue), out)).unwrap();
+            let receiver = opened(|out| tp_receiver_open(Some(again), out)).unwrap();
+            tp_queue_close(owned(queue));
+            let message: Vec<u8> = (0..=size).map(|k| k as u8).collect();
+            // Not aligned.
+            let from = message[1..].as_ptr().cast();
+            for _ in 0..4 {
+                assert_eq!(tp_sender_send(Some(sender), from, FOREVER), 0);
+            }
+            assert_eq!(tp_sender_send(Some(sender), from, 0), Fault::TIMEDOUT.number());
+            assert_eq!(tp_receiver_waiting(Some(receiver)), 4);
+            let mut to = vec![0u8; size + 1];
+            for _ in 0..4 {
+                to.fill(0);
+                assert_eq!(tp_receiver_receive(Some(receiver), to.as_mut_ptr().add(1).cast(), FOREVER), 0);
+                assert_eq!(to[1..], message[1..]);
+            }
+            let to = to.as_mut_ptr().cast();
+            assert_eq!(tp_receiver_receive(Some(receiver), to, 1_000_000), Fault::TIMEDOUT.number());
+            tp_sender_close(owned(sender));
+            assert_eq!(tp_receiver_receive(Some(receiver), to, FOREVER), Fault::DISCONNECTED.number());
+        }
+    }
+}
+
+#[test]
+fn rings_carry_messages_to_all_readers() {
+    for lossy in [0, 1] {
+        let room = tp_broadcast_size(4, 4096);
+        let at = memory(room);
+        // SAFETY: the memory stays, and is this test's.
+        unsafe {
+            let ring = opened(|out| tp_broadcast_init(at, room, 4, 4096, lossy, out)).unwrap();
+            let wrong = opened(|out| tp_broadcast_open(at, room, 4096, 1 - lossy, out));
+            assert_eq!(wrong.err(), Some(Fault::TYPE));
+            let mut writer = owned(opened(|out| tp_writer_open(Some(ring), out)).unwrap()).unwrap();
+            assert_eq!(opened(|out| tp_writer_open(Some(ring), out)).err(), Some(Fault::TAKEN));
+            let readers: Vec<_> = (0..2)
+                .map(|_| owned(opened(|out| tp_reader_open(Some(ring), out)).unwrap()).unwrap())
+                .collect();
+            assert_eq!(tp_writer_readers(Some(&writer)), 2);
+            let text = b"a message of any length";
+            assert_eq!(tp_writer_send(Some(&mut writer), text.as_ptr().cast(), text.len(), FOREVER), 0);
+            assert_eq!(tp_writer_send(Some(&mut writer), null(), 0, FOREVER), 0);
+            assert_eq!(tp_writer_lost_reader(Some(&mut writer)), 0);
+            tp_writer_close(Some(writer));
+            for mut reader in readers {
+                let (mut at, mut bytes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+                let mut receive = |at: &mut _, bytes: &mut _| {
+                    tp_reader_receive(Some(&mut reader), FOREVER, Some(at), Some(bytes), None)
+                };
+                assert_eq!(receive(&mut at, &mut bytes), 0);
+                let got = core::slice::from_raw_parts(at.assume_init().cast::<u8>(), bytes.assume_init());
+                assert_eq!(got, text);
+                assert_eq!(receive(&mut at, &mut bytes), 0);
+                assert_eq!(bytes.assume_init(), 0);
+                assert_eq!(receive(&mut at, &mut bytes), Fault::DISCONNECTED.number());
+            }
+        }
+    }
+}
+
+#[test]
+fn worlds_have_objects_by_name() {
+    // SAFETY: texts.
+    unsafe {
+        let world = opened(|out| tp_world_create(null(), 2, 0, out)).unwrap();
+        assert_eq!((tp_world_rank(Some(world)), tp_world_size(Some(world))), (0, 2));
+        assert_eq!((tp_world_is_alive(Some(world), 0), tp_world_is_alive(Some(world), 1)), (1, 0));
+        let name = c"thing".as_ptr();
+        let event = opened(|out| tp_world_event(Some(world), name, out)).unwrap();
+        assert_eq!(opened(|out| tp_world_mutex(Some(world), name, 0, out)).err(), Some(Fault::TYPE));
+        assert!(CStr::from_ptr(tp_last_error()).to_str().unwrap().contains("thing"));
+        assert_eq!(tp_event_wait(Some(event), 1_000_000), Fault::TIMEDOUT.number());
+        assert_eq!((tp_event_set(Some(event)), tp_event_is_set(Some(event))), (0, 1));
+        assert_eq!((tp_event_wait(Some(event), FOREVER), tp_event_reset(Some(event))), (0, 1));
+        let barrier = opened(|out| tp_world_barrier_of(Some(world), c"b".as_ptr(), 1, out)).unwrap();
+        assert_eq!((tp_barrier_join(Some(barrier)), tp_barrier_wait(Some(barrier), FOREVER)), (0, 0));
+        let mutex = opened(|out| tp_world_mutex(Some(world), c"m".as_ptr(), 5, out)).unwrap();
+        let condition = opened(|out| tp_world_cond(Some(world), c"c".as_ptr(), out)).unwrap();
+        assert_eq!(tp_mutex_lock(Some(mutex)), 0);
+        assert_eq!(tp_cond_wait(Some(condition), Some(mutex), 1000), Fault::TIMEDOUT.number());
+        assert_eq!(opened(|out| tp_world_open(c"no/name".as_ptr(), out)).err(), Some(Fault::INVALID));
+        assert_eq!(
+            opened(|out| tp_world_sem(Some(world), c"s".as_ptr(), 1 << 40, out)).err(),
+            Some(Fault::RANGE)
+        );
+    }
+}
+
+#[test]
+fn errors_have_sentences_and_panics_stay_inside() {
+    for &(name, number) in Fault::ALL {
+        // SAFETY: a text.
+        let text = unsafe { CStr::from_ptr(tp_strerror(number)) }.to_str().unwrap();
+        assert!(text.len() > 10 && text != "not an error of Towpath", "{name}");
+    }
+    // SAFETY: a text.
+    assert_eq!(unsafe { CStr::from_ptr(tp_strerror(-99)) }, c"not an error of Towpath");
+    assert_eq!(guarded(|| panic!("on purpose {}", 1)), Fault::PANIC.number());
+    // SAFETY: a text, valid until the next error of this thread.
+    assert_eq!(unsafe { CStr::from_ptr(tp_last_error()) }, c"on purpose 1");
+}

@@ -1,0 +1,106 @@
+//! `tp_sem_*`: the semaphore whose permits come back from the dead.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+
+use towpath_machine::Native;
+use towpath_shm::{InMapping, Shared};
+use towpath_sync::robust::Semaphore;
+
+use crate::call::{ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening};
+use crate::fault::Fault;
+
+/// A process's handle of a semaphore.
+pub struct TpSem(pub(crate) Shared<Semaphore>);
+
+impl TpSem {
+    fn wait(&self, ns: u64) -> Result<(), Fault> {
+        let (cpu, wait) = self.0.world().participation()?;
+        // SAFETY: aligned and mapped as long as the handle lives; any bits are a semaphore, whose
+        // words are atomic.
+        Ok(unsafe { self.0.as_ptr().as_ref() }.acquire_as(&cpu, &wait, deadline(ns))?)
+    }
+}
+
+/// Number of bytes for a semaphore of so many users.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_size(users: u32) -> usize {
+    Semaphore::<Native>::bytes_in(users)
+}
+
+/// Makes a semaphore in the caller's memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_sem_init(
+    at: *mut c_void,
+    room: usize,
+    users: u32,
+    permits: u64,
+    out: Out<'_, TpSem>,
+) -> c_int {
+    // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
+    opening(out, || {
+        Ok(TpSem(unsafe { MappingEntry::Init(users).world(at, room) }?.semaphore(ALONE, permits)?))
+    })
+}
+
+/// Opens a semaphore.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_sem_open(at: *mut c_void, room: usize, out: Out<'_, TpSem>) -> c_int {
+    // SAFETY: the caller's obligations, in the header, are those of `World::open_in`.
+    opening(out, || Ok(TpSem(unsafe { MappingEntry::Open.world(at, room) }?.find(ALONE)?)))
+}
+
+/// Opens a semaphore, or makes it in zeroed memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_sem_open_or_init(
+    at: *mut c_void,
+    room: usize,
+    users: u32,
+    permits: u64,
+    out: Out<'_, TpSem>,
+) -> c_int {
+    opening(out, || {
+        // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
+        let world = unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?;
+        Ok(TpSem(world.semaphore(ALONE, permits)?))
+    })
+}
+
+/// Ends a handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_close(semaphore: Owned<TpSem>) {
+    closing(semaphore);
+}
+
+/// Takes a permit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_wait(semaphore: Handle<'_, TpSem>, ns: u64) -> c_int {
+    guarded(|| of(semaphore)?.wait(ns))
+}
+
+/// Gives a permit of this process back.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_release(semaphore: Handle<'_, TpSem>) -> c_int {
+    guarded(|| {
+        let semaphore = &of(semaphore)?.0;
+        semaphore.world().participation()?;
+        if semaphore.release() { Ok(()) } else { Err(Fault::PERM) }
+    })
+}
+
+/// Adds permits that no process held.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_add(semaphore: Handle<'_, TpSem>, permits: u64) -> c_int {
+    guarded(|| {
+        let semaphore = &of(semaphore)?.0;
+        semaphore.world().participation()?;
+        semaphore.add(permits);
+        Ok(())
+    })
+}
+
+/// Number of free permits.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_sem_available(semaphore: Handle<'_, TpSem>) -> u64 {
+    semaphore.map_or(0, |semaphore| semaphore.0.available())
+}
