@@ -220,7 +220,8 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     ///
     /// # Errors
     ///
-    /// After all that was sent: [`TransferError::Closed`]; [`TransferError::Disconnected`] or
+    /// After all that was sent, and all that other processes have under leases:
+    /// [`TransferError::Closed`]; [`TransferError::Disconnected`] or
     /// [`TransferError::PeerDied`] if the last sender has gone.
     #[inline]
     pub fn receive(&self) -> Result<T, TransferError> {

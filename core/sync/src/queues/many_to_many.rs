@@ -636,25 +636,25 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
             if let Some(end) = end {
                 return Err(end);
             }
-            if entry & CLOSED != 0 {
-                end = Some(TransferError::Closed);
-                if self.repair(cpu, wait) {
-                    end = None;
-                }
-                continue;
-            }
-            if self.head.members.is_closed(cpu) {
+            let is_closed = entry & CLOSED != 0;
+            if !is_closed && self.head.members.is_closed(cpu) {
                 self.mark_closed(cpu, wait);
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
-            if self.head.members.is_time_to_ask(cpu, turns, deadline)
+            if is_closed
+                || self.head.members.is_time_to_ask(cpu, turns, deadline)
                 || self.head.members.may_be_without(cpu, QueueSide::Sender)
             {
                 if self.repair(cpu, wait) {
                     continue;
                 }
-                end = self.head.members.end_of(cpu, wait, QueueSide::Sender);
+                let why = if is_closed {
+                    Some(TransferError::Closed)
+                } else {
+                    self.head.members.end_of(cpu, wait, QueueSide::Sender)
+                };
+                end = why.filter(|_| !self.may_come_again(cpu, wait));
                 if end.is_some() {
                     continue;
                 }
@@ -688,6 +688,26 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
             self.wake_senders(cpu, wait);
         }
         any
+    }
+
+    /// Returns whether a value may yet come though no more are sent: another process has
+    /// it. A process that has a lease itself does not wait for those of others, since they
+    /// might wait for it.
+    #[cold]
+    fn may_come_again<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let mut may = false;
+        // A value keeps its slot, and none is filled anew: a slot that is empty here stays so.
+        for slot in 0..self.geometry.capacity() {
+            // Relaxed: that it was sent is known from the ring, and nothing is read there.
+            let word = cpu.load(self.word(slot, 0), Ordering::Relaxed);
+            may |= match word & STATE {
+                LEASED if identity(word) == wait.identity() => return false,
+                SENT => self.is_in_ring(cpu, slot, word),
+                LEASED | RETURNED | PENDING => true,
+                _ => false,
+            };
+        }
+        may
     }
 
     /// Returns whether a slot whose word is this was put into the ring, with its present

@@ -68,7 +68,8 @@ pub trait BoundedQueue<P: Processor>: Copy {
     ///
     /// # Errors
     ///
-    /// [`TransferError::TimedOut`]; and, after all that was sent, [`TransferError::Closed`], or
+    /// [`TransferError::TimedOut`]; and, after all that was sent, and all that other processes have
+    /// under leases, [`TransferError::Closed`], or
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
     fn receive<T: Plain, W: Waiting<P>>(
         &self,

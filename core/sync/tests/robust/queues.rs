@@ -382,3 +382,40 @@ fn leases_are_completed_into_their_own_queue() {
     second.complete();
     assert_eq!((receiver.receive(), receiver.len()), (Ok(100), 0));
 }
+
+#[test]
+fn a_queue_has_not_ended_while_others_have_leases() {
+    let parts = Parts::new(4);
+    let queue = parts.queue();
+    let dead = AtomicU64::new(0);
+    let members = [1, 2, 3].map(|me| Member { me, dead: &dead });
+    let [sender, first, second] = members.each_ref().map(|member| member.wait(Policy::Park));
+    for ends_by_closing in [false, true] {
+        queue.join(&CPU, &sender, QueueSide::Sender).unwrap();
+        [&first, &second].map(|member| queue.join(&CPU, member, QueueSide::Receiver).unwrap());
+        (7..9).for_each(|n: u64| queue.send(&CPU, &sender, &n, Deadline::PAST).unwrap());
+        let lease = || queue.receive_leased::<u64, _>(&CPU, &first, Deadline::PAST).unwrap().1;
+        let leased = [lease(), lease()];
+        let end = if ends_by_closing {
+            queue.close(&CPU, &sender);
+            TransferError::Closed
+        } else {
+            queue.leave(&CPU, &sender, QueueSide::Sender);
+            TransferError::Disconnected
+        };
+        let receive = |member: &_| queue.receive::<u64, _>(&CPU, member, Deadline::PAST);
+        assert_eq!(receive(&second), Err(TransferError::TimedOut), "two may come in again");
+        assert_eq!(receive(&first), Err(end), "those that it has itself");
+        queue.give_back(&CPU, &first, leased[0]);
+        assert_eq!(receive(&second), Ok(7));
+        assert_eq!(receive(&second), Err(TransferError::TimedOut), "one may come in again");
+        if ends_by_closing {
+            dead.fetch_or(1 << members[1].me, SeqCst);
+            let waited = queue.receive::<u64, _>(&CPU, &second, Deadline::within(LONG));
+            assert_eq!((waited, receive(&second)), (Ok(8), Err(end)));
+            return;
+        }
+        queue.complete(&CPU, &first, leased[1]);
+        assert_eq!(receive(&second), Err(end));
+    }
+}
