@@ -7,13 +7,13 @@ use towpath_sim::machines::from_text;
 use towpath_sim::{Parameters, Simulation, machines};
 
 const FILES: [&str; 7] = [
-    include_str!("../src/machines/enterprise5000.toml"),
-    include_str!("../src/machines/origin2000.toml"),
-    include_str!("../src/machines/epyc-milan.toml"),
-    include_str!("../src/machines/graviton3.toml"),
-    include_str!("../src/machines/sx4.toml"),
-    include_str!("../src/machines/paradigm.toml"),
-    include_str!("../src/machines/avalanche.toml"),
+    include_str!("../../src/machines/enterprise5000.toml"),
+    include_str!("../../src/machines/origin2000.toml"),
+    include_str!("../../src/machines/epyc-milan.toml"),
+    include_str!("../../src/machines/graviton3.toml"),
+    include_str!("../../src/machines/sx4.toml"),
+    include_str!("../../src/machines/paradigm.toml"),
+    include_str!("../../src/machines/avalanche.toml"),
 ];
 
 const VALUES: [&str; 24] = [
@@ -219,7 +219,7 @@ fn nothing_on_a_bus_ends_before_its_snoop() {
 
 #[test]
 fn the_pages_example_is_a_machine_and_its_errors_are_these() {
-    let page = include_str!("../../../docs/simulator.md");
+    let page = include_str!("../../../../docs/simulator.md");
     let block = |begin: &str| page.split(begin).nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let example = block("```toml\n");
     let ring = from_text("ring.toml", example).unwrap();

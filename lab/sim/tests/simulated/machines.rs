@@ -1,7 +1,5 @@
 //! The machines return their own parameters, and keep the rules of their protocols.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -10,7 +8,7 @@ use towpath_machine::{
 };
 use towpath_sim::{Counters, Outcome, Parameters, Sim, SimWord, Simulation, Stuck, machines};
 
-use support::{machine, simulation};
+use crate::support::{machine, simulation};
 
 /// Measures the second processor's access after the first one's, in nanoseconds; with its
 /// counts.

@@ -1,14 +1,12 @@
 //! `avalanche`: latencies, hops, blocking homes; messages, their interrupts and costs.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Counters, Parameters, Reception, Sim, SimWord, Simulation};
 
-use support::{machine, simulation};
+use crate::support::{machine, simulation};
 
 type Step = (usize, fn(&Sim, &SimWord));
 

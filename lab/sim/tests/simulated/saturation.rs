@@ -1,14 +1,12 @@
 //! Saturated parts serve at the rate that their occupancy allows, and no faster: the bus,
 //! its data lines, a bank of memory, a port, the bisection, a home.
 
-mod support;
-
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Parameters, SimWord, Simulation};
 
-use support::machine;
+use crate::support::machine;
 
 const EACH: usize = 300;
 

@@ -1,0 +1,17 @@
+//! Tests of the simulated machines, in one program: cores share them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod algorithms;
+mod avalanche;
+mod hostile;
+mod incoherent;
+mod litmus;
+mod locks;
+mod machines;
+mod protocol;
+mod saturation;
+mod scheduling;
+mod standstill;
+mod write_once;
