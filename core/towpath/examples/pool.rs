@@ -34,10 +34,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             raw.close();
         }
         3 => {
+            let ready = ready.receiver()?;
             all_are_there()?;
             let mut times = vec![0; FRAMES as usize];
             // Until the last sender has gone.
-            while let Ok(frame) = ready.receiver()?.receive() {
+            while let Ok(frame) = ready.receive() {
                 let &[number, square] = &frame.values::<u64>()[..2] else { unreachable!() };
                 times[number as usize] += 1;
                 if square != number * number {
