@@ -2,14 +2,12 @@
 //! space.
 #![allow(unsafe_code)]
 
-mod launching;
-
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use launching::common::{Directory, Watchdog};
+use crate::launching::common::{Directory, Watchdog};
 
 /// The launcher with these options and the program `true`, as a user that may have this
 /// many processes.

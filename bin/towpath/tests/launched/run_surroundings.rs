@@ -1,12 +1,10 @@
 //! `towpath run` where other programs stand between it and the ranks: another launcher,
 //! shells, a tracer.
 
-mod launching;
-
 use std::process::Command;
 
-use launching::common::{Directory, Watchdog, member};
-use launching::{is_gone, lines, signal, towpath, until};
+use crate::launching::common::{Directory, Watchdog, member};
+use crate::launching::{is_gone, lines, signal, towpath, until};
 
 #[test]
 fn nested_runs_have_worlds_of_their_own() {

@@ -3,12 +3,10 @@
 //! Everything runs in a pid namespace of the test's own: if a number were taken for another
 //! process's, it would be one of the test's.
 
-mod launching;
-
 use std::process::Command;
 
-use launching::common::{Directory, Watchdog, member};
-use launching::lines;
+use crate::launching::common::{Directory, Watchdog, member};
+use crate::launching::lines;
 
 /// The tests' common ground: a shell in a pid namespace, with /proc of its own and a
 /// mount namespace.

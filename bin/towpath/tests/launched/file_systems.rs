@@ -1,12 +1,9 @@
 //! Directories of named worlds that are full, too small or read-only: errors that name
 //! them and say what to do, and nothing that is left behind.
 
-#[path = "../../../core/shm/tests/common/mod.rs"]
-mod common;
-
 use std::process::Command;
 
-use common::{Directory, Watchdog, member};
+use crate::launching::common::{Directory, Watchdog, member};
 
 /// Runs a script with a tmpfs of 3 MiB as directory of named worlds, in a mount namespace
 /// of its own; `None` if that can't be made, which is said. `$T` is `towpath`, `$M` the member.

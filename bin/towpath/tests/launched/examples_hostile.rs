@@ -2,16 +2,14 @@
 //! lost or nonsense, and a rank may wait for ever for one, but none panics and none touches memory
 //! that is not there.
 
-mod launching;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use launching::common::{Directory, Watchdog};
-use launching::examples;
+use crate::launching::common::{Directory, Watchdog};
+use crate::launching::examples;
 use rustix::process::{Pid, Signal, kill_process};
 use towpath_machine::Random;
 

@@ -1,12 +1,9 @@
 //! Files that the user names: no FIFO is waited for, nothing without an end is read, and
 //! errors name the file.
 
-#[path = "../../../core/shm/tests/common/mod.rs"]
-mod common;
-
 use std::process::Command;
 
-use common::{Directory, Watchdog};
+use crate::launching::common::{Directory, Watchdog};
 
 #[cfg(feature = "lab")]
 #[test]

@@ -1,12 +1,10 @@
 //! `towpath run` with 1,024 ranks, and with more pipes than the soft limit of open files.
 
-mod launching;
-
 use std::process::Command;
 use std::time::Duration;
 
-use launching::common::{Directory, Member, Watchdog};
-use launching::{with_default_signals, with_member};
+use crate::launching::common::{Directory, Member, Watchdog};
+use crate::launching::{with_default_signals, with_member};
 
 /// `towpath run` under a limit of open files, which a shell sets.
 fn limited(dog: &Watchdog, directory: &Directory, limit: &str, arguments: &[&str]) -> Member {

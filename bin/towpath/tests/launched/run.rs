@@ -1,12 +1,10 @@
 //! `towpath run`, with shell scripts and with the example `member` of shm.
 
-mod launching;
-
 use std::io::Write;
 use std::process::Command;
 
-use launching::common::{Directory, Watchdog, member};
-use launching::{lines, signal, towpath, with_member};
+use crate::launching::common::{Directory, Watchdog, member};
+use crate::launching::{lines, signal, towpath, with_member};
 
 #[test]
 fn ranks_find_each_other() {

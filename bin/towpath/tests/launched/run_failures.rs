@@ -1,15 +1,13 @@
 //! `towpath run`: ranks that fail, signals that end them, and orphans.
 
-mod launching;
-
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
-use launching::common::{Directory, Member, Watchdog, member};
-use launching::{is_gone, lines, signal, towpath, until, with_default_signals, with_member};
+use crate::launching::common::{Directory, Member, Watchdog, member};
+use crate::launching::{is_gone, lines, signal, towpath, until, with_default_signals, with_member};
 
 #[test]
 fn a_signal_that_ends_the_ranks_is_no_crash() {

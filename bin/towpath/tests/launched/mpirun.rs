@@ -1,13 +1,11 @@
 //! `towpath mpirun` with a script for an MPI's launcher: signals, ends, leftovers.
 
-mod launching;
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use launching::common::{Directory, Member, Watchdog};
-use launching::{is_gone, signal, until, with_default_signals};
+use crate::launching::common::{Directory, Member, Watchdog};
+use crate::launching::{is_gone, signal, until, with_default_signals};
 
 /// Makes a folder with stand-ins for the provider and Open MPI's launcher, and a `tmp`.
 ///

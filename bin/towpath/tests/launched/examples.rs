@@ -1,11 +1,9 @@
 //! The examples of the façade, under `towpath run` as their headers say.
 
-mod launching;
-
 use std::process::Command;
 
-use launching::common::{Directory, Watchdog};
-use launching::examples;
+use crate::launching::common::{Directory, Watchdog};
+use crate::launching::examples;
 
 /// Runs an example. Returns its exit code, its output's lines in order, and its errors.
 fn run(test: &'static str, options: &[&str], example: &str) -> (Option<i32>, Vec<String>, String) {

@@ -1,8 +1,6 @@
 //! Files with names of worlds, as `run`, `doctor` and `clean` meet them: none that is no
 //! world is removed, and none reaches a terminal raw.
 
-mod launching;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use launching::command as towpath;
-use launching::common::{Directory, Watchdog, member};
+use crate::launching::command as towpath;
+use crate::launching::common::{Directory, Watchdog, member};
 
 fn path_of(directory: &Path, name: &[u8]) -> PathBuf {
     let prefix = format!("towpath.{}.", rustix::process::geteuid().as_raw());

@@ -1,8 +1,6 @@
 //! Files of MPICH's own: `doctor` lists them with the command that removes them, `clean`
 //! names and leaves them.
 
-mod launching;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use launching::command as towpath;
-use launching::common::{Directory, Watchdog, member};
+use crate::launching::command as towpath;
+use crate::launching::common::{Directory, Watchdog, member};
 use serde_json::{Value, json};
 
 fn mpich(dog: &Watchdog, directory: &Directory) -> Vec<Value> {

@@ -1,12 +1,10 @@
 //! `towpath run`: the output of ranks and launcher, and readers that don't read.
 
-mod launching;
-
 use std::process::Command;
 use std::time::Duration;
 
-use launching::common::{Directory, Member, Watchdog, member};
-use launching::{is_gone, lines, signal, towpath, until, with_member};
+use crate::launching::common::{Directory, Member, Watchdog, member};
+use crate::launching::{is_gone, lines, signal, towpath, until, with_member};
 
 #[test]
 fn labels_stand_before_whole_lines() {

@@ -1,0 +1,6 @@
+//! Commands of the laboratory, in one program.
+
+mod explore;
+mod output;
+mod screen;
+mod sim;
