@@ -1,4 +1,4 @@
-//! Programs that `towpath run` and `towpath mpirun` start, in one program: most of them wait.
+//! Programs that `towpath run` and `mpirun` start, in one program: most of them wait.
 
 #[path = "../launching/mod.rs"]
 mod launching;

@@ -1,14 +1,14 @@
 //! Promises of Active Messages II, call by call: forms, tables, tags, bundles. Messages
 //! that come back: `returned.rs`.
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::pair::{Log, Pair, logging, take};
-use support::{Watchdog, members, tiny};
+use crate::support::pair::{Log, Pair, logging, take};
+use crate::support::{Watchdog, members, tiny};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, Events, Name, ParallelBundle, Tag, WorldConfig};
 
 #[test]

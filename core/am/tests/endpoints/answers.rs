@@ -1,10 +1,8 @@
 //! Short messages of endpoints that answer each other, in the line beside their queues.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
-use support::{Numbers, members, taken, tiny};
+use crate::support::{Numbers, members, taken, tiny};
 use towpath_am::{Algorithm, Endpoint, Error, Status, Tag, WorldConfig};
 
 const ASK: u8 = 1;

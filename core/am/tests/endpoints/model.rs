@@ -7,19 +7,16 @@
 //!
 //! The model leaves messages to oneself to `semantics.rs`.
 
-#[path = "model/reference.rs"]
 mod reference;
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{Watchdog, members, tiny};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use reference::{
     BLOCK, End, Form, HANDLERS, Model, NO_NAME, Outgoing, REPLIES, REQUESTS, SEGMENT, Seen, answer, pattern,
 };
-use support::{Watchdog, members, tiny};
 use towpath_am::{
     Algorithm, Audit, Bundle, Endpoint, Error, Name, Payload, Segment, Tag, Token, WorldConfig,
 };

@@ -1,13 +1,11 @@
 //! Members that die, are killed, fork, or live in another namespace.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Watchdog, unique};
+use crate::common::{Watchdog, unique};
 use towpath_shm::{Ending, Error, MemberChange, World, WorldSpec};
 use towpath_sync::Policy;
 

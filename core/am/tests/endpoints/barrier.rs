@@ -1,14 +1,12 @@
 //! `Endpoint::barrier`: it polls, it ends for all alike, and a death is an error for all
 //! that wait.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::{Watchdog, members, tiny};
+use crate::support::{Watchdog, members, tiny};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, WorldConfig};
 use towpath_shm::World;
 use towpath_sync::Policy;

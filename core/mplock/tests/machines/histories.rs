@@ -1,9 +1,7 @@
 //! Random histories: requests, releases, cancellations, deaths, in any order of delivery.
 //! At most one holder (or readers alone), tokens that grow, and no waiter that is left.
 
-mod network;
-
-use network::Network;
+use crate::network::Network;
 use proptest::prelude::*;
 use towpath_mplock::{Mode, NodeState, Protocol};
 

@@ -1,13 +1,11 @@
 //! Messages that can't be delivered come back to their sender's handler 0, with the
 //! reason, the operation and the arguments.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::members;
-use support::pair::{Log, Pair, logging, take};
+use crate::support::members;
+use crate::support::pair::{Log, Pair, logging, take};
 use towpath_am::{Endpoint, Error, Operation, Status, Tag, WorldConfig};
 
 #[test]

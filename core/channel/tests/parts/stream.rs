@@ -5,8 +5,6 @@
 //! or overwritten before it is read, fails the model. Sleepers never time out: a lost wake-up is a
 //! deadlock.
 
-mod weakened;
-
 use std::sync::Arc;
 
 use loom::thread;
@@ -19,7 +17,7 @@ use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Process
 use towpath_sync::Spinning;
 use towpath_testkit::model;
 
-use weakened::{Missing, Rows, SOUND, Weakened, Word, fails};
+use crate::weakened::{Missing, Rows, SOUND, Weakened, Word, fails};
 
 /// Number of words of a stream here.
 const WORDS: usize = 16;

@@ -4,8 +4,6 @@
 //! Cells are not atomic here: what can be read before it is written, or overwritten before it is
 //! read, fails the model.
 
-mod weakened;
-
 use std::sync::Arc;
 
 use loom::thread;
@@ -16,7 +14,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{LoomArena, Processor};
 use towpath_testkit::model;
 
-use weakened::{Missing, Weakened, fails};
+use crate::weakened::{Missing, Weakened, fails};
 
 const SLOTS: usize = 2;
 

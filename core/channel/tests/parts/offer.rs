@@ -5,8 +5,6 @@
 //! The sender's bytes are not atomic here: a sender that uses them again while they are copied
 //! fails the model. Sleepers never time out: a lost wake-up is a deadlock.
 
-mod weakened;
-
 use std::sync::Arc;
 
 use loom::thread;
@@ -16,7 +14,7 @@ use towpath_machine::{Arena, LoomArena, LoomBytes, Ordering, Park, Place, Proces
 use towpath_sync::{Alone, Policy, Wait};
 use towpath_testkit::model;
 
-use weakened::{Missing, SOUND, Weakened, Word, fails};
+use crate::weakened::{Missing, SOUND, Weakened, Word, fails};
 
 const NUMBER: u64 = first_number(1) + 1;
 const PROOF: Proof = Proof { at: 0x1000, number: 11 };

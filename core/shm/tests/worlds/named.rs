@@ -1,13 +1,13 @@
 //! Named worlds: their lives, their leftovers, trust in files, and places without room.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::thread;
 
-use common::{Directory, Watchdog, unique};
+use crate::common::{Directory, Watchdog, unique};
 use towpath_shm::{Error, LAYOUT_VERSION, World, WorldSpec, leftovers};
 
 fn spec(name: &str) -> WorldSpec {

@@ -1,11 +1,9 @@
 //! Proxies: messages between two worlds that are the two hosts of one, carried by hand.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use support::{Numbers, taken, tiny};
+use crate::support::{Numbers, taken, tiny};
 use towpath_am::packet::Form;
 use towpath_am::path::Failure;
 use towpath_am::{

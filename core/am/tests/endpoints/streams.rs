@@ -1,11 +1,9 @@
 //! Short requests of endpoints that send many, in streams beside the receiver's queue.
 
-mod support;
-
 use std::cell::RefCell;
 use std::time::Duration;
 
-use support::{Numbers, Watchdog, members, taken, tiny};
+use crate::support::{Numbers, Watchdog, members, taken, tiny};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, SignalEndpoint, Status, Tag, WorldConfig};
 use towpath_machine::Random;
 use towpath_shm::World;

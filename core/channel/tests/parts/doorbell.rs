@@ -2,8 +2,6 @@
 //! the proof that fences, orderings and the order of the steps are needed: without one of them, a
 //! message comes and its receiver sleeps on. Sleepers never time out here, so that is a deadlock.
 
-mod weakened;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_machine::{Arena, LoomArena, Ordering, Park, Place, Processor};
 use towpath_testkit::model;
 
-use weakened::{Missing, Weakened, Word};
+use crate::weakened::{Missing, Weakened, Word};
 
 const SLOTS: usize = 2;
 

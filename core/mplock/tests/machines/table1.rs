@@ -1,8 +1,6 @@
 //! Table 1 of the paper: hops and interrupts until a lock is acquired, by its state.
 
-mod network;
-
-use network::{Network, Side};
+use crate::network::{Network, Side};
 use towpath_mplock::{Mode, NodeState, Protocol};
 
 /// Hops and interrupts on the way to an acquisition.

@@ -1,14 +1,12 @@
 //! Members that a look from outside could mistake: a dead one whose pid is another
 //! process's by now, and one that does not run because its control group is frozen.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Watchdog, unique};
+use crate::common::{Watchdog, unique};
 use towpath_shm::{World, WorldSpec};
 
 /// Set in the process that runs in a pid namespace of its own.
@@ -76,7 +74,9 @@ fn dead_member_whose_pid_is_used_again_is_dead() {
     }
     let mut command = Command::new("unshare");
     command.args(options).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "--nocapture", "dead_member_whose_pid_is_used_again_is_dead"]).env(INSIDE, "1");
+    command
+        .args(["--exact", "--nocapture", "reused_and_frozen::dead_member_whose_pid_is_used_again_is_dead"])
+        .env(INSIDE, "1");
     let (status, output, errors) = dog.spawn(command).finish();
     if errors.contains("SKIPPED") {
         eprintln!("{errors}");

@@ -1,12 +1,10 @@
 //! Worlds within one process: made, opened, entered, left.
 
-mod common;
-
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use common::Watchdog;
+use crate::common::Watchdog;
 
 use towpath_shm::{Error, Handover, ParticipantId, World, WorldSpec};
 use towpath_sync::Policy;

@@ -4,8 +4,6 @@
 //! Cells are not atomic here: what can be read before it is written, or overwritten before it is
 //! read, fails the model. Sleepers never time out: a lost wake-up is a deadlock.
 
-mod weakened;
-
 use std::sync::Arc;
 
 use loom::thread;
@@ -17,7 +15,7 @@ use towpath_channel::path::PacketContent;
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
 use towpath_testkit::model;
 
-use weakened::{Missing, SOUND, Weakened, Word, fails};
+use crate::weakened::{Missing, SOUND, Weakened, Word, fails};
 
 type Line = Arc<AnswerLine<Weakened>>;
 type End = AnswerEnd<Line>;

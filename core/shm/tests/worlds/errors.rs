@@ -1,6 +1,6 @@
 //! Errors as the user of a program sees them.
 
-mod common;
+use crate::common;
 
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! Names of worlds that lead to something else: it stays, is never waited for, and every
 //! error names it.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use common::{Watchdog, unique};
+use crate::common::{Watchdog, unique};
 use towpath_shm::{Error, World, WorldSpec, named_files, shown};
 
 fn spec(name: &str) -> WorldSpec {

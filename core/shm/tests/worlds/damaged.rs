@@ -1,14 +1,12 @@
 //! Segments with arbitrary bytes in them: an error or a sane answer, never a crash or a
 //! hang.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
-use common::{Watchdog, unique};
+use crate::common::{Watchdog, unique};
 use proptest::prelude::*;
 use towpath_shm::{ParticipantId, World, WorldSpec};
 
