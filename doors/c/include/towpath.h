@@ -443,4 +443,12 @@ int tp_world_broadcast(tp_world *world, const char *name, size_t bytes, int loss
 }
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#include "towpath-tsan.h"
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#include "towpath-tsan.h"
+#endif
+#endif
+
 #endif

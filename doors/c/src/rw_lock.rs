@@ -147,9 +147,10 @@ pub unsafe extern "C" fn tp_rwlock_init(
     users: u32,
     out: Out<'_, TpRwlock>,
 ) -> c_int {
-    // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
     opening(out, || {
-        Ok(TpRwlock::new(unsafe { MappingEntry::Init(users).world(at, room) }?.rw_lock(ALONE, 0)?))
+        // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
+        let world = unsafe { MappingEntry::Init(users).world(at, room) }?;
+        Ok(TpRwlock::new(world.rw_lock(ALONE, 0)?))
     })
 }
 

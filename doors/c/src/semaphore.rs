@@ -37,9 +37,10 @@ pub unsafe extern "C" fn tp_sem_init(
     permits: u64,
     out: Out<'_, TpSem>,
 ) -> c_int {
-    // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
     opening(out, || {
-        Ok(TpSem(unsafe { MappingEntry::Init(users).world(at, room) }?.semaphore(ALONE, permits)?))
+        // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
+        let world = unsafe { MappingEntry::Init(users).world(at, room) }?;
+        Ok(TpSem(world.semaphore(ALONE, permits)?))
     })
 }
 

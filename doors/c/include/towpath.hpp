@@ -1,0 +1,579 @@
+// Towpath for C++20: towpath.h with handles that close themselves, guards that release, and exceptions.
+//
+// Errors are exceptions of type towpath::error, whose code() is one of the numbers TP_E…; a time that is over is a
+// return value. All classes can be moved and not copied. docs/c.md tells how to begin.
+#ifndef TOWPATH_HPP
+#define TOWPATH_HPP
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "towpath.h"
+
+namespace towpath {
+
+// Error of a call.
+class error : public std::runtime_error {
+public:
+    explicit error(int code) : std::runtime_error(sentence(code)), code_(code) {}
+    // One of the numbers TP_E….
+    int code() const noexcept { return code_; }
+
+private:
+    int code_;
+    static std::string sentence(int code) { return tp_strerror(code); }
+};
+
+// A time after which a wait is given up.
+using duration = std::chrono::nanoseconds;
+
+// The mapping in which an object is to lie: bytes that the program has mapped.
+struct mapping {
+    void *at;
+    std::size_t room;
+};
+
+namespace detail {
+
+inline void check(int result) {
+    if (result < 0) throw error(result);
+}
+
+// True: done. False: the time was over.
+inline bool in_time(int result) {
+    if (result == TP_ETIMEDOUT) return false;
+    check(result);
+    return true;
+}
+
+inline std::uint64_t ns(duration time) {
+    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+}
+
+// Owner of a handle.
+template <typename T, void (*Close)(T *)>
+class handle {
+public:
+    handle() = default;
+    handle(handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    handle &operator=(handle &&other) noexcept {
+        std::swap(raw_, other.raw_);
+        return *this;
+    }
+    handle(const handle &) = delete;
+    handle &operator=(const handle &) = delete;
+    ~handle() {
+        if (raw_) Close(raw_);
+    }
+    // The handle for the functions of towpath.h.
+    T *raw() const noexcept { return raw_; }
+
+protected:
+    template <typename Open>
+    explicit handle(Open open) {
+        check(open(&raw_));
+    }
+
+private:
+    T *raw_ = nullptr;
+};
+
+} // namespace detail
+
+class mutex;
+
+// A mutex is held while this lives.
+class [[nodiscard]] mutex_guard {
+public:
+    mutex_guard(mutex_guard &&other) noexcept
+        : mutex_(std::exchange(other.mutex_, nullptr)), owner_died_(other.owner_died_) {}
+    mutex_guard &operator=(mutex_guard &&) = delete;
+    ~mutex_guard() {
+        if (mutex_) tp_mutex_unlock(mutex_);
+    }
+    // True if the last owner died: the data may be half changed. Without consistent() the next owner is told again.
+    bool owner_died() const noexcept { return owner_died_; }
+    // Declares the data repaired.
+    void consistent() {
+        detail::check(tp_mutex_consistent(mutex_));
+        owner_died_ = false;
+    }
+    // The 64 bits under the mutex.
+    std::uint64_t &value() const { return *tp_mutex_value(mutex_); }
+
+private:
+    friend class mutex;
+    friend class condition;
+    mutex_guard(tp_mutex *mutex, bool owner_died) : mutex_(mutex), owner_died_(owner_died) {}
+    tp_mutex *mutex_;
+    bool owner_died_;
+};
+
+// Robust mutex. Also what std::unique_lock and std::scoped_lock take: then the death of an owner is an exception of
+// code TP_EOWNERDEAD, without the mutex, and the next owner is told again.
+class mutex : public detail::handle<tp_mutex, tp_mutex_close> {
+public:
+    static std::size_t size(std::uint32_t users, std::uint32_t conditions = 0) {
+        return tp_mutex_size(users, conditions);
+    }
+    static mutex init(mapping in, std::uint32_t users) {
+        return mutex([=](tp_mutex **out) { return tp_mutex_init(in.at, in.room, users, out); });
+    }
+    static mutex open(mapping in) {
+        return mutex([=](tp_mutex **out) { return tp_mutex_open(in.at, in.room, out); });
+    }
+    static mutex open_or_init(mapping in, std::uint32_t users) {
+        return mutex([=](tp_mutex **out) { return tp_mutex_open_or_init(in.at, in.room, users, out); });
+    }
+
+    // Acquires; the guard says whether the last owner died.
+    mutex_guard acquire() { return *kept(tp_mutex_lock(raw())); }
+    // Acquires if the mutex is free.
+    std::optional<mutex_guard> try_acquire() { return kept(tp_mutex_trylock(raw())); }
+    // Acquires; gives up after this time.
+    std::optional<mutex_guard> acquire_for(duration time) { return kept(tp_mutex_timedlock(raw(), detail::ns(time))); }
+
+    void lock() { whole(tp_mutex_lock(raw())); }
+    bool try_lock() { return whole(tp_mutex_trylock(raw())); }
+    template <typename Rep, typename Period>
+    bool try_lock_for(std::chrono::duration<Rep, Period> time) {
+        return whole(tp_mutex_timedlock(raw(), detail::ns(std::chrono::duration_cast<duration>(time))));
+    }
+    void unlock() { detail::check(tp_mutex_unlock(raw())); }
+
+private:
+    friend class world;
+    using handle::handle;
+    std::optional<mutex_guard> kept(int result) {
+        if (result == TP_ETIMEDOUT) return std::nullopt;
+        if (result != TP_EOWNERDEAD) detail::check(result);
+        return mutex_guard(raw(), result == TP_EOWNERDEAD);
+    }
+    bool whole(int result) {
+        if (result == TP_EOWNERDEAD) tp_mutex_unlock(raw());
+        return detail::in_time(result);
+    }
+};
+
+// Condition variable beside a mutex.
+class condition : public detail::handle<tp_cond, tp_cond_close> {
+public:
+    // Opens the condition of that name beside the mutex; makes it if there is none.
+    static condition open(mutex &beside, const char *name) {
+        return condition([&](tp_cond **out) { return tp_cond_open(beside.raw(), name, out); });
+    }
+    // Waits until notified, or for no reason. The guard says afterwards whether an owner died meanwhile.
+    void wait(mutex_guard &guard) { wait_ns(guard, TP_FOREVER); }
+    // Waits until the predicate holds.
+    template <typename Predicate>
+    void wait(mutex_guard &guard, Predicate holds) {
+        while (!holds()) wait(guard);
+    }
+    // Waits; false: the time was over.
+    bool wait_for(mutex_guard &guard, duration time) { return wait_ns(guard, detail::ns(time)); }
+    void notify_one() { detail::check(tp_cond_signal(raw())); }
+    void notify_all() { detail::check(tp_cond_broadcast(raw())); }
+
+private:
+    friend class world;
+    using handle::handle;
+    bool wait_ns(mutex_guard &guard, std::uint64_t ns) {
+        int result = tp_cond_wait(raw(), guard.mutex_, ns);
+        if (result == 0 || result == TP_ETIMEDOUT) return result == 0;
+        if (result == TP_EOWNERDEAD) {
+            guard.owner_died_ = true;
+            return true;
+        }
+        // These are found before the mutex is released.
+        if (result != TP_EAPART && result != TP_EINVALID) guard.mutex_ = nullptr;
+        throw error(result);
+    }
+};
+
+// A readers-writer lock is held for reading while this lives.
+class [[nodiscard]] read_guard {
+public:
+    read_guard(read_guard &&other) noexcept : lock_(std::exchange(other.lock_, nullptr)), reading_(other.reading_) {}
+    read_guard &operator=(read_guard &&) = delete;
+    ~read_guard() {
+        if (lock_) tp_rwlock_read_unlock(lock_, &reading_);
+    }
+    const std::uint64_t &value() const { return *tp_rwlock_value(lock_); }
+
+private:
+    friend class rw_lock;
+    read_guard(tp_rwlock *lock, tp_reading reading) : lock_(lock), reading_(reading) {}
+    tp_rwlock *lock_;
+    tp_reading reading_;
+};
+
+// A readers-writer lock is held for writing while this lives.
+class [[nodiscard]] write_guard {
+public:
+    write_guard(write_guard &&other) noexcept
+        : lock_(std::exchange(other.lock_, nullptr)), owner_died_(other.owner_died_) {}
+    write_guard &operator=(write_guard &&) = delete;
+    ~write_guard() {
+        if (lock_) tp_rwlock_write_unlock(lock_);
+    }
+    bool owner_died() const noexcept { return owner_died_; }
+    void consistent() {
+        detail::check(tp_rwlock_consistent(lock_));
+        owner_died_ = false;
+    }
+    std::uint64_t &value() const { return *tp_rwlock_value(lock_); }
+
+private:
+    friend class rw_lock;
+    write_guard(tp_rwlock *lock, bool owner_died) : lock_(lock), owner_died_(owner_died) {}
+    tp_rwlock *lock_;
+    bool owner_died_;
+};
+
+// Readers-writer lock.
+class rw_lock : public detail::handle<tp_rwlock, tp_rwlock_close> {
+public:
+    static std::size_t size(std::uint32_t users) { return tp_rwlock_size(users); }
+    static rw_lock init(mapping in, std::uint32_t users) {
+        return rw_lock([=](tp_rwlock **out) { return tp_rwlock_init(in.at, in.room, users, out); });
+    }
+    static rw_lock open(mapping in) {
+        return rw_lock([=](tp_rwlock **out) { return tp_rwlock_open(in.at, in.room, out); });
+    }
+    static rw_lock open_or_init(mapping in, std::uint32_t users) {
+        return rw_lock([=](tp_rwlock **out) { return tp_rwlock_open_or_init(in.at, in.room, users, out); });
+    }
+    // Acquires for reading. If a writer died, `repair` gets a write_guard, with which it makes the data consistent.
+    template <typename Repair>
+    read_guard read(Repair repair) {
+        for (;;) {
+            tp_reading reading;
+            int result = tp_rwlock_read(raw(), TP_FOREVER, &reading);
+            if (result == 0) return read_guard(raw(), reading);
+            if (result != TP_EOWNERDEAD) throw error(result);
+            write_guard writer(raw(), true);
+            repair(writer);
+            if (writer.owner_died()) throw error(TP_EOWNERDEAD);
+        }
+    }
+    // Acquires for reading; the death of a writer is an exception, and the next that acquires is told again.
+    read_guard read() {
+        return read([](write_guard &) {});
+    }
+    write_guard write() { return *writer(tp_rwlock_write(raw(), TP_FOREVER)); }
+    std::optional<write_guard> write_for(duration time) { return writer(tp_rwlock_write(raw(), detail::ns(time))); }
+
+private:
+    friend class world;
+    using handle::handle;
+    std::optional<write_guard> writer(int result) {
+        if (result == TP_ETIMEDOUT) return std::nullopt;
+        if (result != TP_EOWNERDEAD) detail::check(result);
+        return write_guard(raw(), result == TP_EOWNERDEAD);
+    }
+};
+
+// A permit of a semaphore, given back when this ends.
+class [[nodiscard]] permit {
+public:
+    permit(permit &&other) noexcept : semaphore_(std::exchange(other.semaphore_, nullptr)) {}
+    permit &operator=(permit &&) = delete;
+    ~permit() {
+        if (semaphore_) tp_sem_release(semaphore_);
+    }
+
+private:
+    friend class semaphore;
+    explicit permit(tp_sem *semaphore) : semaphore_(semaphore) {}
+    tp_sem *semaphore_;
+};
+
+// Semaphore whose permits come back from the dead.
+class semaphore : public detail::handle<tp_sem, tp_sem_close> {
+public:
+    static std::size_t size(std::uint32_t users) { return tp_sem_size(users); }
+    static semaphore init(mapping in, std::uint32_t users, std::uint64_t permits) {
+        return semaphore([=](tp_sem **out) { return tp_sem_init(in.at, in.room, users, permits, out); });
+    }
+    static semaphore open(mapping in) {
+        return semaphore([=](tp_sem **out) { return tp_sem_open(in.at, in.room, out); });
+    }
+    static semaphore open_or_init(mapping in, std::uint32_t users, std::uint64_t permits) {
+        return semaphore([=](tp_sem **out) { return tp_sem_open_or_init(in.at, in.room, users, permits, out); });
+    }
+    permit acquire() {
+        detail::check(tp_sem_wait(raw(), TP_FOREVER));
+        return permit(raw());
+    }
+    std::optional<permit> acquire_for(duration time) {
+        if (!detail::in_time(tp_sem_wait(raw(), detail::ns(time)))) return std::nullopt;
+        return permit(raw());
+    }
+    void add(std::uint64_t permits) { detail::check(tp_sem_add(raw(), permits)); }
+    std::uint64_t available() const { return tp_sem_available(raw()); }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+// Barrier. If a participant dies, wait() throws TP_EPEERDIED to all that wait, once.
+class barrier : public detail::handle<tp_barrier, tp_barrier_close> {
+public:
+    static std::size_t size(std::uint32_t users) { return tp_barrier_size(users); }
+    static barrier init(mapping in, std::uint32_t users, std::size_t participants) {
+        return barrier([=](tp_barrier **out) { return tp_barrier_init(in.at, in.room, users, participants, out); });
+    }
+    static barrier open(mapping in) {
+        return barrier([=](tp_barrier **out) { return tp_barrier_open(in.at, in.room, out); });
+    }
+    static barrier open_or_init(mapping in, std::uint32_t users, std::size_t participants) {
+        return barrier(
+            [=](tp_barrier **out) { return tp_barrier_open_or_init(in.at, in.room, users, participants, out); });
+    }
+    void join() { detail::check(tp_barrier_join(raw())); }
+    void wait() { detail::check(tp_barrier_wait(raw(), TP_FOREVER)); }
+    bool wait_for(duration time) { return detail::in_time(tp_barrier_wait(raw(), detail::ns(time))); }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+// Flag that waiters wait for.
+class event : public detail::handle<tp_event, tp_event_close> {
+public:
+    static std::size_t size(std::uint32_t users) { return tp_event_size(users); }
+    static event init(mapping in, std::uint32_t users) {
+        return event([=](tp_event **out) { return tp_event_init(in.at, in.room, users, out); });
+    }
+    static event open(mapping in) {
+        return event([=](tp_event **out) { return tp_event_open(in.at, in.room, out); });
+    }
+    static event open_or_init(mapping in, std::uint32_t users) {
+        return event([=](tp_event **out) { return tp_event_open_or_init(in.at, in.room, users, out); });
+    }
+    void set() { detail::check(tp_event_set(raw())); }
+    bool reset() { return tp_event_reset(raw()) == 1; }
+    bool is_set() const { return tp_event_is_set(raw()) == 1; }
+    void wait() { detail::check(tp_event_wait(raw(), TP_FOREVER)); }
+    bool wait_for(duration time) { return detail::in_time(tp_event_wait(raw(), detail::ns(time))); }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+template <typename T>
+class queue;
+
+// Sender of a queue.
+template <typename T>
+class sender : public detail::handle<tp_sender, tp_sender_close> {
+public:
+    void send(const T &message) { detail::check(tp_sender_send(raw(), &message, TP_FOREVER)); }
+    bool send_for(const T &message, duration time) {
+        return detail::in_time(tp_sender_send(raw(), &message, detail::ns(time)));
+    }
+    void shut() { detail::check(tp_sender_shut(raw())); }
+
+private:
+    friend class queue<T>;
+    using handle::handle;
+};
+
+// Receiver of a queue.
+template <typename T>
+class receiver : public detail::handle<tp_receiver, tp_receiver_close> {
+public:
+    T receive() {
+        T message;
+        detail::check(tp_receiver_receive(raw(), &message, TP_FOREVER));
+        return message;
+    }
+    std::optional<T> receive_for(duration time) {
+        T message;
+        if (!detail::in_time(tp_receiver_receive(raw(), &message, detail::ns(time)))) return std::nullopt;
+        return message;
+    }
+    // The next message; none after the last, when the queue is closed or all senders have gone.
+    std::optional<T> next() {
+        T message;
+        int result = tp_receiver_receive(raw(), &message, TP_FOREVER);
+        if (result == TP_ECLOSED || result == TP_EDISCONNECTED) return std::nullopt;
+        detail::check(result);
+        return message;
+    }
+    std::size_t waiting() const { return tp_receiver_waiting(raw()); }
+    void shut() { detail::check(tp_receiver_shut(raw())); }
+
+private:
+    friend class queue<T>;
+    using handle::handle;
+};
+
+// Bounded queue of values, which are copied as bytes and have one of the sizes of tp_queue(3).
+template <typename T>
+class queue : public detail::handle<tp_queue, tp_queue_close> {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>);
+    static constexpr std::size_t bytes = sizeof(T);
+    static_assert(bytes % 8 == 0 && (bytes <= 64 || (bytes <= 4096 && (bytes & (bytes - 1)) == 0)),
+                  "a message has 8, 16, 24 … 64, 128, 256 … or 4,096 bytes");
+
+public:
+    static std::size_t size(std::uint32_t users, std::size_t capacity) {
+        return tp_queue_size(users, bytes, capacity);
+    }
+    static queue init(mapping in, std::uint32_t users, std::size_t capacity) {
+        return queue([=](tp_queue **out) { return tp_queue_init(in.at, in.room, users, bytes, capacity, out); });
+    }
+    static queue open(mapping in, std::size_t capacity) {
+        return queue([=](tp_queue **out) { return tp_queue_open(in.at, in.room, bytes, capacity, out); });
+    }
+    static queue open_or_init(mapping in, std::uint32_t users, std::size_t capacity) {
+        return queue(
+            [=](tp_queue **out) { return tp_queue_open_or_init(in.at, in.room, users, bytes, capacity, out); });
+    }
+    towpath::sender<T> sender() {
+        return towpath::sender<T>([this](tp_sender **out) { return tp_sender_open(this->raw(), out); });
+    }
+    towpath::receiver<T> receiver() {
+        return towpath::receiver<T>([this](tp_receiver **out) { return tp_receiver_open(this->raw(), out); });
+    }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+// Writer of a broadcast ring.
+class writer : public detail::handle<tp_writer, tp_writer_close> {
+public:
+    void send(std::span<const std::byte> message) {
+        detail::check(tp_writer_send(raw(), message.data(), message.size(), TP_FOREVER));
+    }
+    bool send_for(std::span<const std::byte> message, duration time) {
+        return detail::in_time(tp_writer_send(raw(), message.data(), message.size(), detail::ns(time)));
+    }
+    std::size_t readers() const { return tp_writer_readers(raw()); }
+    bool lost_reader() { return tp_writer_lost_reader(raw()) == 1; }
+    void shut() { detail::check(tp_writer_shut(raw())); }
+
+private:
+    friend class broadcast;
+    using handle::handle;
+};
+
+// Reader of a broadcast ring.
+class reader : public detail::handle<tp_reader, tp_reader_close> {
+public:
+    // The next message, valid until the next call. `missed` gets the number of those missed before it.
+    std::span<const std::byte> receive(std::uint64_t *missed = nullptr) {
+        return *receive_ns(TP_FOREVER, missed);
+    }
+    std::optional<std::span<const std::byte>> receive_for(duration time, std::uint64_t *missed = nullptr) {
+        return receive_ns(detail::ns(time), missed);
+    }
+
+private:
+    friend class broadcast;
+    using handle::handle;
+    std::optional<std::span<const std::byte>> receive_ns(std::uint64_t ns, std::uint64_t *missed) {
+        const void *at = nullptr;
+        std::size_t bytes = 0;
+        if (!detail::in_time(tp_reader_receive(raw(), ns, &at, &bytes, missed))) return std::nullopt;
+        return std::span(static_cast<const std::byte *>(at), bytes);
+    }
+};
+
+// Broadcast ring from one writer to many readers.
+class broadcast : public detail::handle<tp_broadcast, tp_broadcast_close> {
+public:
+    static std::size_t size(std::uint32_t users, std::size_t bytes) { return tp_broadcast_size(users, bytes); }
+    static broadcast init(mapping in, std::uint32_t users, std::size_t bytes, bool lossy = false) {
+        return broadcast(
+            [=](tp_broadcast **out) { return tp_broadcast_init(in.at, in.room, users, bytes, lossy, out); });
+    }
+    static broadcast open(mapping in, std::size_t bytes, bool lossy = false) {
+        return broadcast([=](tp_broadcast **out) { return tp_broadcast_open(in.at, in.room, bytes, lossy, out); });
+    }
+    static broadcast open_or_init(mapping in, std::uint32_t users, std::size_t bytes, bool lossy = false) {
+        return broadcast(
+            [=](tp_broadcast **out) { return tp_broadcast_open_or_init(in.at, in.room, users, bytes, lossy, out); });
+    }
+    towpath::writer writer() {
+        return towpath::writer([this](tp_writer **out) { return tp_writer_open(this->raw(), out); });
+    }
+    towpath::reader reader() {
+        return towpath::reader([this](tp_reader **out) { return tp_reader_open(this->raw(), out); });
+    }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+// World: processes that find each other and their objects by name.
+class world : public detail::handle<tp_world, tp_world_close> {
+public:
+    static world join() { return world(tp_world_join); }
+    static world create(const char *name, std::uint32_t processes, std::uint64_t object_bytes = 0) {
+        return world([=](tp_world **out) { return tp_world_create(name, processes, object_bytes, out); });
+    }
+    static world open(const char *name) {
+        return world([=](tp_world **out) { return tp_world_open(name, out); });
+    }
+    // Enters in a forked child, by the parent's handle.
+    void enter() { detail::check(tp_world_enter(raw())); }
+    int rank() const {
+        int rank = tp_world_rank(raw());
+        detail::check(rank);
+        return rank;
+    }
+    std::uint32_t size() const { return tp_world_size(raw()); }
+    bool is_alive(std::uint32_t rank) const { return tp_world_is_alive(raw(), rank) == 1; }
+    std::uint64_t deaths() const { return tp_world_deaths(raw()); }
+    void wait() { detail::check(tp_world_barrier(raw())); }
+
+    towpath::mutex mutex(const char *name, std::uint64_t value = 0) {
+        return towpath::mutex([&](tp_mutex **out) { return tp_world_mutex(raw(), name, value, out); });
+    }
+    towpath::rw_lock rw_lock(const char *name, std::uint64_t value = 0) {
+        return towpath::rw_lock([&](tp_rwlock **out) { return tp_world_rwlock(raw(), name, value, out); });
+    }
+    towpath::condition condition(const char *name) {
+        return towpath::condition([&](tp_cond **out) { return tp_world_cond(raw(), name, out); });
+    }
+    towpath::semaphore semaphore(const char *name, std::uint64_t permits) {
+        return towpath::semaphore([&](tp_sem **out) { return tp_world_sem(raw(), name, permits, out); });
+    }
+    towpath::barrier barrier(const char *name, std::size_t participants) {
+        return towpath::barrier([&](tp_barrier **out) { return tp_world_barrier_of(raw(), name, participants, out); });
+    }
+    towpath::event event(const char *name) {
+        return towpath::event([&](tp_event **out) { return tp_world_event(raw(), name, out); });
+    }
+    template <typename T>
+    towpath::queue<T> queue(const char *name, std::size_t capacity) {
+        return towpath::queue<T>(
+            [&](tp_queue **out) { return tp_world_queue(raw(), name, sizeof(T), capacity, out); });
+    }
+    towpath::broadcast broadcast(const char *name, std::size_t bytes, bool lossy = false) {
+        return towpath::broadcast(
+            [&](tp_broadcast **out) { return tp_world_broadcast(raw(), name, bytes, lossy, out); });
+    }
+
+private:
+    using handle::handle;
+};
+
+} // namespace towpath
+
+#endif

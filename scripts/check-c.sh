@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Checks the door for C and C++: builds the libraries, installs them in a folder of its own, compiles the programs in
+# doors/c/checks against them and runs these. Needs cc, c++ and, for the packages' part, pkg-config and cmake; what is
+# missing is said. Usage: bash scripts/check-c.sh [cost]; with "cost" it compares the cost of calls with Rust's, too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+command -v cc >/dev/null && command -v c++ >/dev/null || { echo "a C and a C++ compiler are missing: apt-get install g++"; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+bash scripts/install-c.sh "$prefix"
+cargo build --quiet --release --package towpath-c --features check --examples
+built=${CARGO_TARGET_DIR:-target}/release
+include=(-I "$prefix/include")
+shared=(-L "$prefix/lib" -ltowpath -lpthread "-Wl,-rpath,$prefix/lib")
+static=("$prefix/lib/libtowpath.a" -lgcc_s -lpthread -lm -ldl)
+strict=(-Wall -Wextra -Wpedantic -Werror -O1 -g)
+checks=doors/c/checks
+
+compile() { # NAME OPTIONS…: of a program in C
+    local name=$1
+    shift
+    cc -std=c11 "${strict[@]}" "${include[@]}" "$checks/${name%%-*}.c" -o "$work/$name" "$@"
+}
+for name in deaths threads share race; do compile "$name" "${shared[@]}"; done
+c++ -std=c++20 "${strict[@]}" "${include[@]}" "$checks/classes.cpp" -o "$work/classes" "${shared[@]}"
+timeout 200 "$work/deaths"
+timeout 200 "$work/threads"
+timeout 200 "$work/classes"
+timeout 200 "$work/share" "$built/examples/partner"
+
+for sanitizer in thread address,undefined; do
+    if ! echo 'int main(void) { return 0; }' | cc -x c - "-fsanitize=$sanitizer" -o "$work/empty" 2>/dev/null || ! "$work/empty" 2>/dev/null; then
+        echo "-fsanitize=$sanitizer does not work here: left out"
+        continue
+    fi
+    for name in threads-s race-s deaths-s; do compile "$name" "-fsanitize=$sanitizer" "${static[@]}"; done
+    echo "-- -fsanitize=$sanitizer"
+    timeout 200 "$work/threads-s"
+    timeout 200 "$work/race-s"
+    timeout 200 "$work/deaths-s"
+    [ "$sanitizer" = thread ] || continue
+    compile race-planted -DPLANTED -fsanitize=thread "${static[@]}"
+    if timeout 200 "$work/race-planted" >"$work/planted.txt" 2>&1; then echo "the planted race was not found"; exit 1; fi
+    grep -q "data race" "$work/planted.txt"
+done
+
+# The example of the page compiles and runs.
+sed -n '/^```c$/,/^```$/p' docs/c.md | sed '/^```/d' >"$work/page.c"
+cc -std=c11 -D_GNU_SOURCE "${strict[@]}" "${include[@]}" "$work/page.c" -o "$work/page" "${shared[@]}"
+"$work/page"
+
+# A user's way in: pkg-config, CMake, the manual.
+cat >"$work/user.c" <<'END'
+#include <towpath.h>
+int main(void) { return tp_mutex_size(TP_USERS, 0) == 0; }
+END
+if command -v pkg-config >/dev/null; then
+    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+    # shellcheck disable=SC2046
+    cc "$work/user.c" $(pkg-config --cflags --libs towpath) "-Wl,-rpath,$prefix/lib" -o "$work/user"
+    "$work/user"
+    # shellcheck disable=SC2046
+    cc "$work/user.c" $(pkg-config --cflags towpath) "$prefix/lib/libtowpath.a" $(pkg-config --static --libs-only-l towpath | sed 's/-ltowpath//') -o "$work/user"
+    "$work/user"
+else
+    echo "pkg-config is missing: left out"
+fi
+if command -v cmake >/dev/null; then
+    cat >"$work/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(towpath 0.1 REQUIRED)
+add_executable(with-shared user.c)
+target_link_libraries(with-shared towpath::towpath)
+add_executable(with-static user.c)
+target_link_libraries(with-static towpath::static)
+END
+    cmake -S "$work" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+    cmake --build "$work/cmake" >/dev/null
+    "$work/cmake/with-shared"
+    "$work/cmake/with-static"
+else
+    echo "cmake is missing: left out"
+fi
+for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_broadcast tp_world; do
+    grep -q '^\.SH DESCRIPTION' "$prefix/share/man/man3/$page.3"
+done
+
+if [ "${1:-}" = cost ]; then
+    cc -O2 -shared -fPIC "${include[@]}" "$checks/cost.c" -o "$work/libcost.so" "${shared[@]}"
+    "$built/examples/cost" "$work/libcost.so" "${RUNS:-101}"
+fi
+echo "C and C++: well"
