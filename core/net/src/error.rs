@@ -26,6 +26,9 @@ pub enum Error {
     /// The peer has closed the link.
     #[error("{0} has closed the link")]
     Closed(SocketAddr),
+    /// The link can't use libfabric.
+    #[error("libfabric, with {0}: {1}")]
+    Fabric(SocketAddr, String),
     /// The frame is too long.
     #[error("a frame of {0} bytes; at most {max} are possible", max = crate::MAX_FRAME)]
     TooLong(usize),

@@ -15,9 +15,9 @@ use snow::StatelessTransportState;
 pub const MAX_FRAME: usize = 16 << 20;
 
 /// Maximum number of bytes of a record's ciphertext, by the Noise protocol.
-const MAX_RECORD: usize = 65_535;
+pub const MAX_RECORD: usize = 65_535;
 /// Number of bytes that the cipher adds.
-const TAG: usize = 16;
+pub const TAG: usize = 16;
 /// Maximum number of a frame's bytes in a record.
 const MAX_PART: usize = MAX_RECORD - TAG - 1;
 
@@ -37,11 +37,57 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Writer of frames: the next record's number, and the bytes that were not sent yet.
+/// Sealer of records: the next record's number.
 #[derive(Debug, Default)]
-pub struct FrameWriter {
+pub struct Sealer {
     number: u64,
     plain: Vec<u8>,
+}
+
+impl Sealer {
+    /// Number of the next record.
+    #[cfg(feature = "fabric")]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Seals the next record of a frame into `to`.
+    ///
+    /// There is room for [`MAX_RECORD`] bytes, or for the frame's rest. Returns the record's
+    /// length, and the frame's rest after it.
+    pub fn seal<'f>(
+        &mut self,
+        cipher: &StatelessTransportState,
+        frame: &'f [u8],
+        to: &mut [u8],
+    ) -> io::Result<(usize, &'f [u8])> {
+        let (part, rest) = frame.split_at(frame.len().min(MAX_PART));
+        self.plain.clear();
+        self.plain.push(u8::from(rest.is_empty()));
+        self.plain.extend_from_slice(part);
+        let written = cipher.write_message(self.number, &self.plain, to).map_err(io::Error::other)?;
+        self.number += 1;
+        Ok((written, rest))
+    }
+
+    /// Seals bytes that are no record of a frame.
+    #[cfg(feature = "fabric")]
+    pub fn seal_other(
+        &mut self,
+        cipher: &StatelessTransportState,
+        bytes: &[u8],
+        to: &mut [u8],
+    ) -> io::Result<usize> {
+        let written = cipher.write_message(self.number, bytes, to).map_err(io::Error::other)?;
+        self.number += 1;
+        Ok(written)
+    }
+}
+
+/// Writer of frames: the sealer, and the bytes that were not sent yet.
+#[derive(Debug, Default)]
+pub struct FrameWriter {
+    pub sealer: Sealer,
     bytes: Vec<u8>,
     /// Number of these that were sent.
     sent: usize,
@@ -54,17 +100,10 @@ impl FrameWriter {
         self.sent = 0;
         let mut rest = frame;
         loop {
-            let (part, after) = rest.split_at(rest.len().min(MAX_PART));
-            rest = after;
-            self.plain.clear();
-            self.plain.push(u8::from(rest.is_empty()));
-            self.plain.extend_from_slice(part);
             let begin = self.bytes.len();
-            self.bytes.resize(begin + 2 + self.plain.len() + TAG, 0);
-            let written = cipher
-                .write_message(self.number, &self.plain, &mut self.bytes[begin + 2..])
-                .map_err(io::Error::other)?;
-            self.number += 1;
+            self.bytes.resize(begin + 2 + 1 + rest.len().min(MAX_PART) + TAG, 0);
+            let (written, after) = self.sealer.seal(cipher, rest, &mut self.bytes[begin + 2..])?;
+            rest = after;
             let length = u16::try_from(written).map_err(io::Error::other)?;
             self.bytes[begin..begin + 2].copy_from_slice(&length.to_le_bytes());
             if rest.is_empty() {
@@ -86,12 +125,30 @@ impl FrameWriter {
     }
 }
 
-/// Reader of frames: the next record's number, and room for it.
+/// Opener of records: the next record's number.
+#[derive(Debug, Default)]
+pub struct Opener {
+    number: u64,
+    plain: Vec<u8>,
+}
+
+/// Record that came with its number in clear.
+#[cfg(feature = "fabric")]
+#[derive(Debug, PartialEq, Eq)]
+pub enum NumberedRecord {
+    /// The frame's last one.
+    Last,
+    /// Another one of the frame.
+    Part,
+    /// The peer did not send it, or it came before.
+    Foreign,
+}
+
+/// Reader of frames: the opener, and room for a record.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    number: u64,
+    pub opener: Opener,
     record: Vec<u8>,
-    plain: Vec<u8>,
 }
 
 impl FrameReader {
@@ -112,7 +169,7 @@ impl FrameReader {
             self.record.resize(length, 0);
             from.read_exact(&mut self.record)?;
             let record = std::mem::take(&mut self.record);
-            let ended = self.open(cipher, &record, frame);
+            let ended = self.opener.open(cipher, &record, frame);
             self.record = record;
             if ended? {
                 return Ok(());
@@ -133,14 +190,18 @@ impl FrameReader {
         while let Some((length, rest)) = bytes[begin..].split_first_chunk() {
             let Some(record) = rest.get(..usize::from(u16::from_le_bytes(*length))) else { break };
             begin += length.len() + record.len();
-            if self.open(cipher, record, frame)? {
+            if self.opener.open(cipher, record, frame)? {
                 return Ok((begin, true));
             }
         }
         Ok((begin, false))
     }
+}
 
-    /// Appends a record's bytes to a frame. Returns whether it is the frame's last one.
+impl Opener {
+    /// Appends the next record's bytes to a frame.
+    ///
+    /// Returns whether it is the frame's last one.
     fn open(
         &mut self,
         cipher: &StatelessTransportState,
@@ -150,9 +211,59 @@ impl FrameReader {
         if record.len() <= TAG {
             return Err(ReadFailure::Damaged);
         }
+        let count = self.decrypt(cipher, self.number, record).ok_or(ReadFailure::Damaged)?;
+        self.append(count, frame)
+    }
+
+    /// Appends a record's bytes to a frame, if it is the next one.
+    ///
+    /// A later record means that one was lost: the link is damaged.
+    #[cfg(feature = "fabric")]
+    pub fn open_numbered(
+        &mut self,
+        cipher: &StatelessTransportState,
+        number: u64,
+        record: &[u8],
+        frame: &mut Vec<u8>,
+    ) -> Result<NumberedRecord, ReadFailure> {
+        if record.len() <= TAG || number < self.number {
+            return Ok(NumberedRecord::Foreign);
+        }
+        let Some(count) = self.decrypt(cipher, number, record) else { return Ok(NumberedRecord::Foreign) };
+        if number != self.number {
+            return Err(ReadFailure::Damaged);
+        }
+        let is_last = self.append(count, frame)?;
+        Ok(if is_last { NumberedRecord::Last } else { NumberedRecord::Part })
+    }
+
+    /// Number of the next record.
+    #[cfg(feature = "fabric")]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns whether the peer sealed these bytes with this number.
+    #[cfg(feature = "fabric")]
+    pub fn is_sealed(
+        &mut self,
+        cipher: &StatelessTransportState,
+        number: u64,
+        sealed: &[u8],
+        bytes: &[u8],
+    ) -> bool {
+        self.decrypt(cipher, number, sealed).is_some_and(|count| &self.plain[..count] == bytes)
+    }
+
+    fn decrypt(&mut self, cipher: &StatelessTransportState, number: u64, record: &[u8]) -> Option<usize> {
         self.plain.resize(record.len(), 0);
-        let count =
-            cipher.read_message(self.number, record, &mut self.plain).map_err(|_| ReadFailure::Damaged)?;
+        cipher.read_message(number, record, &mut self.plain).ok()
+    }
+
+    /// Appends the decrypted record to a frame.
+    ///
+    /// Returns whether it is the frame's last one.
+    fn append(&mut self, count: usize, frame: &mut Vec<u8>) -> Result<bool, ReadFailure> {
         self.number += 1;
         let (Some(&last), part) = (self.plain.first(), &self.plain[1..count.max(1)]) else {
             return Err(ReadFailure::Damaged);

@@ -1,8 +1,9 @@
 //! Links between the hosts of a cluster.
 //!
-//! A [`Link`] carries frames over TCP. Both ends have the cluster's [`Key`]: a peer without it
-//! can neither connect nor read nor alter what a link carries. The handshake and the cipher are
-//! those of the Noise protocol framework (`NNpsk0`, by the crate `snow`).
+//! A [`Link`] carries frames over TCP, or over libfabric ([`Link::over_fabric`]). Both ends have
+//! the cluster's [`Key`]: a peer without it can neither connect nor read nor alter what a link
+//! carries. The handshake and the cipher are those of the Noise protocol framework (`NNpsk0`, by
+//! the crate `snow`).
 //!
 //! **Threads.** Everything blocks; the two halves of a link belong to a thread each
 //! ([`Link::split`]). A link of a thread that has many never blocks ([`Link::polled`]).
@@ -13,6 +14,8 @@
 #![deny(unsafe_code)]
 
 mod error;
+#[cfg(feature = "fabric")]
+mod fabric;
 mod frame;
 mod key;
 mod link;

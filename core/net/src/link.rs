@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use snow::{HandshakeState, StatelessTransportState};
 
+#[cfg(feature = "fabric")]
+use crate::fabric::{LaneReceiver, LaneSender};
 use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
 use crate::tcp_info::unanswered;
 use crate::{Error, Key, PolledLink, SILENCE};
@@ -19,6 +21,10 @@ const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const VERSION: &str = "towpath-net 1 ";
 /// Maximum number of bytes of a message of the handshake.
 const MAX_HANDSHAKE: usize = 256;
+
+/// First frame over libfabric.
+#[cfg(feature = "fabric")]
+const GREETING: &[u8] = b"towpath over libfabric";
 
 /// Number of unanswered attempts in a row after which a host is silent.
 ///
@@ -37,6 +43,9 @@ pub struct Link {
 pub struct FrameSender {
     common: Arc<Common>,
     writer: FrameWriter,
+    /// Way of the frames, if that is not the TCP connection.
+    #[cfg(feature = "fabric")]
+    lane: Option<LaneSender>,
 }
 
 /// Receiving half of a link.
@@ -45,6 +54,9 @@ pub struct FrameReceiver {
     common: Arc<Common>,
     reader: FrameReader,
     buffered: io::BufReader<SharedStream>,
+    /// Way of the frames, if that is not the TCP connection.
+    #[cfg(feature = "fabric")]
+    lane: Option<LaneReceiver>,
 }
 
 /// Handle by which any thread watches a link, and closes it.
@@ -104,11 +116,18 @@ impl Link {
         settle(&stream).map_err(|error| Error::Unreachable(peer, error))?;
         let common = Arc::new(Common { stream, peer, cipher });
         Ok(Link {
-            sender: FrameSender { common: common.clone(), writer: FrameWriter::default() },
+            sender: FrameSender {
+                common: common.clone(),
+                writer: FrameWriter::default(),
+                #[cfg(feature = "fabric")]
+                lane: None,
+            },
             receiver: FrameReceiver {
                 buffered: io::BufReader::with_capacity(1 << 16, SharedStream(common.clone())),
                 common,
                 reader: FrameReader::default(),
+                #[cfg(feature = "fabric")]
+                lane: None,
             },
         })
     }
@@ -143,12 +162,85 @@ impl Link {
         LinkMonitor(self.sender.common.clone())
     }
 
+    /// Moves the link's frames to libfabric, on both ends at about the same time.
+    ///
+    /// `provider`: libfabric's name of it, equal on both ends (`tcp`, `verbs`, `efa`, `cxi`, …).
+    /// Frames stay encrypted. The TCP connection stays, too: its end is the link's. The caller's
+    /// descriptors that libfabric opens are closed in programs that the process executes later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fabric`] if either end has no such provider, or no message crosses within the time;
+    /// those of the link. The link is of no use any more.
+    #[cfg_attr(not(feature = "fabric"), allow(unused_variables))]
+    pub fn over_fabric(self, provider: &str, within: Duration) -> Result<Link, Error> {
+        #[cfg(feature = "fabric")]
+        return self.move_to_fabric(provider, within);
+        #[cfg(not(feature = "fabric"))]
+        Err(Error::Fabric(self.peer(), "this build has no client of it (the feature `fabric`)".into()))
+    }
+
+    #[cfg(feature = "fabric")]
+    fn move_to_fabric(mut self, provider: &str, within: Duration) -> Result<Link, Error> {
+        use crate::fabric::{DescriptorsBefore, FabricEndpoint, lanes};
+        let peer = self.peer();
+        let failed = |why: String| Error::Fabric(peer, why);
+        let before = DescriptorsBefore::new();
+        let here = self.sender.common.stream.local_addr();
+        let here = here.map_err(|error| Error::Unreachable(peer, error))?.ip().to_canonical();
+        let own = FabricEndpoint::open(provider, here).and_then(|own| Ok((own.address()?, own)));
+        // Its first byte says whether an address follows, or the reason why there is none.
+        let said = match &own {
+            Ok((address, _)) => [&[1], &address[..]].concat(),
+            Err(why) => [&[0], why.as_bytes()].concat(),
+        };
+        self.send(&said)?;
+        let mut frame = Vec::new();
+        self.receiver.wait_at_most(Some(within))?;
+        let heard = self.receive(&mut frame);
+        let (_, own) = own.map_err(failed)?;
+        heard?;
+        match frame.split_first() {
+            Some((1, address)) => own.connect(address).map_err(failed)?,
+            Some((0, why)) => {
+                return Err(failed(format!("the other end says: {}", String::from_utf8_lossy(why))));
+            }
+            _ => return Err(Error::Damaged(peer)),
+        }
+        let (sender, receiver) = lanes(own).map_err(|error| failed(error.to_string()))?;
+        (self.sender.lane, self.receiver.lane) = (Some(sender), Some(receiver));
+        // A message in each direction: from then on both ends are connected.
+        let crossed = self.cross(within);
+        before.keep_from_children();
+        crossed.map_err(|error| failed(format!("no message crosses ({error})")))?;
+        self.receiver.wait_at_most(None)?;
+        Ok(self)
+    }
+
+    /// Sends a greeting, and waits for the peer's.
+    #[cfg(feature = "fabric")]
+    fn cross(&mut self, within: Duration) -> Result<(), Error> {
+        let until = Instant::now() + within;
+        let mut frame = Vec::new();
+        self.receiver.wait_at_most(Some(within))?;
+        let is_sent = self.sender.send_now(GREETING)?;
+        if !is_sent {
+            self.sender.flush_until(Some(until))?;
+        }
+        self.receive(&mut frame)?;
+        if frame == GREETING { Ok(()) } else { Err(Error::Damaged(self.peer())) }
+    }
+
     /// Makes a link of it that never blocks, for a thread that polls many.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`] if the system refuses.
+    /// [`Error::Unreachable`] if the system refuses; [`Error::Fabric`] for a link over libfabric.
     pub fn polled(self) -> Result<PolledLink, Error> {
+        #[cfg(feature = "fabric")]
+        if self.sender.lane.is_some() {
+            return Err(Error::Fabric(self.peer(), "such a link can't be polled".into()));
+        }
         let Common { stream, peer, .. } = &*self.sender.common;
         stream.set_nonblocking(true).map_err(|error| Error::Unreachable(*peer, error))?;
         Ok(PolledLink::new(self.sender.common, self.sender.writer, self.receiver.reader))
@@ -183,6 +275,12 @@ impl FrameSender {
     /// As [`FrameSender::send`].
     pub fn send_now(&mut self, frame: &[u8]) -> Result<bool, Error> {
         self.add(frame)?;
+        #[cfg(feature = "fabric")]
+        if let Some(lane) = &mut self.lane {
+            let Common { peer, cipher, .. } = &*self.common;
+            let sent = lane.send_now(cipher, &mut self.writer.sealer);
+            return sent.map_err(|error| Error::Unreachable(*peer, error));
+        }
         self.push(SendFlags::DONTWAIT)
     }
 
@@ -192,12 +290,48 @@ impl FrameSender {
     ///
     /// As [`FrameSender::send`].
     pub fn flush(&mut self) -> Result<(), Error> {
+        #[cfg(feature = "fabric")]
+        if self.lane.is_some() {
+            return self.flush_until(None);
+        }
         self.push(SendFlags::empty()).map(|_| ())
+    }
+
+    #[cfg(feature = "fabric")]
+    fn flush_until(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        let Some(lane) = &mut self.lane else { return Ok(()) };
+        let Common { peer, cipher, stream } = &*self.common;
+        let sent = lane.flush(cipher, &mut self.writer.sealer, stream, until);
+        sent.map_err(|error| Error::Unreachable(*peer, error))
+    }
+
+    /// Waits until the peer gets all frames, although the link is closed next.
+    ///
+    /// TCP does that by itself; over libfabric the peer learns how much there is. Frames that are
+    /// sent later are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] if the peer is gone, or does not take it within the time.
+    #[cfg_attr(not(feature = "fabric"), allow(unused_variables))]
+    pub fn finish(&mut self, within: Duration) -> Result<(), Error> {
+        #[cfg(feature = "fabric")]
+        if let Some(lane) = &mut self.lane {
+            let Common { peer, cipher, stream } = &*self.common;
+            let finished = lane.finish(cipher, &mut self.writer.sealer, stream, within);
+            return finished.map_err(|error| Error::Unreachable(*peer, error));
+        }
+        Ok(())
     }
 
     fn add(&mut self, frame: &[u8]) -> Result<(), Error> {
         if frame.len() > MAX_FRAME {
             return Err(Error::TooLong(frame.len()));
+        }
+        #[cfg(feature = "fabric")]
+        if let Some(lane) = &mut self.lane {
+            lane.add(frame);
+            return Ok(());
         }
         let Common { peer, cipher, .. } = &*self.common;
         self.writer.add(cipher, frame).map_err(|error| Error::Unreachable(*peer, error))
@@ -252,7 +386,14 @@ impl FrameReceiver {
     /// gone; [`Error::Damaged`].
     pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<(), Error> {
         let Common { peer, cipher, .. } = &*self.common;
-        self.reader.read(cipher, &mut self.buffered, frame).map_err(|failure| match failure {
+        #[cfg(feature = "fabric")]
+        let read = match &mut self.lane {
+            Some(lane) => lane.receive(cipher, &mut self.reader.opener, &self.common.stream, frame),
+            None => self.reader.read(cipher, &mut self.buffered, frame),
+        };
+        #[cfg(not(feature = "fabric"))]
+        let read = self.reader.read(cipher, &mut self.buffered, frame);
+        read.map_err(|failure| match failure {
             ReadFailure::Io(error) => Error::Unreachable(*peer, error),
             ReadFailure::Damaged => Error::Damaged(*peer),
             ReadFailure::Closed => Error::Closed(*peer),
@@ -266,7 +407,12 @@ impl FrameReceiver {
     /// # Errors
     ///
     /// [`Error::Unreachable`] if the system refuses.
-    pub fn wait_at_most(&self, time: Option<Duration>) -> Result<(), Error> {
+    pub fn wait_at_most(&mut self, time: Option<Duration>) -> Result<(), Error> {
+        #[cfg(feature = "fabric")]
+        if let Some(lane) = &mut self.lane {
+            lane.at_most = time;
+            return Ok(());
+        }
         let Common { stream, peer, .. } = &*self.common;
         stream.set_read_timeout(time).map_err(|error| Error::Unreachable(*peer, error))
     }

@@ -1,0 +1,149 @@
+//! Messages of strangers, and messages that are lost.
+//!
+//! Skipped where there is no libfabric.
+
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use snow::StatelessTransportState;
+
+use super::endpoint::{FabricEndpoint, Half};
+use super::lane::{LaneReceiver, LaneSender, lanes};
+use crate::frame::{Opener, ReadFailure, Sealer};
+
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// Both ciphers of a link.
+fn ciphers() -> [StatelessTransportState; 2] {
+    let builder = || snow::Builder::new("Noise_NN_25519_ChaChaPoly_BLAKE2s".parse().unwrap());
+    let (mut a, mut b) = (builder().build_initiator().unwrap(), builder().build_responder().unwrap());
+    let (mut message, mut payload) = ([0; 256], [0; 256]);
+    let length = a.write_message(&[], &mut message).unwrap();
+    b.read_message(&message[..length], &mut payload).unwrap();
+    let length = b.write_message(&[], &mut message).unwrap();
+    a.read_message(&message[..length], &mut payload).unwrap();
+    [a, b].map(|state| state.into_stateless_transport_mode().unwrap())
+}
+
+/// A receiving end, and senders of the peer and of a stranger.
+struct Scene {
+    ciphers: [StatelessTransportState; 2],
+    streams: [TcpStream; 2],
+    peer: LaneSender,
+    stranger: LaneSender,
+    receiver: LaneReceiver,
+    opener: Opener,
+    _others: Vec<LaneReceiver>,
+    _own: LaneSender,
+}
+
+impl Scene {
+    fn new() -> Option<Scene> {
+        let Ok(own) = FabricEndpoint::open("tcp", HERE) else {
+            eprintln!("skipped: no libfabric with the provider tcp here");
+            return None;
+        };
+        let address = own.address().unwrap();
+        let towards = || {
+            let endpoint = FabricEndpoint::open("tcp", HERE).unwrap();
+            endpoint.connect(&address).unwrap();
+            lanes(endpoint).unwrap()
+        };
+        let ((peer, first), (stranger, second)) = (towards(), towards());
+        let (own, receiver) = lanes(own).unwrap();
+        let listener = TcpListener::bind((HERE, 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let streams = [stream, listener.accept().unwrap().0];
+        let opener = Opener::default();
+        let _others = vec![first, second];
+        Some(Scene { ciphers: ciphers(), streams, peer, stranger, receiver, opener, _others, _own: own })
+    }
+
+    /// The frame that comes next, of messages that `send` sends from a thread of its own.
+    fn receive(
+        &mut self,
+        send: impl FnOnce(&mut LaneSender, &mut LaneSender, &StatelessTransportState, &TcpStream) + Send,
+    ) -> Result<Vec<u8>, ReadFailure> {
+        let Scene { ciphers: [there, here], streams: [far, near], peer, stranger, receiver, opener, .. } =
+            self;
+        receiver.at_most = Some(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            scope.spawn(move || send(peer, stranger, there, far));
+            let mut frame = Vec::new();
+            receiver.receive(here, opener, near, &mut frame).map(|()| frame)
+        })
+    }
+}
+
+/// Sends a frame.
+fn say(
+    lane: &mut LaneSender,
+    cipher: &StatelessTransportState,
+    sealer: &mut Sealer,
+    stream: &TcpStream,
+    text: &[u8],
+) {
+    lane.add(text);
+    lane.flush(cipher, sealer, stream, None).unwrap();
+}
+
+#[test]
+fn strangers_and_repetitions_are_passed_over() {
+    let Some(mut scene) = Scene::new() else { return };
+    let mut sealer = Sealer::default();
+    let by_peer = &mut sealer;
+    let first = scene.receive(|peer, _, cipher, stream| say(peer, cipher, by_peer, stream, b"first"));
+    assert_eq!(first.unwrap(), b"first");
+    let second = scene.receive(|peer, stranger, cipher, stream| {
+        // With keys of its own, for this number and the next one; and a repetition of the first.
+        let [_, other] = ciphers();
+        let mut forged = Sealer::default();
+        for _ in 0..40 {
+            say(stranger, &other, &mut forged, stream, b"forged");
+        }
+        say(stranger, cipher, &mut Sealer::default(), stream, b"again");
+        say(peer, cipher, by_peer, stream, b"second");
+    });
+    assert_eq!(second.unwrap(), b"second");
+}
+
+#[test]
+fn message_behind_a_gap_is_the_end() {
+    let Some(mut scene) = Scene::new() else { return };
+    let behind = scene.receive(|peer, _, cipher, stream| {
+        let mut sealer = Sealer::default();
+        sealer.seal(cipher, b"lost", &mut [0; 100]).unwrap();
+        say(peer, cipher, &mut sealer, stream, b"behind it");
+    });
+    assert!(matches!(behind, Err(ReadFailure::Damaged)), "{behind:?}");
+}
+
+#[test]
+fn forged_farewell_is_an_error_and_a_true_one_the_end() {
+    for is_true in [false, true] {
+        let Some(mut scene) = Scene::new() else { return };
+        let end = scene.receive(|peer, _, cipher, stream| {
+            let [_, other] = ciphers();
+            let cipher = if is_true { cipher } else { &other };
+            peer.finish(cipher, &mut Sealer::default(), stream, Duration::from_secs(20)).unwrap();
+        });
+        match end {
+            Err(ReadFailure::Closed) => assert!(is_true),
+            Err(ReadFailure::Io(error)) => assert!(!is_true && error.to_string() == "damaged bytes"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn endpoint_sends_nothing_before_it_knows_its_peer() {
+    let Ok(endpoint) = FabricEndpoint::open("tcp", HERE) else {
+        return eprintln!("skipped: no libfabric with the provider tcp here");
+    };
+    // SAFETY: no half has a slot yet, and the endpoint takes none.
+    assert!(unsafe { endpoint.post(Half::Send, 0, 1) }.is_err());
+    assert!(endpoint.connect(&[1, 2, 3]).unwrap_err().contains("of another kind"));
+    let address = endpoint.address().unwrap();
+    endpoint.connect(&address).unwrap();
+    assert!(endpoint.connect(&address).is_err());
+}
