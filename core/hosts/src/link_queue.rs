@@ -104,7 +104,7 @@ impl LinkQueue {
         }
     }
 
-    /// Waits until all frames are sent, for at most so long.
+    /// Waits until all frames are sent, for at most so long, and ends the sending.
     pub fn drain(&self, within: Duration) {
         self.send();
         let until = Instant::now() + within;
@@ -116,6 +116,12 @@ impl LinkQueue {
             }
             let wait = self.changed.wait_timeout(state, left.min(Duration::from_millis(10)));
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let is_closed = state.is_closed;
+        drop(state);
+        if !is_closed && let Ok(mut sender) = self.sender.try_lock() {
+            // A peer that is gone needs nothing.
+            let _ = sender.finish(until.saturating_duration_since(Instant::now()));
         }
     }
 
