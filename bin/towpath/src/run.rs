@@ -183,6 +183,7 @@ fn launch(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Result<L
     let (on_death, grace) = (arguments.on_death, arguments.grace);
     match arguments.span.part() {
         LaunchPart::Alone => {
+            arguments.span.check_alone()?;
             let processes = arguments.processes.unwrap_or(1);
             let config = config(arguments, processes).map_err(failed)?;
             let world = make_world(arguments, &config, 0..processes).map_err(failed)?;

@@ -1,6 +1,8 @@
 //! `towpath run` on several hosts: launchers that listen and join, a remote shell that is
 //! none, and hosts in network namespaces whose link is cut.
 
+#[path = "run_hosts/fabric.rs"]
+mod fabric;
 mod launching;
 #[path = "run_hosts/ranks.rs"]
 mod ranks;
@@ -181,11 +183,11 @@ enum Victim {
 
 /// Kills a rank, a gateway or a launcher while ranks of three hosts talk: all requests
 /// of the survivors are answered or come back, and no process hangs.
-fn kill_while_they_talk(rounds: u64, first_seed: u64) {
+fn kill_while_they_talk(rounds: u64, first_seed: u64, transport: &str) {
     let program = ranks::program("talk");
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
     let packets = ranks::PACKETS.to_string();
-    let options = ["--on-death", "report", "--packets", &packets, "--blocks", "4"];
+    let options = ["--on-death", "report", "--packets", &packets, "--blocks", "4", "--transport", transport];
     let on = [1, 2, 1];
     for seed in first_seed..first_seed + rounds {
         let cluster = Cluster::new("kill_while_they_talk");
@@ -227,14 +229,14 @@ fn kill_while_they_talk(rounds: u64, first_seed: u64) {
 
 #[test]
 fn random_kill_leaves_no_request_open_and_no_process_hanging() {
-    kill_while_they_talk(6, 1);
+    kill_while_they_talk(6, 1, "tcp");
 }
 
 #[test]
 #[ignore = "a minute or two: the long form"]
 fn hundred_random_kills_leave_no_request_open() {
     let rounds = std::env::var("ROUNDS").map_or(100, |text| text.parse().unwrap());
-    kill_while_they_talk(rounds, 1000);
+    kill_while_they_talk(rounds, 1000, "tcp");
 }
 
 #[test]
@@ -486,16 +488,20 @@ fn in_namespaces(cluster: &Cluster, script: &str) -> Option<(Option<i32>, String
 
 #[test]
 fn cut_link_is_the_death_of_the_ranks_behind_it() {
-    let cluster = Cluster::new("cut_link_is_the_death_of_the_ranks_behind_it");
+    cut_link(&Cluster::new("cut_link_is_the_death_of_the_ranks_behind_it"), "tcp");
+}
+
+fn cut_link(cluster: &Cluster, transport: &str) {
     let script = "
-        $T --listen 10.77.0.1:7300 --key $K --on-death=report -n 1 $P 60 >$K.0 & hub=$!
+        $T --listen 10.77.0.1:7300 --key $K --on-death=report --transport $BY -n 1 $P 60 >$K.0 & hub=$!
         $THERE $T --join 10.77.0.1:7300 --key $K -n 1 $P 60 >$K.1 & joiner=$!
         until grep -q asks $K.0 && grep -q asks $K.1; do sleep 0.02; done
         ip link set here down
         wait $hub; echo hub $?
         wait $joiner; echo joiner $?
         cat $K.0 $K.1";
-    let Some((code, output, errors)) = in_namespaces(&cluster, script) else { return };
+    let script = script.replace("$BY", transport);
+    let Some((code, output, errors)) = in_namespaces(cluster, &script) else { return };
     assert_eq!(code, Some(0), "{output} {errors}");
     let ends: String =
         output.lines().filter(|line| line.contains("dead:")).map(|line| format!("{line}\n")).collect();

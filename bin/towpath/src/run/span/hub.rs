@@ -18,7 +18,7 @@ use crate::run::{Arguments, OnDeath, config, make_world};
 use super::meeting::{HostMeeting, MeetingNews, Messenger};
 use super::note::{JobTerms, LaunchNote, Versions};
 use super::ssh::{self, NamedHost, RemoteShell};
-use super::{PURPOSE, failed, own_name};
+use super::{MOVE_TO_FABRIC, PURPOSE, failed, own_name};
 
 /// Maximum number of peers with which a listener talks at a time, beside the expected.
 const MAX_STRANGERS: usize = 64;
@@ -70,7 +70,7 @@ pub fn gather(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Resu
     let expected = if by_hand { span.expect as usize } else { named.len() };
     let key = if by_hand { span.needed_key()? } else { span.key()?.unwrap_or_else(Key::generate) };
     let meeting = HostMeeting::new(parent, signals)?;
-    let addresses = listen(&meeting, span.listen, &named, expected, &key)?;
+    let addresses = listen(&meeting, span.listen, &named, expected, &key, span.provider())?;
     if by_hand {
         let (address, hosts) = (addresses[0], if expected == 1 { "a host" } else { "hosts" });
         remark!("towpath: waiting at {address} for {hosts} to join ({expected})");
@@ -101,6 +101,7 @@ fn listen(
     named: &[NamedHost],
     expected: usize,
     key: &Key,
+    provider: Option<String>,
 ) -> Result<Vec<SocketAddr>, CommandFailure> {
     let wanted: Vec<SocketAddr> = match listen {
         Some(address) if !named.is_empty() && address.ip().is_unspecified() => {
@@ -125,13 +126,14 @@ fn listen(
         let listener = Listener::bind(address, key, PURPOSE).map_err(failed)?;
         bound.push((address, listener.address()));
         addresses.push(listener.address());
-        meeting.start(move |messenger| accept(&listener, expected, &messenger))?;
+        let provider = provider.clone();
+        meeting.start(move |messenger| accept(&listener, expected, provider.as_deref(), &messenger))?;
     }
     Ok(addresses)
 }
 
 /// Accepts peers to the end of the launcher. Late ones are told so.
-fn accept(listener: &Listener, expected: usize, messenger: &Messenger<HubNews>) {
+fn accept(listener: &Listener, expected: usize, provider: Option<&str>, messenger: &Messenger<HubNews>) {
     // Each thread has a clone.
     let talking = Arc::new(());
     loop {
@@ -141,10 +143,11 @@ fn accept(listener: &Listener, expected: usize, messenger: &Messenger<HubNews>) 
             Ok(_) if Arc::strong_count(&talking) > expected + MAX_STRANGERS => {}
             Ok(incoming) => {
                 let (messenger, talking) = (messenger.clone(), Arc::clone(&talking));
+                let provider = provider.map(str::to_owned);
                 let thread = std::thread::Builder::new().name("towpath-newcomer".into());
                 // Without a thread for it, the peer finds its connection closed.
                 let _ = thread.spawn(move || {
-                    welcome(incoming, &messenger);
+                    welcome(incoming, provider.as_deref(), &messenger);
                     drop(talking);
                 });
             }
@@ -154,7 +157,7 @@ fn accept(listener: &Listener, expected: usize, messenger: &Messenger<HubNews>) 
 }
 
 /// Talks with a peer until it is ready.
-fn welcome(incoming: Incoming, messenger: &Messenger<HubNews>) {
+fn welcome(incoming: Incoming, provider: Option<&str>, messenger: &Messenger<HubNews>) {
     let peer = incoming.peer();
     let mut link = match incoming.handshake() {
         Ok(link) => link,
@@ -173,7 +176,16 @@ fn welcome(incoming: Incoming, messenger: &Messenger<HubNews>) {
     let LaunchNote::Welcome { place, .. } = note else { return };
     let ready = sent.and_then(|()| link.receive(&mut frame));
     messenger.send(match (ready, LaunchNote::from_bytes(&frame)) {
-        (Ok(()), Some(LaunchNote::Ready)) => HubNews::Ready(place, link),
+        (Ok(()), Some(LaunchNote::Ready)) => {
+            let moved = match provider {
+                Some(provider) => link.over_fabric(provider, MOVE_TO_FABRIC),
+                None => Ok(link),
+            };
+            moved.map_or_else(
+                |error| HubNews::NotReady(place, error.to_string()),
+                |link| HubNews::Ready(place, link),
+            )
+        }
         (Ok(()), Some(LaunchNote::Failed(why))) => HubNews::NotReady(place, why),
         (Ok(()), _) => HubNews::NotReady(place, "it said something else than ready".into()),
         (Err(error), _) => HubNews::NotReady(place, error.to_string()),
@@ -225,6 +237,7 @@ fn meet(
         params: config.params(),
         stops_on_failure: arguments.on_death == OnDeath::Kill,
         grace: u64::try_from(arguments.grace.as_millis()).unwrap_or(u64::MAX),
+        provider: arguments.span.provider(),
     };
     for (newcomer, place) in newcomers.iter().zip(1..) {
         // Its thread tells if it is gone.

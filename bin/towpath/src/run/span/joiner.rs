@@ -16,7 +16,7 @@ use crate::run::{Arguments, children, make_world};
 
 use super::meeting::{HostMeeting, MeetingNews};
 use super::note::{JobTerms, LaunchNote, Versions};
-use super::{PURPOSE, failed, own_name};
+use super::{MOVE_TO_FABRIC, PURPOSE, failed, own_name};
 
 /// Longest time of one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(5);
@@ -82,9 +82,19 @@ pub fn join(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Result
             return Err(failed(why));
         }
     };
+    let provider = terms.provider.clone();
     meeting.start(move |messenger| {
+        let ready = link.send(&LaunchNote::Ready.to_bytes());
+        let ready = ready.and_then(|()| match &provider {
+            Some(provider) => link.over_fabric(provider, MOVE_TO_FABRIC),
+            None => Ok(link),
+        });
+        let mut link = match ready {
+            Ok(link) => link,
+            Err(error) => return messenger.send(HubSays::No(format!("the job has not begun: {error}"))),
+        };
         let mut frame = Vec::new();
-        let answer = link.send(&LaunchNote::Ready.to_bytes()).and_then(|()| link.receive(&mut frame));
+        let answer = link.receive(&mut frame);
         messenger.send(match (answer, LaunchNote::from_bytes(&frame)) {
             (Ok(()), Some(LaunchNote::Start)) => HubSays::Start(Box::new(link)),
             (Ok(()), _) => HubSays::No(format!("{hub} answers something else than it should")),

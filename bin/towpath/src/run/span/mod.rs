@@ -24,6 +24,7 @@ pub mod ssh;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use towpath_net::Key;
@@ -32,7 +33,9 @@ use crate::CommandFailure;
 use crate::run::LAUNCHER_FAILED;
 
 /// Purpose of the links: peers with another one are refused.
-const PURPOSE: &str = "towpath run 1";
+const PURPOSE: &str = "towpath run 2";
+/// Time in which both ends of a link move it to libfabric.
+const MOVE_TO_FABRIC: Duration = Duration::from_secs(20);
 
 /// Arguments of a job on several hosts.
 #[derive(Debug, Args)]
@@ -58,6 +61,10 @@ pub struct SpanArguments {
     /// --join need it; --hosts makes a key for each run, unless one is given
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// Carrier of messages between hosts: tcp, or fabric[:PROVIDER] for libfabric. All
+    /// hosts need it, and its provider: tcp (the default), verbs, efa, cxi, …
+    #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = parse_transport, conflicts_with = "join")]
+    pub transport: Transport,
     /// Remote shell: this command with the host and a line for its shell [default:
     /// TOWPATH_SSH in the environment, or ssh -T -o BatchMode=yes]
     #[arg(long, value_name = "COMMAND")]
@@ -68,6 +75,14 @@ pub struct SpanArguments {
     /// Place among the hosts, for a joiner that a hub has started
     #[arg(long, hide = true, requires = "join")]
     pub place: Option<usize>,
+}
+
+/// Carrier of messages between hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    /// libfabric, by this provider.
+    Fabric(String),
 }
 
 /// Part of this launcher in a job.
@@ -89,6 +104,22 @@ impl SpanArguments {
             LaunchPart::Hub
         } else {
             LaunchPart::Alone
+        }
+    }
+
+    /// Refuses arguments that need other hosts.
+    pub fn check_alone(&self) -> Result<(), CommandFailure> {
+        match self.transport {
+            Transport::Tcp => Ok(()),
+            Transport::Fabric(_) => Err(failed("--transport is for several hosts: --hosts, or --listen")),
+        }
+    }
+
+    /// The provider of libfabric that carries messages between hosts.
+    fn provider(&self) -> Option<String> {
+        match &self.transport {
+            Transport::Tcp => None,
+            Transport::Fabric(provider) => Some(provider.clone()),
         }
     }
 
@@ -128,6 +159,15 @@ impl SpanArguments {
 /// Failure of the launcher itself.
 fn failed(error: impl ToString) -> CommandFailure {
     CommandFailure::new(error).with_code(LAUNCHER_FAILED)
+}
+
+/// `tcp`, or `fabric` and perhaps a provider.
+fn parse_transport(text: &str) -> Result<Transport, String> {
+    match text.split_once(':').unwrap_or((text, "tcp")) {
+        ("tcp", _) if text == "tcp" => Ok(Transport::Tcp),
+        ("fabric", provider) if !provider.is_empty() => Ok(Transport::Fabric(provider.to_owned())),
+        _ => Err("tcp, fabric or fabric:PROVIDER".into()),
+    }
 }
 
 /// An address and a port, the address perhaps by name.

@@ -4,7 +4,7 @@
 //! joiner                                    hub
 //!   Hello ───────────────────────────────────▶   (link)
 //!   ◀──────────────────────────── Welcome, Refused
-//!   Ready, Failed ───────────────────────────▶
+//!   Ready, Failed ───────────────────────────▶   (the link moves to libfabric, if it is to)
 //!   ◀─────────────────────────────────────── Start   (gateways from here on)
 //!   Ended, for each rank ────────────────────▶
 //!   ◀─────────────────────────────── Signal, Stop
@@ -61,6 +61,8 @@ pub struct JobTerms {
     pub stops_on_failure: bool,
     /// Time between SIGTERM and SIGKILL, in milliseconds.
     pub grace: u64,
+    /// Provider of libfabric to which links move when a host is ready.
+    pub provider: Option<String>,
 }
 
 /// Note from one launcher to another.
@@ -127,6 +129,7 @@ mod tests {
             params: [u64::MAX; 16],
             stops_on_failure: true,
             grace: 2000,
+            provider: Some("tcp".into()),
         };
         let end = RankEnd {
             rank: 3,
