@@ -63,8 +63,8 @@ pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{
-    PoolBuffer, PoolReceiver, PoolSender, PoolStage, SemaphorePermit, WorldBroadcast, WorldPool, WorldQueue,
-    WorldRing, WorldVenue,
+    MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver, PoolSender,
+    PoolStage, SemaphorePermit, WorldBroadcast, WorldMessages, WorldPool, WorldQueue, WorldRing, WorldVenue,
 };
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};

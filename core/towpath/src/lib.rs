@@ -34,6 +34,7 @@
 //! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
 //! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events and semaphores: [`Pollable`](readiness::Pollable). |
 //! | [`pool`] | Buffers that move between processes and are never copied ([`World::pool`]): those of the dead come back. |
+//! | [`messages`] | Queues of messages of any length, by name ([`World::messages`]): one that a dead receiver had comes in again. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |
 //! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
 //! | [`Policy`] | Way of waiting: spin, yield or sleep. |
@@ -203,6 +204,7 @@ mod spawn;
 pub use spawn::{SpawnedWorld, join_or_spawn};
 
 pub mod broadcast;
+pub mod messages;
 pub mod mpmc;
 pub mod mpsc;
 pub mod pool;

@@ -7,6 +7,7 @@ mod barrier;
 mod broadcast;
 mod condvar;
 mod event;
+mod messages;
 mod mutex;
 mod once;
 mod pool;
@@ -19,6 +20,7 @@ use towpath_machine::Native;
 use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
+pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};
 pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};
 pub use queues::{WorldQueue, WorldVenue};

@@ -43,6 +43,7 @@ use towpath_sync::queues::{
 use towpath_sync::{Deadline, Wait, Waiting};
 
 use super::LINE;
+use super::messages::MessageSlot;
 use super::pool_stages::BufferNumber;
 use super::queues::WorldVenue;
 use crate::{Error, Shared, World};
@@ -147,7 +148,7 @@ impl WorldPool {
         self.take_before(Deadline::within(time))
     }
 
-    fn take_before(&self, deadline: Deadline) -> Result<PoolBuffer, TransferError> {
+    pub(super) fn take_before(&self, deadline: Deadline) -> Result<PoolBuffer, TransferError> {
         let (number, leased) = self.call(|queue, cpu, wait| {
             let (number, leased) = queue.receive_leased::<u32, _>(cpu, wait, deadline)?;
             let Some(number) = self.claim(wait, number) else {
@@ -254,6 +255,7 @@ fn is_alive(wait: &Wait<'_>, identity: u64) -> bool {
 pub(super) enum BufferLease {
     Taken(Leased),
     Received(Leased, WorldVenue<BufferNumber, Mpmc>),
+    Message(Leased, WorldVenue<MessageSlot, Mpmc>),
 }
 
 impl BufferLease {
@@ -272,6 +274,9 @@ impl BufferLease {
                 pool.call(|queue, _, _| queue.complete_into(cpu, wait, *leased, into, value, deadline))
             }
             BufferLease::Received(leased, stage) => stage.call(|queue, _, _| {
+                Mpmc::leasing(queue).complete_into(cpu, wait, *leased, into, value, deadline)
+            }),
+            BufferLease::Message(leased, queue) => queue.call(|queue, _, _| {
                 Mpmc::leasing(queue).complete_into(cpu, wait, *leased, into, value, deadline)
             }),
         }
@@ -341,6 +346,32 @@ impl PoolBuffer {
             Err(_) => self.set_holder(me),
         }
         moved
+    }
+
+    /// Gives the buffer back: it comes in again where it was received, behind those that
+    /// wait. One that was taken is free again.
+    pub fn give_back(mut self) {
+        let given = match self.lease.take() {
+            Some(BufferLease::Received(leased, stage)) => self.give_back_to(&stage, leased),
+            Some(BufferLease::Message(leased, queue)) => self.give_back_to(&queue, leased),
+            taken => {
+                self.lease = taken;
+                Ok(())
+            }
+        };
+        // A process outside the world owns no buffer.
+        let _ = given;
+    }
+
+    fn give_back_to(&self, venue: &impl Venue<Kind = Mpmc>, leased: Leased) -> Result<(), TransferError> {
+        venue.call(|queue, cpu, wait| {
+            // Of a forked child it is not.
+            if self.pool.holder(self.number).load(Ordering::Relaxed) == u64::from(identity(wait)) {
+                self.set_holder(0);
+                Mpmc::leasing(queue).give_back(cpu, wait, leased);
+            }
+            Ok(())
+        })
     }
 
     fn end(&mut self) -> Result<(), TransferError> {

@@ -14,6 +14,7 @@
 mod broadcast;
 mod in_mapping;
 mod killed_waiters;
+mod messages;
 mod mutex;
 mod others;
 mod pool;
@@ -201,6 +202,7 @@ fn main() {
             queues::PLAYS,
             broadcast::PLAYS,
             pool::PLAYS,
+            messages::PLAYS,
             in_mapping::PLAYS,
         ];
         for play in all.concat() {

@@ -69,7 +69,7 @@ impl TransferError {
             ),
             TransferError::TooLong { .. } => (
                 "TooLong",
-                "the message is longer than one piece of the ring: make the ring larger, or take one whose readers hold the writer back and send it there",
+                "the message is longer than one piece of the ring, or than a buffer of the queue: make those larger (a ring whose readers hold the writer back takes any length)",
             ),
             TransferError::NotEntered => (
                 "NotEntered",

@@ -144,6 +144,15 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueInPlace<'_, T, V> {
         self.end(false);
     }
 
+    /// The lease alone: the caller ends it.
+    ///
+    /// # Panics
+    ///
+    /// Never: the guard has its lease until it is dropped.
+    pub fn into_lease(mut self) -> Leased {
+        self.leased.take().expect("a guard has its lease")
+    }
+
     fn end(&mut self, completed: bool) {
         if let Some(leased) = self.leased.take() {
             end(&self.receiver.venue, leased, completed);

@@ -1,0 +1,420 @@
+//! Queues of messages of any length, by name.
+//!
+//! A short message lies in its slot of a bounded queue. A longer one lies in a buffer of a pool,
+//! and the slot has the buffer's number; the buffer moves as in a [stage](super::PoolStage).
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::ops::Deref;
+use core::time::Duration;
+
+use towpath_machine::{Object, Plain};
+use towpath_sync::Deadline;
+use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue};
+
+use super::pool::{BufferLease, PoolBuffer, WorldPool};
+use super::queues::{WorldQueue, WorldVenue};
+use crate::{Error, World};
+
+/// Maximum number of bytes of a message that lies in its slot.
+///
+/// With the slot's word and the numbers it is four lines.
+const SHORT: usize = 4 * 64 - 8 - 16;
+/// Number of a buffer where the message lies in its slot.
+const NO_BUFFER: u32 = u32::MAX;
+
+/// Message, or number of the buffer in which it lies.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct MessageSlot {
+    len: u64,
+    pool: u32,
+    number: u32,
+    bytes: [u8; SHORT],
+}
+
+// SAFETY: numbers and bytes without padding; no `Drop`; no other type writes this text.
+unsafe impl Object for MessageSlot {
+    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("message v1")
+    }
+}
+// SAFETY: fixed layout, every bit pattern.
+unsafe impl Plain for MessageSlot {}
+
+/// Size of a queue of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageSpec {
+    /// Number of messages for which there is room; rounded up to a power of two.
+    pub capacity: usize,
+    /// Number of buffers, for messages of more than [`MessageSpec::SHORT`] bytes.
+    pub buffers: usize,
+    /// Number of bytes of a buffer, thus of the longest message.
+    pub buffer_bytes: usize,
+}
+
+impl MessageSpec {
+    /// Maximum number of bytes of a message that needs no buffer.
+    pub const SHORT: usize = SHORT;
+}
+
+impl Default for MessageSpec {
+    /// 64 messages, 8 buffers of 4 KiB: 52 KiB, which the usual world has room for.
+    fn default() -> Self {
+        MessageSpec { capacity: 64, buffers: 8, buffer_bytes: 1 << 12 }
+    }
+}
+
+/// Queue of messages in a world: makes senders and receivers.
+///
+/// Many senders, many receivers; first in, first out. A message that was sent is received, also if
+/// its sender dies; one that its receiver had not done with when it died comes in again, behind
+/// those that wait.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct WorldMessages {
+    pool: WorldPool,
+    queue: WorldQueue<MessageSlot, Mpmc>,
+}
+
+impl World {
+    /// Opens the queue of messages of that name; makes it if there is none.
+    ///
+    /// One that is there keeps its size: [`WorldMessages::spec`]. Its buffers are the
+    /// [pool](World::pool) of the name with `-buffers` at its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::mpmc`] and [`World::pool`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, receiver) = (letters.sender()?, letters.receiver()?); // in different processes
+    /// sender.send(b"short")?;
+    /// sender.send(&[7; 4_000])?;
+    /// assert_eq!(&receiver.receive()?[..], b"short");
+    /// assert_eq!(receiver.receive()?.len(), 4_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn messages(&self, name: &str, spec: &MessageSpec) -> Result<WorldMessages, Error> {
+        let pool = self.pool(&format!("{name}-buffers"), spec.buffers, spec.buffer_bytes)?;
+        Ok(WorldMessages { pool, queue: self.queue::<MessageSlot, Mpmc>(name, spec.capacity)? })
+    }
+}
+
+impl WorldMessages {
+    /// Makes a sender. When the last one is dropped, or dies, receivers learn of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorldQueue::sender`].
+    pub fn sender(&self) -> Result<MessageSender, TransferError> {
+        Ok(MessageSender { pool: self.pool.clone(), venue: self.queue.venue(), joined: self.queue.sender()? })
+    }
+
+    /// Makes a receiver. When the last one is dropped, or dies, senders learn of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorldQueue::sender`].
+    pub fn receiver(&self) -> Result<MessageReceiver, TransferError> {
+        Ok(MessageReceiver {
+            pool: self.pool.clone(),
+            venue: self.queue.venue(),
+            joined: self.queue.receiver()?,
+        })
+    }
+
+    /// Size of the queue.
+    pub fn spec(&self) -> MessageSpec {
+        MessageSpec {
+            capacity: self.queue.capacity(),
+            buffers: self.pool.count(),
+            buffer_bytes: self.pool.buffer_bytes(),
+        }
+    }
+
+    /// The world in which the queue lies.
+    pub fn world(&self) -> &World {
+        self.pool.world()
+    }
+}
+
+/// Sender of messages.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(Clone)]
+pub struct MessageSender {
+    pool: WorldPool,
+    venue: WorldVenue<MessageSlot, Mpmc>,
+    joined: ValueSender<MessageSlot, WorldVenue<MessageSlot, Mpmc>>,
+}
+
+impl MessageSender {
+    /// Sends a message, when there is room, and a buffer if it needs one.
+    ///
+    /// If this process dies meanwhile it was sent whole, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TooLong`]; as [`ValueSender::send`].
+    pub fn send(&self, message: &[u8]) -> Result<(), TransferError> {
+        self.send_within(message, None)
+    }
+
+    /// Sends a message if there is room; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`] if there is none; as [`MessageSender::send`].
+    pub fn try_send(&self, message: &[u8]) -> Result<(), TransferError> {
+        self.send_within(message, Some(Duration::ZERO))
+    }
+
+    /// Sends a message; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`MessageSender::send`].
+    pub fn send_timeout(&self, message: &[u8], time: Duration) -> Result<(), TransferError> {
+        self.send_within(message, Some(time))
+    }
+
+    fn send_within(&self, message: &[u8], time: Option<Duration>) -> Result<(), TransferError> {
+        if message.len() <= SHORT {
+            let mut slot = match time {
+                None => self.joined.reserve()?,
+                Some(time) => self.joined.reserve_timeout(time)?,
+            };
+            slot.len = message.len() as u64;
+            slot.number = NO_BUFFER;
+            slot.bytes[..message.len()].copy_from_slice(message);
+            return slot.send();
+        }
+        let most = self.pool.buffer_bytes();
+        if message.len() > most {
+            return Err(TransferError::TooLong { most });
+        }
+        let deadline = time.map_or(Deadline::NEVER, Deadline::within);
+        let mut buffer = self.pool.take_before(deadline)?;
+        buffer[..message.len()].copy_from_slice(message);
+        self.venue.call(|queue, cpu, wait| {
+            let value = MessageSlot {
+                len: message.len() as u64,
+                pool: self.pool.tag(),
+                number: buffer.number as u32,
+                bytes: [0; SHORT],
+            };
+            buffer.move_into(cpu, wait, &Mpmc::leasing(queue), &value, deadline)
+        })
+    }
+
+    /// Number of messages that wait, about.
+    pub fn len(&self) -> usize {
+        self.joined.len()
+    }
+
+    /// Returns whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the queue: senders are refused, receivers get the messages sent before.
+    pub fn close(&self) {
+        self.joined.close();
+    }
+}
+
+/// Receiver of messages.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(Clone)]
+pub struct MessageReceiver {
+    pool: WorldPool,
+    venue: WorldVenue<MessageSlot, Mpmc>,
+    joined: ValueReceiver<MessageSlot, WorldVenue<MessageSlot, Mpmc>>,
+}
+
+impl MessageReceiver {
+    /// Receives the oldest message, when there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive`]; [`TransferError::Damaged`] for one that no sender sent, which
+    /// is gone then.
+    pub fn receive(&self) -> Result<MessageGuard<'_>, TransferError> {
+        self.read(self.joined.receive_in_place()?)
+    }
+
+    /// Receives the oldest message if there is one; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`] if there is none; as [`MessageReceiver::receive`].
+    pub fn try_receive(&self) -> Result<MessageGuard<'_>, TransferError> {
+        self.receive_timeout(Duration::ZERO)
+    }
+
+    /// Receives the oldest message; gives up after that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageReceiver::try_receive`].
+    pub fn receive_timeout(&self, time: Duration) -> Result<MessageGuard<'_>, TransferError> {
+        self.read(self.joined.receive_in_place_timeout(time)?)
+    }
+
+    fn read<'a>(&'a self, slot: InSlot<'a>) -> Result<MessageGuard<'a>, TransferError> {
+        let (len, pool, number) = (slot.len, slot.pool, slot.number);
+        let len = usize::try_from(len).map_err(|_| TransferError::Damaged)?;
+        if number == NO_BUFFER {
+            return if len <= SHORT {
+                Ok(MessageGuard { place: MessagePlace::InSlot(slot), len })
+            } else {
+                Err(TransferError::Damaged)
+            };
+        }
+        if len > self.pool.buffer_bytes() || pool != self.pool.tag() {
+            return Err(TransferError::Damaged);
+        }
+        let claimed = self.venue.call(|_, _, wait| Ok(self.pool.claim(wait, number)))?;
+        let number = claimed.ok_or(TransferError::Damaged)?;
+        let lease = Some(BufferLease::Message(slot.into_lease(), self.venue.clone()));
+        Ok(MessageGuard {
+            place: MessagePlace::InBuffer(PoolBuffer { pool: self.pool.clone(), number, lease }),
+            len,
+        })
+    }
+
+    /// Number of messages that wait, about.
+    pub fn len(&self) -> usize {
+        self.joined.len()
+    }
+
+    /// Returns whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the queue: senders are refused, receivers get the messages sent before.
+    pub fn close(&self) {
+        self.joined.close();
+    }
+}
+
+type InSlot<'a> = ValueInPlace<'a, MessageSlot, WorldVenue<MessageSlot, Mpmc>>;
+
+/// Place of a message.
+enum MessagePlace<'a> {
+    InSlot(InSlot<'a>),
+    InBuffer(PoolBuffer),
+}
+
+/// A message that was received, where it lies. Dropped, it is done with; if this process
+/// dies before, it comes in again.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct MessageGuard<'a> {
+    place: MessagePlace<'a>,
+    len: usize,
+}
+
+impl MessageGuard<'_> {
+    /// Gives the message back: it comes in again, behind those that wait.
+    pub fn give_back(self) {
+        match self.place {
+            MessagePlace::InSlot(slot) => slot.give_back(),
+            MessagePlace::InBuffer(buffer) => buffer.give_back(),
+        }
+    }
+}
+
+impl Deref for MessageGuard<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.place {
+            MessagePlace::InSlot(slot) => &slot.bytes[..self.len],
+            MessagePlace::InBuffer(buffer) => &buffer[..self.len],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorldSpec;
+
+    const SPEC: MessageSpec = MessageSpec { capacity: 4, buffers: 2, buffer_bytes: 1000 };
+
+    fn world() -> World {
+        let spec =
+            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
+        let world = World::create(&spec).unwrap();
+        world.enter(Some(0)).unwrap();
+        world
+    }
+
+    #[test]
+    fn messages_of_all_lengths_come_whole_and_in_order() {
+        let world = world();
+        let messages = world.messages("m", &SPEC).unwrap();
+        assert_eq!(messages.spec(), SPEC);
+        let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
+        let of = |len: usize| Vec::from_iter((0..len).map(|i| (i + len) as u8));
+        for round in 0..49 {
+            let lengths = [0, 1, SHORT - 1, SHORT, SHORT + 1, 999, 1000];
+            let (first, second) = (lengths[round % 7], lengths[round / 7]);
+            sender.send(&of(first)).unwrap();
+            sender.send(&of(second)).unwrap();
+            for len in [first, second] {
+                assert_eq!(receiver.receive().unwrap()[..], of(len));
+            }
+        }
+        assert_eq!(sender.send(&of(1001)), Err(TransferError::TooLong { most: 1000 }));
+        assert!(receiver.is_empty());
+        assert_eq!(receiver.try_receive().err(), Some(TransferError::TimedOut));
+    }
+
+    #[test]
+    fn long_messages_wait_for_buffers_and_short_ones_do_not() {
+        let world = world();
+        let messages = world.messages("m", &SPEC).unwrap();
+        let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
+        (0..2).for_each(|n| sender.send(&[n; 500]).unwrap());
+        assert_eq!(sender.try_send(&[2; 500]), Err(TransferError::TimedOut));
+        sender.try_send(&[3]).unwrap();
+        let held = receiver.receive().unwrap();
+        assert_eq!(sender.send_timeout(&[2; 500], Duration::from_millis(1)), Err(TransferError::TimedOut));
+        drop(held);
+        sender.send(&[2; 500]).unwrap();
+        receiver.receive().unwrap().give_back();
+        let rest: Vec<_> = (0..3).map(|_| receiver.receive().unwrap()[0]).collect();
+        assert_eq!(rest, [3, 2, 1], "what was given back is behind the others");
+        sender.close();
+        assert_eq!(sender.send(&[0; 500]), Err(TransferError::Closed));
+        assert_eq!(receiver.receive().err(), Some(TransferError::Closed));
+        assert_eq!(world.pool("m-buffers", 1, 1).unwrap().free(), 2);
+    }
+
+    #[test]
+    fn forged_messages_are_refused() {
+        let world = world();
+        let messages = world.messages("m", &SPEC).unwrap();
+        let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
+        sender.send(&[0; 500]).unwrap();
+        let (pool, held) = (messages.pool.tag(), receiver.receive().unwrap());
+        let of = |len, pool, number| MessageSlot { len, pool, number, bytes: [0; SHORT] };
+        for forged in [
+            of(SHORT as u64 + 1, pool, NO_BUFFER),
+            of(u64::MAX, pool, NO_BUFFER),
+            of(1001, pool, 1),
+            of(500, pool, 2),
+            of(500, pool + 1, 1),
+            of(500, pool, 0),
+        ] {
+            sender.joined.send(forged).unwrap();
+            assert_eq!(receiver.try_receive().err(), Some(TransferError::Damaged));
+        }
+        assert_eq!(held[..], [0; 500]);
+        drop(held);
+        assert_eq!(messages.pool.free(), 2);
+    }
+}
