@@ -392,7 +392,9 @@ fn a_queue_has_not_ended_while_others_have_leases() {
     let [sender, first, second] = members.each_ref().map(|member| member.wait(Policy::Park));
     for ends_by_closing in [false, true] {
         queue.join(&CPU, &sender, QueueSide::Sender).unwrap();
-        [&first, &second].map(|member| queue.join(&CPU, member, QueueSide::Receiver).unwrap());
+        for member in [&first, &second] {
+            queue.join(&CPU, member, QueueSide::Receiver).unwrap();
+        }
         (7..9).for_each(|n: u64| queue.send(&CPU, &sender, &n, Deadline::PAST).unwrap());
         let lease = || queue.receive_leased::<u64, _>(&CPU, &first, Deadline::PAST).unwrap().1;
         let leased = [lease(), lease()];
