@@ -37,7 +37,7 @@ enum HubNews {
     /// A peer has said hello.
     Came(Newcomer),
     /// The host at this place has its segment.
-    Ready(usize, Link),
+    Ready(usize, Box<Link>),
     /// The host at this place can't take part.
     NotReady(usize, String),
     /// A peer could not be understood.
@@ -183,7 +183,7 @@ fn welcome(incoming: Incoming, provider: Option<&str>, messenger: &Messenger<Hub
             };
             moved.map_or_else(
                 |error| HubNews::NotReady(place, error.to_string()),
-                |link| HubNews::Ready(place, link),
+                |link| HubNews::Ready(place, Box::new(link)),
             )
         }
         (Ok(()), Some(LaunchNote::Failed(why))) => HubNews::NotReady(place, why),
@@ -246,7 +246,7 @@ fn meet(
     let mut links: Vec<(usize, Link)> = Vec::new();
     while links.len() < expected {
         match meeting.wait()? {
-            MeetingNews::Left(HubNews::Ready(place, link)) => links.push((place, link)),
+            MeetingNews::Left(HubNews::Ready(place, link)) => links.push((place, *link)),
             MeetingNews::Left(HubNews::NotReady(place, why)) => {
                 return Err(failed(format!("{} can't take part: {why}", names[place])));
             }
