@@ -271,7 +271,9 @@ pub mod metrics {
         /// `structures`: how much of that passes until the system says that it is dead:
         /// before, it may still act.
         DEATH_MS = "death_ms", "ms";
-        /// `crash`, `structures`: how many were killed.
+        /// `kills` and its like: kills after which a participant did not get on.
+        HUNG = "hung", "count";
+        /// `crash`, `structures`, `kills`: how many were killed.
         KILLS = "kills", "count";
         /// `crash`: messages that were published and never arrived; `structures`: items
         /// that an operation that had ended put in, and that can't be found.

@@ -5,6 +5,9 @@ use towpath_host::Host;
 use crate::names::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 use crate::record::{Metric, Record, RecordSubject};
 
+/// Experiments that kill users of primitives.
+const WITH_KILLS: [&str; 7] = ["locks", "rw-locks", "queues", "barriers", "broadcast", "pool", "kills"];
+
 /// Something that was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
@@ -265,16 +268,19 @@ impl Results {
     /// Defects that the tests with kills found: algorithms of ours that lost, doubled or
     /// leaked something.
     pub fn defects(&self) -> Vec<String> {
-        let of = |experiment: &'static str, metrics: [&'static str; 3]| {
-            metrics.into_iter().flat_map(move |metric| {
+        let of = |experiment: &'static str, metrics: &'static [&'static str]| {
+            metrics.iter().flat_map(move |&metric| {
                 self.of(experiment, metric).filter(|r| r.value > 0.0).map(move |r| {
                     let what = r.text("structure").map_or(String::new(), |s| format!("{s}, "));
                     format!("{what}{} ({}): {} = {:.0}", r.algorithm, r.waiting, metric, r.value)
                 })
             })
         };
-        of("crash", ["lost", "duplicated", "leaked_slots"])
-            .chain(of("structures", ["lost", "leaked_descriptors", "inconsistent"]))
+        let of_kills =
+            |experiment| of(experiment, &["hung", "lost", "duplicated", "leaked_slots", "inconsistent"]);
+        of("crash", &["lost", "duplicated", "leaked_slots"])
+            .chain(of("structures", &["lost", "leaked_descriptors", "inconsistent"]))
+            .chain(WITH_KILLS.into_iter().flat_map(of_kills))
             .collect()
     }
 }

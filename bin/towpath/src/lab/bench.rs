@@ -11,6 +11,7 @@ use towpath_lab::apps::AppSettings;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::PrimitiveSettings;
 use towpath_lab::primitives::broadcast::LEAST_BYTES;
+use towpath_lab::primitives::copies::{CopyScheduler, MOST_COPIES};
 use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Sharing, Structure};
 use towpath_lab::{BenchSettings, EXPERIMENTS, Session, contenders, report, waiting_policies};
@@ -39,6 +40,8 @@ const BARRIERS: &str = "barriers";
 const COUNTER: &str = "counter";
 const BROADCAST: &str = "broadcast";
 const POOL: &str = "pool";
+/// Name of the experiment that kills users of primitives.
+const KILLS: &str = "kills";
 /// Default number of rounds of these experiments, which have many variants.
 const RUNS_OF_MANY: u32 = 5;
 
@@ -155,8 +158,19 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = Sharing::ALL.map(Sharing::name))]
     pub sharing: Vec<String>,
 
+    /// Copies of each measurement at one time (experiments locks, rw-locks, queues,
+    /// barriers, counter) [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_COPIES as i64), conflicts_with = "kills")]
+    pub copies: Vec<u32>,
+
+    /// The way in which copies share the cores: as the system schedules processes, or one
+    /// copy after the other, by SIGSTOP and SIGCONT [default: both]
+    #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = CopyScheduler::ALL.map(CopyScheduler::name), requires = "copies")]
+    pub scheduler: Vec<String>,
+
     /// Processes to kill, all of them however long it takes: senders in the crash test,
-    /// participants of structures, holders of mplocks [default: crash and mplocks 300]
+    /// participants of structures, holders of mplocks, users of each primitive of locks, rw-locks,
+    /// queues, barriers, broadcast, pool, kills [default: crash, mplocks and kills 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
@@ -199,10 +213,14 @@ Examples:
                                                   the mutex beside the usual ones, by threads and by processes
   towpath bench locks --critical-section 1000 --between 5000 --waiting adaptive,park --sharing threads
                                                   every lock, for a program that holds its locks for a microsecond
+  towpath bench locks --copies 2,3 --scheduler time-sharing,gang --procs 2
+                                                  beside copies of itself, as other programs would be
   towpath bench queues                            bounded queues of values
   towpath bench counter --procs 2,8               a shared counter by fetch-and-add, and under every lock
   towpath bench broadcast --peers                 one writer and its readers: throughput, wake-up, what waiting costs
   towpath bench pool                              buffers of 1 MiB through three processes
+  towpath bench kills --kills 1000                1,000 kills for each lock, queue, barrier, ring and pool that survives them
+  towpath bench queues --kills 1000 --algorithms mpmc
   towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
   towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
   towpath bench structures --kills 10000 --algorithms guerraoui
@@ -266,8 +284,10 @@ impl BenchArgs {
         let of_apps = self.experiment.as_deref() == Some(APPS);
         let of_mplocks = self.experiment.as_deref() == Some(MPLOCKS);
         let of_primitives = self.experiment.as_deref().is_some_and(|name| PRIMITIVES.contains(&name));
-        let has_many = of_structures || of_mplocks || of_apps || of_primitives;
-        let explicit = self.messages.is_some() || self.kills.is_some() && !(of_structures || of_mplocks);
+        let of_kills = self.experiment.as_deref() == Some(KILLS);
+        let has_many = of_structures || of_mplocks || of_apps || of_primitives || of_kills;
+        // Those that have many divide the kills among their rounds.
+        let explicit = self.messages.is_some() || self.kills.is_some() && !has_many;
         BenchSettings {
             algorithms: or(&self.algorithms, defaults.algorithms),
             waiting: or(&self.waiting, defaults.waiting),
@@ -308,6 +328,7 @@ impl BenchArgs {
     fn primitives(&self) -> PrimitiveSettings {
         let defaults = PrimitiveSettings::default();
         let is_asked = |it: &Sharing| self.sharing.iter().any(|name| name == it.name());
+        let is_chosen = |it: &CopyScheduler| self.scheduler.iter().any(|name| name == it.name());
         PrimitiveSettings {
             inside: self.critical_section.unwrap_or(defaults.inside),
             between: self.between.unwrap_or(defaults.between),
@@ -316,6 +337,12 @@ impl BenchArgs {
                 false => Sharing::ALL.into_iter().filter(is_asked).collect(),
             },
             sizes: deduplicated(&self.sizes),
+            kills: self.kills,
+            copies: deduplicated(&self.copies),
+            schedulers: match self.scheduler.is_empty() {
+                true => defaults.schedulers,
+                false => CopyScheduler::ALL.into_iter().filter(is_chosen).collect(),
+            },
         }
     }
 
@@ -350,7 +377,7 @@ impl BenchArgs {
             return Err(CommandFailure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
         }
         let of_primitives = PRIMITIVES.contains(&here);
-        let has_board = of_structures || of_primitives;
+        let has_board = of_structures || of_primitives || here == KILLS;
         if let Some(many) = self.procs.iter().find(|n| has_board && **n as usize > MOST) {
             let text = format!("{here} has room for {MOST} participants, not {many}: --procs {MOST}");
             return Err(CommandFailure::new(text).with_code(2));
@@ -381,13 +408,18 @@ impl BenchArgs {
             ("--critical-section", self.critical_section.is_some() && !of_locks),
             ("--between", self.between.is_some() && !has_between),
             ("--sharing", !self.sharing.is_empty() && !of_primitives),
+            ("--copies", !self.copies.is_empty() && (!of_primitives || [BROADCAST, POOL].contains(&here))),
         ];
         if let Some((option, _)) = only_there.into_iter().find(|(_, is_wrong)| *is_wrong) {
             let text =
                 format!("{option} is an option of the experiment locks: towpath bench locks {option} …");
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if here == POOL && !self.procs.is_empty() {
+        if here == COUNTER && self.kills.is_some() {
+            let text = "a counter has nothing to repair: towpath bench kills has what survives kills";
+            return Err(CommandFailure::new(text).with_code(2));
+        }
+        if here == POOL && !self.procs.is_empty() && self.kills.is_none() {
             return Err(CommandFailure::new(
                 "pool has three stages, each of one participant: without --procs",
             )
@@ -397,7 +429,8 @@ impl BenchArgs {
             let text = format!("broadcast wants {LEAST_BYTES} bytes at least, not {few}: --sizes 64,64K");
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if !of_locks && of_primitives && here != COUNTER && self.procs.contains(&1) {
+        let wants_two = of_primitives && here != COUNTER && (!of_locks || self.kills.is_some());
+        if (wants_two || here == KILLS) && self.procs.contains(&1) {
             let text = format!("{here} wants 2 participants at least: --procs 2,8");
             return Err(CommandFailure::new(text).with_code(2));
         }
@@ -641,6 +674,15 @@ mod tests {
         assert_eq!(s.settings().primitives.sizes, [64, 1024]);
         assert!(parse("counter --between 0 --procs 1,2 --algorithms atomics,mutex").unwrap().check().is_ok());
         assert!(parse("pool --sizes 64K --sharing processes").unwrap().check().is_ok());
+        let s = parse("barriers --copies 2,3 --scheduler gang").unwrap();
+        assert!(s.check().is_ok());
+        let s = s.settings().primitives;
+        assert_eq!((s.copies, s.schedulers), (vec![2, 3], vec![CopyScheduler::Gang]));
+        assert!(parse("locks --scheduler gang").is_err() && parse("locks --copies 9").is_err());
+        let s = parse("queues --kills 1000 --procs 4 --algorithms mpmc").unwrap();
+        assert!(s.check().is_ok());
+        assert_eq!((s.settings().primitives.kills, s.settings().runs), (Some(1000), 5));
+        assert_eq!(parse("kills --kills 20").unwrap().settings().kills, 20);
         assert!(parse("barriers --between 10 --algorithms pthread,centralized").unwrap().check().is_ok());
         assert!(parse("locks --sharing fibres").unwrap_err().contains("threads"));
         for (wrong, words) in [
@@ -652,6 +694,11 @@ mod tests {
             ("broadcast --sizes 8", "24 bytes"),
             ("broadcast --between 3", "--between"),
             ("pool --procs 3", "three stages"),
+            ("counter --kills 3", "towpath bench kills"),
+            ("kills --procs 1", "2 participants"),
+            ("locks --kills 3 --procs 1", "2 participants"),
+            ("kills --sharing threads", "--sharing"),
+            ("pool --copies 2", "--copies"),
             ("locks --procs 33", "32"),
             ("locks --algorithms crossbeam", "parking-lot"),
         ] {

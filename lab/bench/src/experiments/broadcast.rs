@@ -1,6 +1,7 @@
 //! Broadcast rings of this machine, beside iceoryx2's publish-subscribe.
 
-use super::primitives::{part, variants};
+use super::kills::kill_those_of;
+use super::primitives::{part, variants, with_kills};
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::MeasuredKind;
 use crate::primitives::broadcast::{BROADCAST_SIZES, BroadcastLoad, RingKind, fan_out};
@@ -32,14 +33,14 @@ impl Experiment for BroadcastBench {
             note: "Participants: the writer and its readers. Messages that each reader gets while the writer sends as fast as they take them, and processor seconds of all for a million that are sent or received. At a message each 5 ms: the time from the writer's call until a reader has it, and how much of a core a reader uses.",
             fields: &[("sharing", "sharing"), ("bytes", "bytes")],
             columns: &[
-                FigureColumn::new("million/s", MESSAGES_PER_S, 1e6),
-                FigureColumn::new("cpu s", CPU_SECONDS, 1.0),
+                FigureColumn::new("thousand/s", MESSAGES_PER_S, 1e3),
                 FigureColumn::new("wake-up, µs", P50_US, 1.0),
+                FigureColumn::new("reader, %", CPU_FRACTION, 0.01),
                 FigureColumn::new("p99, µs", P99_US, 1.0),
-                FigureColumn::new("reader, % of a core", CPU_FRACTION, 0.01),
+                FigureColumn::new("cpu s", CPU_SECONDS, 1.0),
             ],
         };
-        vec![table.section(results)]
+        with_kills(vec![table.section(results)], results, self.name())
     }
 }
 
@@ -52,6 +53,10 @@ impl Measure for BroadcastBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        if let Some(count) = bench.settings.primitives.kills {
+            kill_those_of(bench, self.name(), count);
+            return Ok(());
+        }
         let settings = bench.settings;
         let is_asked = |ring: &RingKind| settings.peers || *ring == RingKind::Ours;
         let rings: Vec<RingKind> = RingKind::ALL.into_iter().filter(is_asked).collect();

@@ -7,6 +7,7 @@ mod crash;
 pub mod dcas;
 pub mod floor;
 mod idle;
+mod kills;
 pub mod ladder;
 mod logp;
 pub mod mpi;
@@ -39,6 +40,7 @@ pub const EXPERIMENTS: &[&dyn Measure] = &[
     &primitives::CounterBench,
     &broadcast::BroadcastBench,
     &pool::PoolBench,
+    &kills::KillBench,
     &apps::Apps,
     &simulator::Simulator,
 ];

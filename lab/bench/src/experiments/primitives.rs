@@ -1,7 +1,9 @@
 //! Locks, queues and barriers of this machine, beside libc's, std's, other crates'.
 
-use crate::experiment::{Bench, Measure, Variant};
+use super::kills::{kill_those_of, section};
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
+use crate::primitives::copies::{copied, measure_copies};
 use crate::primitives::counter::{CounterKind, CounterLoad, increment};
 use crate::primitives::locks::{LockKind, LockLoad, contend};
 use crate::primitives::queues::{QueueLoad, ValueQueue, transfer};
@@ -31,6 +33,16 @@ pub struct QueueBench;
 pub struct BarrierBench;
 /// Counters.
 pub struct CounterBench;
+
+/// These sections, and the one of kills.
+pub(super) fn with_kills(
+    mut sections: Vec<Section>,
+    results: &Results,
+    experiment: &'static str,
+) -> Vec<Section> {
+    sections.push(section(results, experiment));
+    sections
+}
 
 /// Numbers of participants unless told otherwise: alone, and up to eight for each core.
 fn procs(bench: &Bench<'_>, least: u32) -> Vec<u32> {
@@ -72,6 +84,17 @@ pub(super) fn variants<K: MeasuredKind, L>(
     variants
 }
 
+/// Measures all variants, each by as many copies as are asked for.
+fn compare<L: Clone>(
+    bench: &mut Bench<'_>,
+    variants: Vec<Variant<L>>,
+    measure: impl Fn(&L, &Circumstances<'_>) -> Result<Samples, Error>,
+) {
+    let PrimitiveSettings { copies, schedulers, .. } = &bench.settings.primitives;
+    let variants = copied(variants, copies, schedulers);
+    bench.compare(&variants, |_, load, run| measure_copies(load, &part(run), &measure));
+}
+
 impl Experiment for LockBench {
     fn name(&self) -> &'static str {
         "locks"
@@ -83,7 +106,7 @@ impl Experiment for LockBench {
         LockKind::all().into_iter().map(LockKind::name).collect()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        shown::of_locks(results)
+        with_kills(shown::of_locks(results), results, self.name())
     }
 }
 
@@ -96,6 +119,10 @@ impl Measure for LockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        if let Some(count) = bench.settings.primitives.kills {
+            kill_those_of(bench, self.name(), count);
+            return Ok(());
+        }
         compare_locks(self.name(), bench, LockKind::all());
         Ok(())
     }
@@ -108,7 +135,7 @@ fn compare_locks(experiment: &str, bench: &mut Bench<'_>, kinds: Vec<LockKind>) 
             let subject = subject.with("inside_ns", inside).with("between_ns", between);
             (subject, LockLoad { lock, sharing, procs, policy, inside, between })
         });
-    bench.compare(&variants, |_, load, run| contend(load, &part(run)));
+    compare(bench, variants, contend);
 }
 
 impl Experiment for RwLockBench {
@@ -122,7 +149,7 @@ impl Experiment for RwLockBench {
         LockKind::READERS_WRITER.map(LockKind::name).to_vec()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        shown::of_rw_locks(results)
+        with_kills(shown::of_rw_locks(results), results, self.name())
     }
 }
 
@@ -135,6 +162,10 @@ impl Measure for RwLockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        if let Some(count) = bench.settings.primitives.kills {
+            kill_those_of(bench, self.name(), count);
+            return Ok(());
+        }
         compare_locks(self.name(), bench, LockKind::READERS_WRITER.to_vec());
         Ok(())
     }
@@ -151,7 +182,7 @@ impl Experiment for QueueBench {
         ValueQueue::ALL.map(ValueQueue::name).to_vec()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        shown::of_queues(results)
+        with_kills(shown::of_queues(results), results, self.name())
     }
 }
 
@@ -164,6 +195,10 @@ impl Measure for QueueBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        if let Some(count) = bench.settings.primitives.kills {
+            kill_those_of(bench, self.name(), count);
+            return Ok(());
+        }
         let asked = &bench.settings.procs;
         // One consumer, and 1, 3, 7 producers.
         let procs = if asked.is_empty() { vec![2, 4, 8] } else { asked.clone() };
@@ -172,7 +207,7 @@ impl Measure for QueueBench {
             (ValueQueue::ALL.to_vec(), procs),
             |subject, queue, sharing, procs, _| (subject, QueueLoad { queue, sharing, procs }),
         );
-        bench.compare(&variants, |_, load, run| transfer(load, &part(run)));
+        compare(bench, variants, transfer);
         Ok(())
     }
 }
@@ -188,7 +223,7 @@ impl Experiment for BarrierBench {
         BarrierKind::all().into_iter().map(BarrierKind::name).collect()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        shown::of_barriers(results)
+        with_kills(shown::of_barriers(results), results, self.name())
     }
 }
 
@@ -201,6 +236,10 @@ impl Measure for BarrierBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        if let Some(count) = bench.settings.primitives.kills {
+            kill_those_of(bench, self.name(), count);
+            return Ok(());
+        }
         let between = bench.settings.primitives.between;
         let variants = variants(
             (self.name(), bench),
@@ -210,7 +249,7 @@ impl Measure for BarrierBench {
                 (subject, BarrierLoad { barrier, sharing, procs, policy, between })
             },
         );
-        bench.compare(&variants, |_, load, run| meet(load, &part(run)));
+        compare(bench, variants, meet);
         Ok(())
     }
 }
@@ -248,7 +287,7 @@ impl Measure for CounterBench {
                 (subject, CounterLoad { counter, sharing, procs, policy, between })
             },
         );
-        bench.compare(&variants, |_, load, run| increment(load, &part(run)));
+        compare(bench, variants, increment);
         Ok(())
     }
 }

@@ -151,15 +151,21 @@ fn figure_beside<'a>(
     of: &Record,
     metric: Metric,
 ) -> Option<&'a Record> {
-    results.of(experiment, metric.name).find(|r| {
+    results.of(experiment, metric.name).filter(is_alone).find(|r| {
         (&r.algorithm, &r.waiting, r.procs) == (&of.algorithm, &of.waiting, of.procs)
             && r.text("sharing") == of.text("sharing")
     })
 }
 
+/// Returns whether no other copies ran at the same time.
+fn is_alone(record: &&Record) -> bool {
+    record.number("copies").is_none_or(|copies| copies == 1)
+}
+
 fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option<Advice> {
     let of_sharing = || {
-        results.of(kind.experiment, kind.metric.name).filter(|r| r.text("sharing") == Some(sharing.name()))
+        let all = results.of(kind.experiment, kind.metric.name).filter(is_alone);
+        all.filter(|r| r.text("sharing") == Some(sharing.name()))
     };
     let procs = of_sharing().map(|r| r.procs).max()?;
     let all: Vec<MeasuredPrimitive<'_>> = of_sharing()

@@ -3,14 +3,17 @@
 //! The native counterpart of the simulator's experiments. `mod.rs` has the settings, the
 //! participants' work and what is measured of them; `crew.rs` runs participants; `locks.rs`,
 //! `queues.rs`, `barriers.rs`, `broadcast.rs`, `counter.rs` and `pool.rs` say what there is to
-//! compare and what a participant does; `pthread.rs` has libc's; `shown.rs` and `rows.rs` make
-//! tables and plots; `advice.rs` recommends one of each.
+//! compare and what a participant does; `kills/` kills
+//! them; `copies.rs` runs several copies at one time; `pthread.rs` has libc's; `shown.rs` and
+//! `rows.rs` make tables and plots; `advice.rs` recommends one of each.
 
 pub mod advice;
 pub mod barriers;
 pub mod broadcast;
+pub mod copies;
 pub mod counter;
 mod crew;
+pub mod kills;
 pub mod locks;
 pub mod pool;
 mod pthread;
@@ -24,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use towpath::{Object, Shared, World, WorldConfig, WorldError};
 
+use self::copies::CopyScheduler;
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, Latencies};
@@ -44,6 +48,12 @@ pub struct PrimitiveSettings {
     pub sharing: Vec<Sharing>,
     /// Sizes of messages or buffers, in bytes; empty: the experiment's own.
     pub sizes: Vec<u64>,
+    /// Number of kills, instead of measuring throughput.
+    pub kills: Option<u32>,
+    /// Numbers of copies that run at one time; empty: one, which the records do not name.
+    pub copies: Vec<u32>,
+    /// The ways in which copies share the cores.
+    pub schedulers: Vec<CopyScheduler>,
 }
 
 impl PrimitiveSettings {
@@ -55,7 +65,15 @@ impl PrimitiveSettings {
 
 impl Default for PrimitiveSettings {
     fn default() -> Self {
-        PrimitiveSettings { inside: 50, between: 200, sharing: Sharing::ALL.to_vec(), sizes: Vec::new() }
+        PrimitiveSettings {
+            inside: 50,
+            between: 200,
+            sharing: Sharing::ALL.to_vec(),
+            sizes: Vec::new(),
+            kills: None,
+            copies: Vec::new(),
+            schedulers: CopyScheduler::ALL.to_vec(),
+        }
     }
 }
 

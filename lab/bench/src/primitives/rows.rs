@@ -14,6 +14,8 @@ pub struct FigureColumn {
     pub metric: Metric,
     /// Unit of a figure in that of the metric.
     pub scale: f64,
+    /// True if it counts, so that it is shown without decimals.
+    pub is_count: bool,
     /// True if anything but 0 is a defect.
     pub is_damage: bool,
 }
@@ -21,23 +23,28 @@ pub struct FigureColumn {
 impl FigureColumn {
     /// Column of figures of which none is a defect.
     pub const fn new(head: &'static str, metric: Metric, scale: f64) -> FigureColumn {
-        FigureColumn { head, metric, scale, is_damage: false }
+        FigureColumn { head, metric, scale, is_count: false, is_damage: false }
+    }
+
+    /// Column of counts of which none is a defect.
+    pub const fn count(head: &'static str, metric: Metric) -> FigureColumn {
+        FigureColumn { head, metric, scale: 1.0, is_count: true, is_damage: false }
     }
 
     /// Column of counts of defects.
     pub const fn damage(head: &'static str, metric: Metric) -> FigureColumn {
-        FigureColumn { head, metric, scale: 1.0, is_damage: true }
+        FigureColumn { head, metric, scale: 1.0, is_count: true, is_damage: true }
     }
 
     fn cell(&self, record: Option<&Record>) -> Cell {
         let cell = Cell::scaled(record, self.scale);
-        match record {
-            Some(record) if self.is_damage => {
-                let kind = if record.value > 0.0 { Kind::Bad } else { Kind::Good };
-                Cell { text: format!("{:.0}", record.value), kind, ..cell }
-            }
-            _ => cell,
-        }
+        let Some(record) = record.filter(|_| self.is_count) else { return cell };
+        let kind = match (self.is_damage, record.value > 0.0) {
+            (false, _) => cell.kind,
+            (true, true) => Kind::Bad,
+            (true, false) => Kind::Good,
+        };
+        Cell { text: format!("{:.0}", record.value), kind, ..cell }
     }
 }
 

@@ -147,14 +147,21 @@ pub fn of_counters(results: &Results) -> Vec<Section> {
     sections(results, &OF_COUNTERS)
 }
 
-/// Rival in a table: its name and its policy.
-type Rival = (String, String);
+/// Rival in a table: its name, its policy, and its copies.
+type Rival = (String, String, String);
 
-fn label((name, waiting): &Rival) -> String {
-    match waiting.as_str() {
-        ADAPTIVE | "own" => name.clone(),
-        other => format!("{name}, {other}"),
-    }
+fn rival(record: &Record) -> Rival {
+    let copies = match (record.number("copies"), record.text("scheduler")) {
+        (None | Some(1), _) => String::new(),
+        (Some(copies), scheduler) => format!("{copies} copies, {}", scheduler.unwrap_or_default()),
+    };
+    (record.algorithm.clone(), record.waiting.clone(), copies)
+}
+
+fn label((name, waiting, copies): &Rival) -> String {
+    let waiting = if matches!(waiting.as_str(), ADAPTIVE | "own") { "" } else { waiting };
+    let parts = [name.as_str(), waiting, copies].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn of<'a>(results: &'a Results, figures: &PrimitiveTable, sharing: Sharing) -> Vec<&'a Record> {
@@ -188,7 +195,7 @@ fn sections(results: &Results, list: &[PrimitiveTable]) -> Vec<Section> {
 fn rivals(records: &[&Record]) -> Vec<Rival> {
     let mut rivals: Vec<Rival> = Vec::new();
     for record in records {
-        let rival = (record.algorithm.clone(), record.waiting.clone());
+        let rival = rival(record);
         if !rivals.contains(&rival) {
             rivals.push(rival);
         }
@@ -196,8 +203,8 @@ fn rivals(records: &[&Record]) -> Vec<Rival> {
     rivals
 }
 
-fn find<'a>(records: &[&'a Record], rival: &Rival, procs: u32) -> Option<&'a Record> {
-    records.iter().find(|r| (&r.algorithm, &r.waiting) == (&rival.0, &rival.1) && r.procs == procs).copied()
+fn find<'a>(records: &[&'a Record], of: &Rival, procs: u32) -> Option<&'a Record> {
+    records.iter().find(|r| r.procs == procs && rival(r) == *of).copied()
 }
 
 fn table(figures: &PrimitiveTable, sharing: Sharing, records: &[&Record]) -> Table {
@@ -257,7 +264,7 @@ fn plot(figures: &PrimitiveTable, sharing: Sharing, records: &[&Record]) -> Stri
         .iter()
         .enumerate()
         .map(|(colour, rival)| {
-            let own = records.iter().filter(|r| (&r.algorithm, &r.waiting) == (&rival.0, &rival.1));
+            let own = records.iter().filter(|r| self::rival(r) == *rival);
             let mut points: Vec<(f64, PlotValue)> = own
                 .map(|r| (f64::from(r.procs), PlotValue { value: r.value, min: r.min, max: r.max }))
                 .collect();
@@ -286,6 +293,11 @@ mod tests {
                 (subject("mutex", "own", Sharing::Threads, 8), ACQUISITIONS_PER_S, vec![3e6]),
                 (subject("std", "own", Sharing::Threads, 8), ACQUISITIONS_PER_S, vec![4e6]),
                 (subject("mcs", "park", Sharing::Processes, 8), ACQUISITIONS_PER_S, vec![1e6]),
+                (
+                    subject("mcs", "park", Sharing::Processes, 8).with("copies", 2).with("scheduler", "gang"),
+                    ACQUISITIONS_PER_S,
+                    vec![1e6],
+                ),
                 (subject("mutex", "own", Sharing::Threads, 8), LEAST_SHARE, vec![0.7]),
             ],
             2,
@@ -298,6 +310,7 @@ mod tests {
         assert!(
             tables.iter().any(|t| t.title.starts_with("processes: ") && t.rows[0][0].text == "mcs, park")
         );
+        assert!(tables.iter().any(|t| t.rows.iter().any(|row| row[0].text == "mcs, park, 2 copies, gang")));
         assert!(of_queues(&results).is_empty());
     }
 }

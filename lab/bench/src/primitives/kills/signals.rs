@@ -1,0 +1,209 @@
+//! Semaphore, condition variable and barrier.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use towpath::{EpisodeError, LockError, World};
+
+use super::super::work;
+use super::{Attacked, Player, PrimitiveDamage};
+use crate::structures::board::Board;
+
+/// Nanoseconds of work between operations.
+const BETWEEN: u64 = 1000;
+
+/// Permits of a semaphore, each of which one participant holds at a time.
+pub(super) struct Permits;
+
+/// Number of permits.
+const PERMITS: u64 = 2;
+/// Words of the board: bits of those that hold a permit; of those that were killed.
+const HOLDERS: usize = 0;
+const DEAD: usize = 1;
+
+impl Attacked for Permits {
+    fn act(&self, player: &Player<'_>) -> Result<(), String> {
+        let semaphore = player.world.semaphore("permits", PERMITS).map_err(|e| e.to_string())?;
+        let (holders, dead) = (player.board.token(HOLDERS), player.board.token(DEAD));
+        let bit = 1u64 << player.me;
+        // Relaxed, all: the semaphore orders them. The dead one's bit goes before its successor
+        // counts.
+        holders.fetch_and(!bit, Relaxed);
+        dead.fetch_and(!bit, Relaxed);
+        while !player.has_ended() {
+            let permit = semaphore.acquire().map_err(|e| e.to_string())?;
+            let holding = holders.fetch_or(bit, Relaxed) | bit;
+            if u64::from((holding & !dead.load(Relaxed)).count_ones()) > PERMITS {
+                player.finds_inconsistent();
+            }
+            work(300);
+            holders.fetch_and(!bit, Relaxed);
+            drop(permit);
+            player.is_done();
+            work(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn before(&self, board: &Board<'_>, victim: usize) {
+        // Relaxed: before the kill, so before its permit is another's.
+        board.token(DEAD).fetch_or(1 << victim, Relaxed);
+    }
+
+    fn count(
+        &self,
+        world: &World,
+        _: &Board<'_>,
+        _: &[u64],
+        damage: &mut PrimitiveDamage,
+    ) -> Result<(), String> {
+        let semaphore = world.semaphore("permits", PERMITS).map_err(|e| e.to_string())?;
+        let again = |_| semaphore.acquire_timeout(Duration::from_secs(1));
+        let permits: Vec<_> = (0..PERMITS).map(again).take_while(Result::is_ok).collect();
+        damage.leaked += PERMITS - permits.len() as u64;
+        damage.inconsistent += u64::from(semaphore.try_acquire().is_ok());
+        Ok(())
+    }
+}
+
+/// A number of items under a mutex: some participants put one in, the others take one
+/// out and wait while there is none. A taker is notified only when there was none.
+pub(super) struct Items {
+    /// Number of participants.
+    pub(super) procs: usize,
+}
+
+/// Maximum number of items.
+const MOST_ITEMS: u64 = 64;
+
+/// Puts in, or else takes out.
+const fn puts(me: usize) -> bool {
+    me.is_multiple_of(2)
+}
+
+impl Attacked for Items {
+    fn act(&self, player: &Player<'_>) -> Result<(), String> {
+        let items = player.world.mutex("items", 0u64).map_err(|e| e.to_string())?;
+        let more = player.world.condvar("more").map_err(|e| e.to_string())?;
+        while !player.has_ended() {
+            let mut guard = match items.lock() {
+                Ok(guard) => guard,
+                Err(LockError::OwnerDied { guard, .. }) => {
+                    // The dead one may have owed a notification.
+                    more.notify_all();
+                    guard.assume_consistent()
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            if puts(player.me) {
+                if *guard < MOST_ITEMS {
+                    *guard += 1;
+                    if *guard == 1 {
+                        more.notify_one();
+                    }
+                    drop(guard);
+                    player.count();
+                }
+            } else {
+                while *guard == 0 && !player.has_ended() {
+                    guard = match more.wait(guard) {
+                        Ok(guard) => guard,
+                        Err(LockError::OwnerDied { guard, .. }) => {
+                            more.notify_all();
+                            guard.assume_consistent()
+                        }
+                        Err(error) => return Err(error.to_string()),
+                    };
+                }
+                if *guard == 0 {
+                    break;
+                }
+                *guard -= 1;
+                if *guard > 0 {
+                    more.notify_one();
+                }
+                drop(guard);
+                player.count();
+            }
+            player.is_done();
+            work(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn is_independent(&self, victim: usize, other: usize) -> bool {
+        puts(other) || (0..self.procs).any(|me| puts(me) && me != victim)
+    }
+
+    fn release(&self, world: &World) -> Result<(), String> {
+        world.condvar("more").map_err(|e| e.to_string())?.notify_all();
+        Ok(())
+    }
+
+    fn count(
+        &self,
+        world: &World,
+        board: &Board<'_>,
+        kills: &[u64],
+        damage: &mut PrimitiveDamage,
+    ) -> Result<(), String> {
+        let items = world.mutex("items", 0u64).map_err(|e| e.to_string())?;
+        let left = match items.lock() {
+            Ok(guard) => *guard,
+            Err(LockError::OwnerDied { guard, .. }) => *guard.assume_consistent(),
+            Err(error) => return Err(error.to_string()),
+        };
+        // Relaxed: all have ended.
+        let sum = |is_it: fn(usize) -> bool| -> u64 {
+            (0..kills.len()).filter(|&me| is_it(me)).map(|me| board.present(me).load(Relaxed)).sum()
+        };
+        let (put, taken) = (sum(puts), sum(|me| !puts(me)));
+        let unknown = kills.iter().sum::<u64>();
+        damage.inconsistent += put.abs_diff(taken + left).saturating_sub(unknown);
+        Ok(())
+    }
+}
+
+/// BarrierEpisodes of a barrier.
+pub(super) struct BarrierEpisodes {
+    /// Number of participants.
+    pub(super) procs: usize,
+}
+
+/// First word of the board with the number of deaths that each had been told of.
+const TOLD_BEFORE: usize = 64;
+
+impl Attacked for BarrierEpisodes {
+    fn act(&self, player: &Player<'_>) -> Result<(), String> {
+        let open = || player.world.barrier_of("episodes", player.procs);
+        let barrier = open().map_err(|e| e.to_string())?;
+        while !player.has_ended() {
+            match barrier.wait() {
+                Ok(()) => player.is_done(),
+                Err(EpisodeError::PeerDied { .. }) => player.count(),
+                // A predecessor's death is not known yet.
+                Err(EpisodeError::Capacity) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return Err(error.to_string()),
+            }
+            work(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn before(&self, board: &Board<'_>, _: usize) {
+        for me in 0..self.procs {
+            // Relaxed, here and below: counts.
+            board.token(TOLD_BEFORE + me).store(board.present(me).load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Every survivor must have been told of the death of one that had arrived before.
+    fn after(&self, board: &Board<'_>, victim: usize, damage: &mut PrimitiveDamage) {
+        let told = |me: usize| board.present(me).load(Relaxed) > board.token(TOLD_BEFORE + me).load(Relaxed);
+        damage.lost += (0..self.procs).filter(|&me| me != victim && !told(me)).count() as u64;
+    }
+
+    fn count(&self, _: &World, _: &Board<'_>, _: &[u64], _: &mut PrimitiveDamage) -> Result<(), String> {
+        Ok(())
+    }
+}
