@@ -3,7 +3,7 @@
 //! Skipped where there is no libfabric.
 
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use snow::StatelessTransportState;
 
@@ -84,7 +84,7 @@ fn say(
     text: &[u8],
 ) {
     lane.add(text);
-    lane.flush(cipher, sealer, stream, None).unwrap();
+    lane.flush(cipher, sealer, stream, Some(Instant::now() + Duration::from_secs(20))).unwrap();
 }
 
 #[test]
@@ -146,4 +146,18 @@ fn endpoint_sends_nothing_before_it_knows_its_peer() {
     let address = endpoint.address().unwrap();
     endpoint.connect(&address).unwrap();
     assert!(endpoint.connect(&address).is_err());
+}
+
+#[test]
+fn message_that_is_later_than_the_farewell_arrives() {
+    let Some(mut scene) = Scene::new() else { return };
+    let late = scene.receive(|peer, other_way, cipher, stream| {
+        let mut ahead = Sealer::default();
+        ahead.seal(cipher, b"late", &mut [0; 100]).unwrap();
+        peer.finish(cipher, &mut ahead, stream, Duration::from_secs(20)).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        say(other_way, cipher, &mut Sealer::default(), stream, b"late");
+    });
+    assert_eq!(late.unwrap(), b"late");
+    assert!(matches!(scene.receive(|_, _, _, _| ()), Err(ReadFailure::Closed)));
 }
