@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Opens the queue of that name, of many senders and one receiver; makes it as
-    /// [`World::mpmc`] if there is none.
+    /// [`World::mpmc`] if there is none. Another process may receive when the receiver has gone.
     ///
     /// # Errors
     ///
@@ -164,7 +164,9 @@ impl World {
     /// # world.enter(Some(0))?;
     /// let results = world.mpsc::<f64>("results", 64)?;
     /// results.sender()?.send(0.5)?;
-    /// assert_eq!(results.receiver()?.receive()?, 0.5);
+    /// let receiver = results.receiver()?;
+    /// assert!(results.receiver().is_err(), "one only");
+    /// assert_eq!(receiver.receive()?, 0.5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mpsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Mpsc>, Error> {

@@ -75,7 +75,7 @@ pub struct Mpmc;
 pub struct Mpsc;
 
 macro_rules! many_to_many {
-    ($kind:ident, $name:literal) => {
+    ($kind:ident, $name:literal, $of:expr) => {
         impl QueueKind for $kind {
             const NAME: &'static str = $name;
             type Head = ManyHead<Native>;
@@ -99,7 +99,7 @@ macro_rules! many_to_many {
                 slots: &'a [WordLine<Native>],
                 geometry: QueueGeometry,
             ) -> Self::Queue<'a> {
-                ManyToMany::of(head, ring, slots, geometry)
+                $of(ManyToMany::of(head, ring, slots, geometry))
             }
             #[inline(always)]
             fn beside<'a>(queue: Self::Queue<'a>, words: &'a dyn LinkedWords<Native>) -> Self::Queue<'a> {
@@ -116,8 +116,8 @@ macro_rules! many_to_many {
     };
 }
 
-many_to_many!(Mpmc, "mpmc");
-many_to_many!(Mpsc, "mpsc");
+many_to_many!(Mpmc, "mpmc", core::convert::identity);
+many_to_many!(Mpsc, "mpsc", ManyToMany::of_one_receiver);
 impl SharedReceivers for Mpmc {}
 
 /// One sender, one receiver.

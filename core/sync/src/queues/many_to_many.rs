@@ -128,6 +128,8 @@ pub struct ManyToMany<'a, P: Processor, const N: usize = PLACES> {
     ring: &'a [WordLine<P>],
     slots: &'a [WordLine<P>],
     geometry: QueueGeometry,
+    /// True if there may be one receiver only.
+    one_receiver: bool,
     /// Words of queues beside this one.
     pub(super) words: Option<&'a dyn LinkedWords<P>>,
 }
@@ -230,7 +232,13 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ) -> Self {
         debug_assert!(geometry.capacity() <= Self::MOST);
         assert!(ring.len() >= geometry.ring_lines() && slots.len() >= geometry.slot_lines());
-        ManyToMany { head, ring, slots, geometry, words: None }
+        ManyToMany { head, ring, slots, geometry, one_receiver: false, words: None }
+    }
+
+    /// The queue, at which there may be one receiver only: each process says so.
+    #[inline(always)]
+    pub fn of_one_receiver(self) -> Self {
+        ManyToMany { one_receiver: true, ..self }
     }
 
     /// The queue in a memory with others, into which its leases may be completed.
@@ -826,6 +834,9 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 
 impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
+        if self.one_receiver {
+            return self.head.members.join_one_receiver(cpu, wait, side);
+        }
         self.head.members.join(cpu, wait, side)
     }
 

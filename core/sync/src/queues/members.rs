@@ -147,12 +147,40 @@ impl<P: Processor, const N: usize> Members<P, N> {
     ///
     /// [`TransferError::Capacity`].
     pub fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
+        self.join_one_of(&self.places, cpu, wait, side)
+    }
+
+    /// Enters the calling process on a side, once more, where receivers enter alone: the
+    /// last place is theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Capacity`]; [`TransferError::Taken`].
+    pub(super) fn join_one_receiver<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        side: QueueSide,
+    ) -> Result<(), TransferError> {
+        match side {
+            QueueSide::Sender => self.join_one_of(&self.places[..N - 1], cpu, wait, side),
+            QueueSide::Receiver => self.join_alone_at(&self.places[N - 1], cpu, wait, side),
+        }
+    }
+
+    fn join_one_of<W: Waiting<P>>(
+        &self,
+        places: &[P::Word],
+        cpu: &P,
+        wait: &W,
+        side: QueueSide,
+    ) -> Result<(), TransferError> {
         let me = wait.identity();
         // Relaxed: the place's exchange is what others go by.
         cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
         'again: loop {
             let mut other = None;
-            for place in &self.places {
+            for place in places {
                 // Relaxed: the exchange compares.
                 let seen = cpu.load(place, Ordering::Relaxed);
                 let is_mine = seen != 0 && identity(seen) == me;
@@ -179,7 +207,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
                 }
             }
             let dead = || {
-                let all = self.places.iter().map(|place| (place, cpu.load(place, Ordering::Relaxed)));
+                let all = places.iter().map(|place| (place, cpu.load(place, Ordering::Relaxed)));
                 all.into_iter().find(|&(_, seen)| seen != 0 && !wait.is_alive(identity(seen)))
             };
             let (place, seen) = other.or_else(dead).ok_or(TransferError::Capacity)?;
@@ -211,7 +239,16 @@ impl<P: Processor, const N: usize> Members<P, N> {
         wait: &W,
         side: QueueSide,
     ) -> Result<(), TransferError> {
-        let place = &self.places[side.bit() as usize];
+        self.join_alone_at(&self.places[side.bit() as usize], cpu, wait, side)
+    }
+
+    fn join_alone_at<W: Waiting<P>>(
+        &self,
+        place: &P::Word,
+        cpu: &P,
+        wait: &W,
+        side: QueueSide,
+    ) -> Result<(), TransferError> {
         // Relaxed: see `join`.
         cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
         loop {

@@ -421,3 +421,27 @@ fn a_queue_has_not_ended_while_others_have_leases() {
         assert_eq!(receive(&second), Err(end));
     }
 }
+
+#[test]
+fn a_queue_of_one_receiver_refuses_a_second_one() {
+    let (parts, dead) = (Parts::new(4), AtomicU64::new(0));
+    let queue = parts.queue().of_one_receiver();
+    let members = [2, 3, 4].map(|me| Member { me, dead: &dead });
+    let [first, second, third] = members.each_ref().map(|member| member.wait(Policy::Park));
+    // A process may be on both sides.
+    for (member, side) in
+        [(&first, QueueSide::Sender), (&first, QueueSide::Receiver), (&second, QueueSide::Sender)]
+    {
+        queue.join(&CPU, member, side).unwrap();
+    }
+    for refused in [&first, &second] {
+        let taken = queue.join(&CPU, refused, QueueSide::Receiver);
+        assert!(matches!(taken, Err(TransferError::Taken { .. })), "{taken:?}");
+    }
+    queue.leave(&CPU, &first, QueueSide::Receiver);
+    queue.join(&CPU, &second, QueueSide::Receiver).unwrap();
+    dead.fetch_or(1 << members[1].me, SeqCst);
+    queue.join(&CPU, &third, QueueSide::Receiver).unwrap();
+    queue.send(&CPU, &first, &7u64, Deadline::PAST).unwrap();
+    assert_eq!(queue.receive(&CPU, &third, Deadline::PAST), Ok(7u64));
+}
