@@ -13,7 +13,7 @@ if [ "$(id -u)" != 0 ] && ! mkdir -p "$to" 2>/dev/null; then
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 # The crate is an ordinary one in the workspace; here it is made into libraries for C.
-cargo rustc --quiet --release --package towpath-c --lib --crate-type cdylib,staticlib -- -C link-arg=-Wl,-soname,libtowpath.so.0
+cargo rustc --quiet --release --package towpath-c --lib --crate-type cdylib,staticlib -- -C codegen-units=1 -C link-arg=-Wl,-soname,libtowpath.so.0
 built=${CARGO_TARGET_DIR:-target}/release
 
 install -d "$to/lib/pkgconfig" "$to/lib/cmake/towpath" "$to/include" "$to/share/man/man3"

@@ -29,6 +29,7 @@ impl Surroundings for Inner {
     /// Rank and the lower bits of the generation, together 31 bits.
     ///
     /// Not 1, which stands for a process alone.
+    #[inline]
     fn identity(&self) -> u32 {
         match self.local.me.load(Ordering::Relaxed) {
             0 => 1,

@@ -332,6 +332,27 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         MutexGuard { mutex: self, wait, held: Some(held), place: None, cpu, caller: cpu, keep: None, thread }
     }
 
+    /// Releases for a holder that has given its guard up: [`Mutex::resume`] and a drop.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mutex::resume`].
+    #[inline(always)]
+    pub unsafe fn release(&self, cpu: &Native, wait: &Wait<'_>, held: L::Held) {
+        self.lock.unlock(cpu, wait, held);
+    }
+
+    /// Acquires as [`Mutex::lock_between`] if that can be had at once, without a guard. `None`:
+    /// that call finds out why.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mutex::lock_between`], for this identity; for locks that know their owner.
+    #[inline(always)]
+    pub unsafe fn acquire_at_once(&self, cpu: Native, identity: u32) -> Option<L::Held> {
+        self.lock.try_lock_as(&cpu, identity)
+    }
+
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to
     /// programs in other languages.
     pub fn data_ptr(&self) -> *mut T {

@@ -341,6 +341,69 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         RwLockWriteGuard::new(self, cpu, wait, held)
     }
 
+    /// Releases for a reader that has given its guard up: [`RwLock::resume_read`] and a
+    /// drop.
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::resume_read`].
+    #[inline(always)]
+    pub unsafe fn release_read(&self, cpu: &Native, wait: &Wait<'_>, held: ReadHeld) {
+        self.lock.read_unlock(cpu, wait, held);
+    }
+
+    /// Releases for a writer that has given its guard up: [`RwLock::resume_write`] and a
+    /// drop.
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::resume_read`].
+    #[inline(always)]
+    pub unsafe fn release_write(&self, cpu: &Native, wait: &Wait<'_>, held: WriteHeld<L::Held>) {
+        self.lock.write_unlock(cpu, wait, held);
+    }
+
+    /// Acquires as [`RwLock::try_read_between`], without a guard.
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::read_between`].
+    #[inline(always)]
+    pub unsafe fn acquire_read_at_once(
+        &self,
+        cpu: Native,
+        wait: &Wait<'_>,
+        identity: u32,
+    ) -> Option<ReadHeld> {
+        match self.lock.read_at_once(&cpu, identity) {
+            Ok(held) => Some(held),
+            Err(None) => None,
+            Err(Some(held)) => {
+                self.leave(cpu, *wait, held);
+                None
+            }
+        }
+    }
+
+    /// Acquires as [`RwLock::write_between`], without a guard.
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::write_between`].
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::write_between`].
+    #[inline(always)]
+    pub unsafe fn acquire_write(
+        &self,
+        cpu: &Native,
+        wait: &Wait<'_>,
+        deadline: Deadline,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
+        self.lock.write(cpu, wait, deadline)
+    }
+
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to
     /// programs in other languages.
     pub fn data_ptr(&self) -> *mut T {

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use towpath_shm::World;
-use towpath_sync::Deadline;
+use towpath_sync::{Deadline, Policy, Wait};
 
 use crate::fault::{Fault, note};
 
@@ -81,6 +81,38 @@ pub(crate) unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Fault> {
     }
     // SAFETY: not null; the rest are the caller's obligations.
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Fault::INVALID)
+}
+
+/// The calling thread, among those of this process that live: its thread pointer. One
+/// instruction, where a variable of the thread in a shared library takes a call.
+#[inline(always)]
+pub(crate) fn this_thread() -> usize {
+    let pointer: usize;
+    // SAFETY, both: read the thread pointer, which the ABI keeps for the thread's whole life, and
+    // nothing else.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
+    }
+    pointer
+}
+
+/// The waits of all threads of this process in a world.
+///
+/// # Safety
+///
+/// It is used only while this handle of the world, or a clone, exists.
+pub(crate) unsafe fn wait_in(world: &World) -> Wait<'static> {
+    let budget = world.participation().map_or(0, |(_, wait)| wait.budget);
+    let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget };
+    // SAFETY: the surroundings lie where they are as long as the world has a handle (the caller's
+    // promise).
+    unsafe { core::mem::transmute::<Wait<'_>, Wait<'static>>(wait) }
 }
 
 /// The end of a wait of so many nanoseconds; all ones: never.

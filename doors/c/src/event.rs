@@ -5,21 +5,44 @@ use core::ffi::{c_int, c_void};
 
 use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
+use towpath_sync::Wait;
 use towpath_sync::robust::Event;
 
-use crate::call::{ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening};
+use crate::call::{
+    ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening, wait_in,
+};
 use crate::fault::Fault;
 
 /// A process's handle of an event.
-pub struct TpEvent(pub(crate) Shared<Event>);
+pub struct TpEvent {
+    object: Shared<Event>,
+    /// Way in which this process waits.
+    wait: Wait<'static>,
+}
 
 impl TpEvent {
+    pub(crate) fn new(object: Shared<Event>) -> TpEvent {
+        // SAFETY: used only as long as `object` exists, which has a handle of the world.
+        let wait = unsafe { wait_in(object.world()) };
+        TpEvent { object, wait }
+    }
+
+    #[inline(always)]
+    fn object(&self) -> &Event {
+        // SAFETY: aligned and mapped as long as the handle lives; any bits are one, whose words are
+        // atomic.
+        unsafe { self.object.as_ptr().as_ref() }
+    }
+
+    #[inline(always)]
+    fn caller(&self) -> Result<Native, Fault> {
+        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        Ok(Native::of_participant(me.index))
+    }
+
+    #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        let (cpu, wait) = self.0.world().participation()?;
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are an event, whose word
-        // is atomic.
-        let event = unsafe { self.0.as_ptr().as_ref() };
-        event.wait_as(&cpu, &wait, deadline(ns)).map_err(|_| Fault::TIMEDOUT)
+        self.object().wait_as(&self.caller()?, &self.wait, deadline(ns)).map_err(|_| Fault::TIMEDOUT)
     }
 }
 
@@ -38,14 +61,14 @@ pub unsafe extern "C" fn tp_event_init(
     out: Out<'_, TpEvent>,
 ) -> c_int {
     // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
-    opening(out, || Ok(TpEvent(unsafe { MappingEntry::Init(users).world(at, room) }?.event(ALONE)?)))
+    opening(out, || Ok(TpEvent::new(unsafe { MappingEntry::Init(users).world(at, room) }?.event(ALONE)?)))
 }
 
 /// Opens an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tp_event_open(at: *mut c_void, room: usize, out: Out<'_, TpEvent>) -> c_int {
     // SAFETY: the caller's obligations, in the header, are those of `World::open_in`.
-    opening(out, || Ok(TpEvent(unsafe { MappingEntry::Open.world(at, room) }?.find(ALONE)?)))
+    opening(out, || Ok(TpEvent::new(unsafe { MappingEntry::Open.world(at, room) }?.find(ALONE)?)))
 }
 
 /// Opens an event, or makes it in zeroed memory.
@@ -57,7 +80,9 @@ pub unsafe extern "C" fn tp_event_open_or_init(
     out: Out<'_, TpEvent>,
 ) -> c_int {
     // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
-    opening(out, || Ok(TpEvent(unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?.event(ALONE)?)))
+    opening(out, || {
+        Ok(TpEvent::new(unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?.event(ALONE)?))
+    })
 }
 
 /// Ends a handle.
@@ -70,7 +95,9 @@ pub extern "C" fn tp_event_close(event: Owned<TpEvent>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_event_set(event: Handle<'_, TpEvent>) -> c_int {
     guarded(|| {
-        of(event)?.0.set();
+        let event = of(event)?;
+        // A process that has not entered the world may set it, too.
+        event.object().set_by(&Native::with_id(0), &event.wait);
         Ok(())
     })
 }
@@ -78,13 +105,13 @@ pub extern "C" fn tp_event_set(event: Handle<'_, TpEvent>) -> c_int {
 /// Resets it: 1 if it was set, 0 if not.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_event_reset(event: Handle<'_, TpEvent>) -> c_int {
-    event.map_or(Fault::INVALID.number(), |event| event.0.reset().into())
+    event.map_or(Fault::INVALID.number(), |event| event.object().reset_by(&Native::with_id(0)).into())
 }
 
 /// Returns whether it is set: 1, or 0. May be called in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_event_is_set(event: Handle<'_, TpEvent>) -> c_int {
-    event.map_or(Fault::INVALID.number(), |event| event.0.is_set().into())
+    event.map_or(Fault::INVALID.number(), |event| event.object().is_set_for(&Native::with_id(0)).into())
 }
 
 /// Waits until it is set.

@@ -9,104 +9,140 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use towpath_machine::{Native, Processor};
+use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared, World};
 use towpath_sync::locks::Robust;
 use towpath_sync::robust::{Condvar, Woken};
 use towpath_sync::{Deadline, Lock, Mutex, MutexGuard, Wait};
 
-use crate::call::{ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening};
+use crate::call::{
+    ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, this_thread, wait_in,
+};
 use crate::fault::Fault;
 
 type Value = Mutex<u64>;
 type Held = <Robust<Native> as Lock<Native>>::Held;
-type Parts<'a> = (&'a Value, Native, Wait<'a>);
 
 /// A process's handle of a mutex, for all of its threads.
 pub struct TpMutex {
     object: Shared<Value>,
-    /// Number of the thread that holds it by this handle, plus one; 0: none.
+    /// Way in which this process waits.
+    wait: Wait<'static>,
+    /// Thread that holds it by this handle ([`this_thread`]); 0: none.
     holder: AtomicUsize,
-    held: UnsafeCell<Option<Held>>,
+    /// The holder's processor, and its state, as words.
+    held: UnsafeCell<(Native, [u64; 2])>,
 }
 
 // SAFETY: `held` is touched by the thread alone that `holder` names, or that has just acquired the
-// mutex.
+// mutex; what `wait` refers to is shared by threads anyway.
 unsafe impl Sync for TpMutex {}
 
+// The usual case of a call stores hardly anything before its atomic instruction, which would wait
+// for the stores: what only the unusual ones need stays in the handle, or is made there.
 impl TpMutex {
     pub(crate) fn new(object: Shared<Value>) -> TpMutex {
-        TpMutex { object, holder: AtomicUsize::new(0), held: UnsafeCell::new(None) }
+        // SAFETY: used only as long as `object` exists, which has a handle of the world.
+        let wait = unsafe { wait_in(object.world()) };
+        let held = UnsafeCell::new((Native::with_id(0), [0; 2]));
+        TpMutex { object, wait, holder: AtomicUsize::new(0), held }
     }
 
     pub(crate) fn world(&self) -> &World {
         self.object.world()
     }
 
-    #[inline]
-    fn parts(&self) -> Result<Parts<'_>, Fault> {
-        let (cpu, wait) = self.object.world().participation()?;
+    #[inline(always)]
+    fn mutex(&self) -> &Value {
         // SAFETY: aligned and mapped as long as the handle lives; any bits are a mutex.
-        Ok((unsafe { self.object.as_ptr().as_ref() }, cpu, wait))
+        unsafe { self.object.as_ptr().as_ref() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self, deadline: Deadline) -> Result<(), Fault> {
-        let (mutex, cpu, wait) = self.parts()?;
+        let me = self.world().entered().ok_or(Fault::NOTENTERED)?;
+        let cpu = Native::of_participant(me.index);
         // Relaxed: it has this value only if this thread stored it.
-        if self.holder.load(Ordering::Relaxed) == cpu.id() + 1 {
+        if self.holder.load(Ordering::Relaxed) == this_thread() {
             return Err(Fault::DEADLOCK);
         }
         // SAFETY: as in `World::lock`: identities and numbers are the world's; the handle, which is
         // counted, keeps this process in the world.
-        let guard = unsafe { mutex.lock_between(cpu, wait, deadline) }?;
-        self.keep(cpu, guard)
+        match unsafe { self.mutex().acquire_at_once(cpu, self.world().surroundings().identity()) } {
+            Some(held) => self.keep(cpu, held),
+            None => self.lock_slowly(cpu, deadline),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, cpu: Native, deadline: Deadline) -> Result<(), Fault> {
+        // SAFETY: as in `lock`, which alone calls this.
+        let guard = unsafe { self.mutex().lock_between(cpu, self.wait, deadline) }?;
+        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
     }
 
     /// Keeps the state of a new holder.
-    #[inline]
-    fn keep(&self, cpu: Native, guard: MutexGuard<'_, u64>) -> Result<(), Fault> {
-        let held = guard.into_held().ok_or(Fault::ABANDONED)?;
+    #[inline(always)]
+    fn keep(&self, cpu: Native, held: Held) -> Result<(), Fault> {
         let died = Robust::<Native>::owner_died(&held);
         // SAFETY: this thread has just acquired the mutex, and no other one holds it by this
         // handle.
-        unsafe { *self.held.get() = Some(held) };
-        // Relaxed: only this thread looks for its own number.
-        self.holder.store(cpu.id() + 1, Ordering::Relaxed);
+        unsafe { *self.held.get() = (cpu, held.into_words()) };
+        // Relaxed: only this thread looks for its own name.
+        self.holder.store(this_thread(), Ordering::Relaxed);
         if died { Err(Fault::OWNERDEAD) } else { Ok(()) }
     }
 
-    /// The guard of this thread, which holds the mutex.
-    #[inline]
-    fn guard(&self) -> Result<(Native, MutexGuard<'_, u64>), Fault> {
-        let (mutex, cpu, wait) = self.parts()?;
+    /// The state of this thread, which holds the mutex.
+    #[inline(always)]
+    fn taken(&self) -> Result<(&Native, Held), Fault> {
+        // A forked child has its parent's holder.
+        self.world().entered().ok_or(Fault::NOTENTERED)?;
         // Relaxed: as in `lock`.
-        if self.holder.load(Ordering::Relaxed) != cpu.id() + 1 {
+        if self.holder.load(Ordering::Relaxed) != this_thread() {
             return Err(Fault::PERM);
         }
-        // SAFETY: this thread is the holder.
-        let held = unsafe { (*self.held.get()).take() }.ok_or(Fault::PERM)?;
         self.holder.store(0, Ordering::Relaxed);
-        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
-        // world's.
-        Ok((cpu, unsafe { mutex.resume(cpu, wait, held) }))
+        // SAFETY: this thread is the holder, until the caller releases; the words are of `keep`, and
+        // used once, since `holder` was set there and reset here.
+        unsafe {
+            let held = &*self.held.get();
+            Ok((&held.0, Held::from_words(held.1)))
+        }
     }
 
-    #[inline]
+    /// The guard of this thread, which holds the mutex.
+    fn guard(&self) -> Result<(Native, MutexGuard<'_, u64>), Fault> {
+        let (&cpu, held) = self.taken()?;
+        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
+        // world's.
+        Ok((cpu, unsafe { self.mutex().resume(cpu, self.wait, held) }))
+    }
+
+    #[inline(always)]
     fn unlock(&self) -> Result<(), Fault> {
-        let (_, guard) = self.guard()?;
-        if guard.owner_died() {
-            hand_on(guard)
+        let (cpu, held) = self.taken()?;
+        if Robust::<Native>::owner_died(&held) {
+            self.hand_on(*cpu, held);
         } else {
-            drop(guard)
+            // SAFETY: as in `guard`.
+            unsafe { self.mutex().release(cpu, &self.wait, held) };
         }
         Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hand_on(&self, cpu: Native, held: Held) {
+        // SAFETY: as in `guard`; called by `unlock`.
+        unsafe { self.mutex().resume(cpu, self.wait, held) }.hand_on();
     }
 
     fn consistent(&self) -> Result<(), Fault> {
         let (cpu, mut guard) = self.guard()?;
         guard.make_consistent();
-        self.keep(cpu, guard)
+        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
     }
 
     /// Waits at a condition of this world. Holds the mutex afterwards, unless the error
@@ -114,14 +150,9 @@ impl TpMutex {
     pub(crate) fn wait(&self, condition: &Condvar, deadline: Deadline) -> Result<(), Fault> {
         let (cpu, guard) = self.guard()?;
         let (guard, woken) = condition.wait_before(guard, deadline)?;
-        self.keep(cpu, guard)?;
+        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)?;
         if woken == Woken::TimedOut { Err(Fault::TIMEDOUT) } else { Ok(()) }
     }
-}
-
-#[cold]
-fn hand_on(guard: MutexGuard<'_, u64>) {
-    guard.hand_on();
 }
 
 /// Number of bytes for a mutex of so many users and conditions.
@@ -206,6 +237,5 @@ pub extern "C" fn tp_mutex_consistent(mutex: Handle<'_, TpMutex>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_mutex_value(mutex: Handle<'_, TpMutex>) -> *mut u64 {
     let Some(mutex) = mutex else { return core::ptr::null_mut() };
-    // SAFETY: as in `parts`; only the place is looked up.
-    unsafe { mutex.object.as_ptr().as_ref() }.data_ptr()
+    mutex.mutex().data_ptr()
 }

@@ -10,20 +10,21 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use towpath_machine::{Native, Processor};
+use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
 use towpath_sync::locks::Robust;
 use towpath_sync::robust::{ReadHeld, WriteHeld};
-use towpath_sync::{Deadline, Entrance, Lock, Repair, RwLock, RwLockWriteGuard, Wait};
+use towpath_sync::{Deadline, Entrance, Lock, Repair, RwLock, Wait};
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening,
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening, this_thread,
+    wait_in,
 };
 use crate::fault::Fault;
 
 type Value = RwLock<u64>;
-type Held = WriteHeld<<Robust<Native> as Lock<Native>>::Held>;
-type Parts<'a> = (&'a Value, Native, Wait<'a>);
+type LockHeld = <Robust<Native> as Lock<Native>>::Held;
+type Held = WriteHeld<LockHeld>;
 
 /// A reader's state, which C keeps for it.
 #[repr(C)]
@@ -31,8 +32,8 @@ pub struct TpReading {
     words: [u64; 2],
 }
 
-/// State of a reader that has released: no place has these numbers.
-const RELEASED: [u64; 2] = [u64::MAX; 2];
+/// First word of a reader that has released: no place has this number, no process that identity.
+const RELEASED: u64 = u64::MAX;
 
 const _: () = assert!(
     size_of::<ReadHeld>() == size_of::<TpReading>() && align_of::<ReadHeld>() == align_of::<TpReading>()
@@ -56,80 +57,120 @@ impl TpReading {
 /// A process's handle of a readers-writer lock, for all of its threads.
 pub struct TpRwlock {
     object: Shared<Value>,
-    /// Number of the thread that writes by this handle, plus one; 0: none.
+    /// Way in which this process waits.
+    wait: Wait<'static>,
+    /// Thread that writes by this handle ([`this_thread`]); 0: none.
     writer: AtomicUsize,
-    held: UnsafeCell<Option<Held>>,
+    /// The writer's processor, and its state, as words.
+    held: UnsafeCell<(Native, [u64; 2], u32)>,
 }
 
 // SAFETY: `held` is touched by the thread alone that `writer` names, or that has just acquired the
-// lock for writing.
+// lock for writing; what `wait` refers to is shared by threads anyway.
 unsafe impl Sync for TpRwlock {}
 
 impl TpRwlock {
     pub(crate) fn new(object: Shared<Value>) -> TpRwlock {
-        TpRwlock { object, writer: AtomicUsize::new(0), held: UnsafeCell::new(None) }
+        // SAFETY: used only as long as `object` exists, which has a handle of the world.
+        let wait = unsafe { wait_in(object.world()) };
+        let held = UnsafeCell::new((Native::with_id(0), [0; 2], 0));
+        TpRwlock { object, wait, writer: AtomicUsize::new(0), held }
     }
 
-    #[inline]
-    fn parts(&self) -> Result<Parts<'_>, Fault> {
-        let (cpu, wait) = self.object.world().participation()?;
+    #[inline(always)]
+    fn lock(&self) -> &Value {
+        // SAFETY: aligned and mapped as long as the handle lives; any bits are a lock.
+        unsafe { self.object.as_ptr().as_ref() }
+    }
+
+    /// The caller, which does not write.
+    #[inline(always)]
+    fn caller(&self) -> Result<Native, Fault> {
+        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
         // Relaxed: it has this value only if this thread stored it.
-        if self.writer.load(Ordering::Relaxed) == cpu.id() + 1 {
+        if self.writer.load(Ordering::Relaxed) == this_thread() {
             return Err(Fault::DEADLOCK);
         }
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a lock.
-        Ok((unsafe { self.object.as_ptr().as_ref() }, cpu, wait))
+        Ok(Native::of_participant(me.index))
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, deadline: Deadline) -> Result<TpReading, Fault> {
-        let (lock, cpu, wait) = self.parts()?;
+        let cpu = self.caller()?;
+        let identity = self.object.world().surroundings().identity();
         // SAFETY: as in `Shared::read`: all processes lock it as participants of the world; this
         // process does not leave while it has handles, which are counted.
-        let entrance = unsafe {
-            match lock.try_read_between(cpu, wait) {
-                Some(guard) => Entrance::Reader(guard),
-                None => lock.read_between(cpu, wait, deadline)?,
-            }
-        };
-        match entrance {
-            Entrance::Reader(guard) => Ok(TpReading::of(guard.into_held().ok_or(Fault::ABANDONED)?)),
-            Entrance::Writer(guard) => Err(self.keep(cpu, guard).err().unwrap_or(Fault::OWNERDEAD)),
+        match unsafe { self.lock().acquire_read_at_once(cpu, &self.wait, identity) } {
+            Some(held) => Ok(TpReading::of(held)),
+            None => self.read_slowly(cpu, deadline),
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&self, cpu: Native, deadline: Deadline) -> Result<TpReading, Fault> {
+        // SAFETY: as in `read`, which alone calls this.
+        match unsafe { self.lock().read_between(cpu, self.wait, deadline) }? {
+            Entrance::Reader(guard) => Ok(TpReading::of(guard.into_held().ok_or(Fault::ABANDONED)?)),
+            Entrance::Writer(guard) => {
+                self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)?;
+                Err(Fault::OWNERDEAD)
+            }
+        }
+    }
+
+    #[inline(always)]
     fn write(&self, deadline: Deadline) -> Result<(), Fault> {
-        let (lock, cpu, wait) = self.parts()?;
+        let cpu = self.caller()?;
         // SAFETY: as in `read`.
-        let guard = unsafe { lock.write_between(cpu, wait, deadline) }?;
-        self.keep(cpu, guard)
+        let held = unsafe { self.lock().acquire_write(&cpu, &self.wait, deadline) }?;
+        self.keep(cpu, held)
     }
 
     /// Keeps the state of a new writer.
-    fn keep(&self, cpu: Native, guard: RwLockWriteGuard<'_, u64>) -> Result<(), Fault> {
-        let died = guard.dead_writer().is_some();
-        let held = guard.into_held().ok_or(Fault::ABANDONED)?;
+    #[inline(always)]
+    fn keep(&self, cpu: Native, held: Held) -> Result<(), Fault> {
+        let (lock, dead) = held.into_parts();
         // SAFETY: this thread has just acquired the lock for writing: no other one does by this
         // handle.
-        unsafe { *self.held.get() = Some(held) };
-        // Relaxed: only this thread looks for its own number.
-        self.writer.store(cpu.id() + 1, Ordering::Relaxed);
-        if died { Err(Fault::OWNERDEAD) } else { Ok(()) }
+        unsafe { *self.held.get() = (cpu, lock.into_words(), dead) };
+        // Relaxed: only this thread looks for its own name.
+        self.writer.store(this_thread(), Ordering::Relaxed);
+        if dead == 0 { Ok(()) } else { Err(Fault::OWNERDEAD) }
     }
 
-    /// The guard of this thread, which writes.
-    fn guard(&self) -> Result<(Native, RwLockWriteGuard<'_, u64>), Fault> {
-        let (cpu, wait) = self.object.world().participation()?;
-        // Relaxed: as in `parts`.
-        if self.writer.load(Ordering::Relaxed) != cpu.id() + 1 {
+    /// The state of this thread, which writes.
+    #[inline(always)]
+    fn taken(&self) -> Result<(&Native, Held), Fault> {
+        // A forked child has its parent's writer.
+        self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        // Relaxed: as in `caller`.
+        if self.writer.load(Ordering::Relaxed) != this_thread() {
             return Err(Fault::PERM);
         }
-        // SAFETY: this thread is the writer.
-        let held = unsafe { (*self.held.get()).take() }.ok_or(Fault::PERM)?;
         self.writer.store(0, Ordering::Relaxed);
-        // SAFETY: as in `parts`; the state is of this thread and this lock, the processor and the
-        // surroundings are the world's.
-        Ok((cpu, unsafe { self.object.as_ptr().as_ref().resume_write(cpu, wait, held) }))
+        // SAFETY: this thread is the writer, until the caller releases; the words are of `keep`, and
+        // used once, since `writer` was set there and reset here.
+        unsafe {
+            let held = &*self.held.get();
+            Ok((&held.0, Held::from_parts(LockHeld::from_words(held.1), held.2)))
+        }
+    }
+
+    #[inline(always)]
+    fn write_unlock(&self) -> Result<(), Fault> {
+        let (cpu, held) = self.taken()?;
+        // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
+        unsafe { self.lock().release_write(cpu, &self.wait, held) };
+        Ok(())
+    }
+
+    fn consistent(&self) -> Result<(), Fault> {
+        let (&cpu, held) = self.taken()?;
+        // SAFETY: as in `write_unlock`.
+        let mut guard = unsafe { self.lock().resume_write(cpu, self.wait, held) };
+        guard.declare_consistent();
+        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
     }
 }
 
@@ -204,14 +245,14 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
 ) -> c_int {
     guarded(|| {
         let (lock, reading) = (of(lock)?, reading.ok_or(Fault::INVALID)?);
-        let (cpu, wait) = lock.object.world().participation()?;
-        let reading = core::mem::replace(reading, TpReading { words: RELEASED });
-        if reading.words == RELEASED {
+        lock.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        if reading.words[0] == RELEASED {
             return Err(Fault::PERM);
         }
-        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the rest as in
-        // `guard`.
-        drop(unsafe { lock.object.as_ptr().as_ref().resume_read(cpu, wait, reading.held()) });
+        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the surroundings
+        // are the world's. A reader that leaves does not need its processor's number.
+        unsafe { lock.lock().release_read(&Native::with_id(0), &lock.wait, reading.held()) };
+        reading.words[0] = RELEASED;
         Ok(())
     })
 }
@@ -225,27 +266,18 @@ pub extern "C" fn tp_rwlock_write(lock: Handle<'_, TpRwlock>, ns: u64) -> c_int 
 /// Releases as a writer.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_rwlock_write_unlock(lock: Handle<'_, TpRwlock>) -> c_int {
-    guarded(|| {
-        drop(of(lock)?.guard()?);
-        Ok(())
-    })
+    guarded(|| of(lock)?.write_unlock())
 }
 
 /// Declares the data consistent after the death of a writer.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_rwlock_consistent(lock: Handle<'_, TpRwlock>) -> c_int {
-    guarded(|| {
-        let lock = of(lock)?;
-        let (cpu, mut guard) = lock.guard()?;
-        guard.declare_consistent();
-        lock.keep(cpu, guard)
-    })
+    guarded(|| of(lock)?.consistent())
 }
 
 /// The value under the lock: a reader reads it, a writer may change it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_rwlock_value(lock: Handle<'_, TpRwlock>) -> *mut u64 {
     let Some(lock) = lock else { return core::ptr::null_mut() };
-    // SAFETY: as in `parts`; only the place is looked up.
-    unsafe { lock.object.as_ptr().as_ref() }.data_ptr()
+    lock.lock().data_ptr()
 }

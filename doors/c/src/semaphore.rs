@@ -5,20 +5,55 @@ use core::ffi::{c_int, c_void};
 
 use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
+use towpath_sync::Wait;
 use towpath_sync::robust::Semaphore;
 
-use crate::call::{ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening};
+use crate::call::{
+    ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening, wait_in,
+};
 use crate::fault::Fault;
 
 /// A process's handle of a semaphore.
-pub struct TpSem(pub(crate) Shared<Semaphore>);
+pub struct TpSem {
+    object: Shared<Semaphore>,
+    /// Way in which this process waits.
+    wait: Wait<'static>,
+}
 
 impl TpSem {
+    pub(crate) fn new(object: Shared<Semaphore>) -> TpSem {
+        // SAFETY: used only as long as `object` exists, which has a handle of the world.
+        let wait = unsafe { wait_in(object.world()) };
+        TpSem { object, wait }
+    }
+
+    #[inline(always)]
+    fn object(&self) -> &Semaphore {
+        // SAFETY: aligned and mapped as long as the handle lives; any bits are one, whose words are
+        // atomic.
+        unsafe { self.object.as_ptr().as_ref() }
+    }
+
+    #[inline(always)]
+    fn caller(&self) -> Result<Native, Fault> {
+        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        Ok(Native::of_participant(me.index))
+    }
+
+    #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        let (cpu, wait) = self.0.world().participation()?;
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a semaphore, whose
-        // words are atomic.
-        Ok(unsafe { self.0.as_ptr().as_ref() }.acquire_as(&cpu, &wait, deadline(ns))?)
+        Ok(self.object().acquire_as(&self.caller()?, &self.wait, deadline(ns))?)
+    }
+
+    #[inline(always)]
+    fn release(&self) -> Result<(), Fault> {
+        let had_one = self.object().release_as(&self.caller()?, &self.wait);
+        if had_one { Ok(()) } else { Err(Fault::PERM) }
+    }
+
+    fn add(&self, permits: u64) -> Result<(), Fault> {
+        self.object().add_as(&self.caller()?, &self.wait, permits);
+        Ok(())
     }
 }
 
@@ -40,7 +75,7 @@ pub unsafe extern "C" fn tp_sem_init(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
         let world = unsafe { MappingEntry::Init(users).world(at, room) }?;
-        Ok(TpSem(world.semaphore(ALONE, permits)?))
+        Ok(TpSem::new(world.semaphore(ALONE, permits)?))
     })
 }
 
@@ -48,7 +83,7 @@ pub unsafe extern "C" fn tp_sem_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tp_sem_open(at: *mut c_void, room: usize, out: Out<'_, TpSem>) -> c_int {
     // SAFETY: the caller's obligations, in the header, are those of `World::open_in`.
-    opening(out, || Ok(TpSem(unsafe { MappingEntry::Open.world(at, room) }?.find(ALONE)?)))
+    opening(out, || Ok(TpSem::new(unsafe { MappingEntry::Open.world(at, room) }?.find(ALONE)?)))
 }
 
 /// Opens a semaphore, or makes it in zeroed memory.
@@ -63,7 +98,7 @@ pub unsafe extern "C" fn tp_sem_open_or_init(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
         let world = unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?;
-        Ok(TpSem(world.semaphore(ALONE, permits)?))
+        Ok(TpSem::new(world.semaphore(ALONE, permits)?))
     })
 }
 
@@ -82,26 +117,17 @@ pub extern "C" fn tp_sem_wait(semaphore: Handle<'_, TpSem>, ns: u64) -> c_int {
 /// Gives a permit of this process back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_release(semaphore: Handle<'_, TpSem>) -> c_int {
-    guarded(|| {
-        let semaphore = &of(semaphore)?.0;
-        semaphore.world().participation()?;
-        if semaphore.release() { Ok(()) } else { Err(Fault::PERM) }
-    })
+    guarded(|| of(semaphore)?.release())
 }
 
 /// Adds permits that no process held.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_add(semaphore: Handle<'_, TpSem>, permits: u64) -> c_int {
-    guarded(|| {
-        let semaphore = &of(semaphore)?.0;
-        semaphore.world().participation()?;
-        semaphore.add(permits);
-        Ok(())
-    })
+    guarded(|| of(semaphore)?.add(permits))
 }
 
 /// Number of free permits.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_available(semaphore: Handle<'_, TpSem>) -> u64 {
-    semaphore.map_or(0, |semaphore| semaphore.0.available())
+    semaphore.map_or(0, |semaphore| semaphore.object.available())
 }

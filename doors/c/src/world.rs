@@ -199,7 +199,7 @@ pub unsafe extern "C" fn tp_world_sem(
     out: Out<'_, TpSem>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| Ok(TpSem(world.semaphore(name, permits)?))) }
+    unsafe { named(world, name, out, |world, name| Ok(TpSem::new(world.semaphore(name, permits)?))) }
 }
 
 /// Opens the barrier of that name, or makes it for so many participants.
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn tp_world_event(
     out: Out<'_, TpEvent>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| Ok(TpEvent(world.event(name)?))) }
+    unsafe { named(world, name, out, |world, name| Ok(TpEvent::new(world.event(name)?))) }
 }
 
 /// Opens the queue of that name, or makes it.

@@ -120,6 +120,25 @@ pub struct RobustHeld {
     dead: u32,
 }
 
+impl RobustHeld {
+    /// Two words, which a caller without guards keeps until it releases.
+    #[inline(always)]
+    pub fn into_words(self) -> [u64; 2] {
+        [self.me, u64::from(self.dead) << 1 | u64::from(self.inconsistent)]
+    }
+
+    /// The state of these words.
+    ///
+    /// # Safety
+    ///
+    /// They came from [`RobustHeld::into_words`], and are used once.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub unsafe fn from_words(words: [u64; 2]) -> RobustHeld {
+        RobustHeld { me: words[0], inconsistent: words[1] & 1 != 0, dead: (words[1] >> 1) as u32 }
+    }
+}
+
 /// Next owner of a lock for which others may wait.
 enum Next<'a, W> {
     /// Any process: no other waits, but for those that have been called.

@@ -108,6 +108,25 @@ pub struct WriteHeld<H> {
     dead: u32,
 }
 
+impl<H> WriteHeld<H> {
+    /// The state of the writers' lock, and the identity of the dead writer.
+    #[inline(always)]
+    pub fn into_parts(self) -> (H, u32) {
+        (self.lock, self.dead)
+    }
+
+    /// The state of these parts.
+    ///
+    /// # Safety
+    ///
+    /// They came from [`WriteHeld::into_parts`].
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub unsafe fn from_parts(lock: H, dead: u32) -> Self {
+        WriteHeld { lock, dead }
+    }
+}
+
 /// Outcome of an acquisition for reading.
 #[derive(Debug)]
 pub enum Access<H> {
