@@ -342,8 +342,9 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         self.lock.unlock(cpu, wait, held);
     }
 
-    /// Acquires as [`Mutex::lock_between`] if that can be had at once, without a guard. `None`:
-    /// that call finds out why.
+    /// Acquires as [`Mutex::lock_between`] if that can be had at once, without a guard.
+    ///
+    /// `None`: that call finds out why.
     ///
     /// # Safety
     ///

@@ -104,8 +104,8 @@ impl TpMutex {
             return Err(Fault::PERM);
         }
         self.holder.store(0, Ordering::Relaxed);
-        // SAFETY: this thread is the holder, until the caller releases; the words are of `keep`, and
-        // used once, since `holder` was set there and reset here.
+        // SAFETY: this thread is the holder, until the caller releases; the words are of `keep`,
+        // and used once, since `holder` was set there and reset here.
         unsafe {
             let held = &*self.held.get();
             Ok((&held.0, Held::from_words(held.1)))

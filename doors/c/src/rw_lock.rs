@@ -32,7 +32,7 @@ pub struct TpReading {
     words: [u64; 2],
 }
 
-/// First word of a reader that has released: no place has this number, no process that identity.
+/// First word of a reader that has released: no place and no identity has this number.
 const RELEASED: u64 = u64::MAX;
 
 const _: () = assert!(
@@ -149,8 +149,8 @@ impl TpRwlock {
             return Err(Fault::PERM);
         }
         self.writer.store(0, Ordering::Relaxed);
-        // SAFETY: this thread is the writer, until the caller releases; the words are of `keep`, and
-        // used once, since `writer` was set there and reset here.
+        // SAFETY: this thread is the writer, until the caller releases; the words are of `keep`,
+        // and used once, since `writer` was set there and reset here.
         unsafe {
             let held = &*self.held.get();
             Ok((&held.0, Held::from_parts(LockHeld::from_words(held.1), held.2)))
@@ -249,8 +249,8 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
         if reading.words[0] == RELEASED {
             return Err(Fault::PERM);
         }
-        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the surroundings
-        // are the world's. A reader that leaves does not need its processor's number.
+        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the
+        // surroundings are the world's. A reader that leaves does not need its processor's number.
         unsafe { lock.lock().release_read(&Native::with_id(0), &lock.wait, reading.held()) };
         reading.words[0] = RELEASED;
         Ok(())
