@@ -88,9 +88,8 @@ pub(crate) unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Fault> {
 #[inline(always)]
 pub(crate) fn this_thread() -> usize {
     let pointer: usize;
-    // SAFETY, both: read the thread pointer, which the ABI keeps for the thread's whole life, and
-    // nothing else.
     #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads the thread pointer, which the ABI keeps for the thread's whole life.
     unsafe {
         core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }

@@ -79,9 +79,10 @@ pub unsafe extern "C" fn tp_event_open_or_init(
     users: u32,
     out: Out<'_, TpEvent>,
 ) -> c_int {
-    // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
     opening(out, || {
-        Ok(TpEvent::new(unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?.event(ALONE)?))
+        // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
+        let world = unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?;
+        Ok(TpEvent::new(world.event(ALONE)?))
     })
 }
 
