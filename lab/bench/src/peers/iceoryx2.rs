@@ -300,10 +300,13 @@ impl Contender for Iceoryx2 {
 mod tests {
     use super::stage::{GO, RunFolder};
     use super::*;
+    use crate::primitives::broadcast::{BROADCAST_SIZES, BroadcastLoad, RingKind, fan_out};
     use crate::settings::BenchSettings;
+    use crate::structures::Sharing;
     use std::path::PathBuf;
     use std::time::Duration;
     use towpath_host::topology::{Pin, Placement};
+    use towpath_report::record::metrics::MESSAGES_PER_S;
 
     fn with_run<T>(body: impl FnOnce(&Circumstances<'_>) -> T) -> T {
         let (settings, placement) = (BenchSettings::default(), Placement::detect(Pin::Auto));
@@ -334,6 +337,11 @@ mod tests {
             assert!(Iceoryx2.round_trip(run).unwrap() > 0.0);
             for bytes in [64, 1 << 20] {
                 assert!(Iceoryx2.bulk(bytes, "", run).unwrap() > 0.0);
+            }
+            for bytes in BROADCAST_SIZES {
+                let (ring, sharing) = (RingKind::Iceoryx2, Sharing::Processes);
+                let samples = fan_out(&BroadcastLoad { ring, sharing, procs: 3, bytes }, run).unwrap();
+                assert!(samples.values.iter().any(|(metric, rate)| *metric == MESSAGES_PER_S && *rate > 0.0));
             }
             assert_eq!(files(prefix), [] as [PathBuf; 0]);
 

@@ -395,17 +395,6 @@ mod tests {
         });
     }
 
-    #[cfg(feature = "iceoryx2")]
-    #[test]
-    fn every_reader_of_iceoryx2_gets_every_message() {
-        with_circumstances(Duration::from_millis(100), |run| {
-            for bytes in BROADCAST_SIZES {
-                let (ring, sharing) = (RingKind::Iceoryx2, Sharing::Processes);
-                fan_out(&BroadcastLoad { ring, sharing, procs: 3, bytes }, run).unwrap();
-            }
-        });
-    }
-
     #[test]
     fn message_without_room_for_its_number_is_refused() {
         with_circumstances(Duration::from_millis(5), |run| {
