@@ -9,7 +9,7 @@ use super::{Attacked, Player, PrimitiveDamage};
 use crate::structures::board::Board;
 
 /// Nanoseconds of work between the two words' changes, and between operations.
-const INSIDE: u64 = 300;
+const INSIDE: u64 = 2000;
 const BETWEEN: u64 = 1000;
 
 /// Changes the second word after the first one, with work between.

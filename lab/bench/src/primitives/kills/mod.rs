@@ -499,9 +499,13 @@ mod tests {
         with_circumstances(Duration::from_millis(20), |run| {
             for kind in KilledKind::ALL {
                 let procs = [4, 2].into_iter().find(|&procs| kind.is_for(procs)).unwrap();
-                let damage = kill_users(kind, 8, procs, run).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+                // So that some die while they change data.
+                let is_lock = matches!(kind, KilledKind::Mutex | KilledKind::RwLock);
+                let kills = if is_lock { 32 } else { 8 };
+                let damage = kill_users(kind, kills, procs, run).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
                 assert!(!damage.has_damage(), "{kind:?}: {damage:?}");
-                assert_eq!((damage.kills, damage.recovery_ms.len()), (8, 8), "{kind:?}");
+                let counts = (damage.kills, damage.recovery_ms.len());
+                assert_eq!(counts, (kills.into(), kills as usize), "{kind:?}");
             }
         });
     }
