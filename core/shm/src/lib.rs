@@ -30,6 +30,7 @@ mod in_mapping;
 mod inner;
 mod interrupts;
 mod layout;
+mod lending;
 pub mod limits;
 mod liveness;
 mod local;
@@ -64,7 +65,8 @@ pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{
     MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver, PoolSender,
-    PoolStage, SemaphorePermit, WorldBroadcast, WorldMessages, WorldPool, WorldQueue, WorldRing, WorldVenue,
+    PoolStage, SemaphorePermit, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue, WorldRing,
+    WorldVenue,
 };
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};

@@ -5,6 +5,7 @@
 
 mod barrier;
 mod broadcast;
+mod bytes;
 mod condvar;
 mod event;
 mod messages;
@@ -20,6 +21,7 @@ use towpath_machine::Native;
 use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
+pub use bytes::WorldBytes;
 pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};
 pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};

@@ -1,0 +1,49 @@
+"""Exceptions of Towpath."""
+
+from __future__ import annotations
+
+from queue import Empty, Full
+from threading import BrokenBarrierError
+from typing import Optional
+
+__all__ = ["Closed", "Empty", "Full", "OwnerDied", "PeerDied", "WorldError", "WorldFull"]
+
+
+class WorldError(RuntimeError):
+    """A world cannot be made, opened or entered; the text says why, and what helps."""
+
+
+class WorldFull(WorldError):
+    """A world has no room for another object."""
+
+
+class OwnerDied(RuntimeError):
+    """The last owner of a lock died with it, and may have left half-changed data.
+
+    The lock is free, and stays marked: each acquisition raises this until one by
+    ``with lock.repair():`` has ended without an exception.
+    """
+
+    def __init__(self, text: str = "", rank: Optional[int] = None, pid: Optional[int] = None) -> None:
+        super().__init__(text)
+        self.rank = rank
+        self.pid = pid
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank, self.pid)
+
+
+class PeerDied(BrokenBarrierError):
+    """Another process of a barrier, a queue or a broadcast died."""
+
+    def __init__(self, text: str = "", rank: Optional[int] = None, pid: Optional[int] = None) -> None:
+        super().__init__(text)
+        self.rank = rank
+        self.pid = pid
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank, self.pid)
+
+
+class Closed(ValueError):
+    """A queue or a broadcast was closed."""

@@ -1,0 +1,247 @@
+"""Calls as multiprocessing has them, worlds by name, Ctrl-C, and the end of processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+import towpath
+
+
+def remnants():
+    return [name for name in os.listdir("/dev/shm") if "towpath" in name]
+
+
+def answer(ctx_objects):
+    lock, queue, event, value, array, barrier = ctx_objects
+    event.wait()
+    for _ in range(100):
+        with lock:
+            value.value += 1
+    array[1] = 2.5
+    queue.put(barrier.wait())
+
+
+def test_objects_reach_children_by_all_methods(ctx):
+    objects = (ctx.Lock(), ctx.Queue(), ctx.Event(), ctx.Value("i", 5), ctx.Array("d", [1, 2, 3]), ctx.Barrier(3))
+    children = [ctx.Process(target=answer, args=(objects,)) for _ in range(3)]
+    for child in children:
+        child.start()
+    objects[2].set()
+    assert sorted(objects[1].get(timeout=30) for _ in children) == [0, 1, 2]
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    assert objects[3].value == 305
+    assert objects[4][:] == [1, 2.5, 3]
+
+
+def test_recursive_lock_counts_and_lock_refuses_others():
+    ctx = towpath.get_context()
+    lock = ctx.RLock()
+    assert lock.acquire() and lock.acquire()
+    lock.release()
+    other = threading.Thread(target=lambda: results.append(lock.acquire(False)))
+    results = []
+    other.start()
+    other.join()
+    assert results == [False]
+    lock.release()
+    with pytest.raises(AssertionError):
+        lock.release()
+    with pytest.raises(ValueError):
+        ctx.Lock().release()
+
+
+def test_bounded_semaphore_refuses_and_semaphore_adds():
+    ctx = towpath.get_context()
+    bounded, free = ctx.BoundedSemaphore(2), ctx.Semaphore(0)
+    assert bounded.acquire() and bounded.acquire() and not bounded.acquire(False)
+    bounded.release(2)
+    with pytest.raises(ValueError):
+        bounded.release()
+    free.release(3)
+    assert free.get_value() == 3
+    for _ in range(3):
+        assert free.acquire(False)
+    assert not free.acquire(timeout=0.01)
+
+
+def test_semaphore_that_only_takes_goes_on_for_ever():
+    semaphore = towpath.get_context().Semaphore(0)
+    taker = threading.Thread(target=lambda: [semaphore.acquire() for _ in range(3000)])
+    child = towpath.get_context("fork").Process(target=lambda: [semaphore.release() for _ in range(3000)])
+    taker.start()
+    child.start()
+    taker.join()
+    child.join()
+    assert semaphore.get_value() == 0
+
+
+def test_condition_notifies_and_times_out():
+    condition = towpath.get_context().Condition()
+    ready = []
+
+    def wait():
+        with condition:
+            ready.append(condition.wait_for(lambda: ready and ready[0] == "go", 30))
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    with condition:
+        ready.append("go")
+        condition.notify_all()
+    waiter.join()
+    assert ready == ["go", True]
+    with condition:
+        assert not condition.wait(0.02)
+    with pytest.raises(RuntimeError):
+        condition.wait()
+
+
+def test_queue_is_full_and_empty_and_joins():
+    ctx = towpath.get_context()
+    queue = ctx.JoinableQueue(4)
+    for number in range(4):
+        queue.put(number)
+    assert queue.full() and queue.qsize() == 4
+    with pytest.raises(towpath.Full):
+        queue.put(4, timeout=0.02)
+    for number in range(4):
+        assert queue.get() == number
+        queue.task_done()
+    queue.join()
+    with pytest.raises(ValueError):
+        queue.task_done()
+    with pytest.raises(ValueError):
+        queue.put(b"x" * (1 << 20))
+    queue.shutdown()
+    with pytest.raises(towpath.Closed):
+        queue.put(1)
+
+
+def test_named_world_shares_arrays_and_goes_with_its_last_process():
+    name = f"py-{os.getpid()}"
+    script = f"""
+import towpath
+world = towpath.World({name!r}, create=True)
+table = world.array("table", (3, 4), "int32")
+assert table.sum() == 0
+table[2] = 7
+with world.lock("balance"):
+    pass
+import subprocess, sys
+subprocess.run([sys.executable, "-c", '''
+import towpath
+world = towpath.World({name!r})
+with world.lock("balance"):
+    table = world.array("table", (3, 4), "int32")
+    assert table.sum() == 28
+    table[0, 0] = 1
+'''], check=True)
+assert table.sum() == 29
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=50)
+    assert not [file for file in os.listdir("/dev/shm") if name in file]
+    with pytest.raises(towpath.WorldError):
+        towpath.World(name)
+
+
+def test_array_of_another_size_is_refused():
+    world = towpath.World(create=True)
+    array = world.array("a", 10, "uint8")
+    array[:] = numpy.arange(10)
+    assert world.array("a", (2, 5), "uint8")[1, 4] == 9
+    with pytest.raises(ValueError):
+        world.array("a", 11, "uint8")
+
+
+def test_broadcast_reaches_all_readers():
+    ctx = towpath.get_context("fork")
+    ring, results, ready = towpath.World(create=True).broadcast("frames"), ctx.Queue(), ctx.Semaphore(0)
+
+    def read():
+        ring.subscribe()
+        ready.release()
+        results.put([ring.receive_bytes(30) for _ in range(3)])
+
+    readers = [ctx.Process(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for _ in readers:
+        assert ready.acquire(timeout=30)
+    for number in range(3):
+        assert ring.send_bytes(bytes([number]) * 100, 30)
+    for reader in readers:
+        assert results.get(timeout=30) == [bytes([number]) * 100 for number in range(3)]
+        reader.join()
+
+
+WAITS = {
+    "get": "queue.get()",
+    "acquire": "lock.acquire()",
+    "wait": "event.wait()",
+    "barrier": "ctx.Barrier(2).wait()",
+    "condition": "condition.acquire(); condition.wait()",
+    "put": "[queue.put(0) for _ in range(10000)]",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_interrupt_ends_a_wait(wait):
+    script = f"""
+import sys, threading, towpath
+ctx = towpath.get_context()
+queue, lock, event, condition = ctx.Queue(), ctx.Lock(), ctx.Event(), ctx.Condition()
+threading.Thread(target=lock.acquire, daemon=True).start()
+print("waits", flush=True)
+try:
+    {WAITS[wait]}
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    waiter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert waiter.stdout.readline() == b"waits\n"
+    time.sleep(0.5)
+    waiter.send_signal(signal.SIGINT)
+    assert waiter.wait(30) == 7
+
+
+def test_nothing_is_left_when_all_are_killed():
+    before = remnants()
+    script = """
+import os, signal, towpath, time
+ctx = towpath.get_context("spawn" if os.environ.get("SPAWN") else "fork")
+queue, lock, array = ctx.Queue(), ctx.Lock(), ctx.Array("d", 10000)
+for number in range(100):
+    queue.put(number)
+child = ctx.Process(target=time.sleep, args=(0.2,), daemon=True)
+child.start()
+lock.acquire()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=50)
+    assert remnants() == before
+
+
+def test_fork_without_multiprocessing_enters_anew():
+    world = towpath.World(create=True)
+    lock, event = world.lock("l"), world.event("e")
+    mine = world.enter()
+    child = os.fork()
+    if child == 0:
+        try:
+            with lock:
+                event.set()
+            os._exit(0 if world.rank != mine else 1)
+        finally:
+            os._exit(2)
+    assert event.wait(30)
+    assert os.waitpid(child, 0)[1] == 0
+    with lock:
+        pass

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds the Python package, installs it, and runs its tests. Usage: bash scripts/check-python.sh [PYTEST'S ARGUMENTS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# Checked for what it does, not for how fast it is.
+export CARGO_PROFILE_RELEASE_OPT_LEVEL=${CARGO_PROFILE_RELEASE_OPT_LEVEL:-1}
+bash scripts/build-python.sh
+target=${CARGO_TARGET_DIR:-target}/python
+"$target/venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/towpath-*.whl
+"$target/venv/bin/python" -m pytest -q -p no:cacheprovider doors/python/tests "$@"
