@@ -3,16 +3,22 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use towpath_host::Host;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::PrimitiveSettings;
 use towpath_lab::primitives::advice::{Advice, advise};
 use towpath_lab::structures::{MOST, Sharing};
 use towpath_lab::{BenchSettings, Session, report};
+use towpath_papers::sim::advice::ADVISED;
+use towpath_papers::sim::{self, Effort, Sweep, show};
+use towpath_report::console::ConsoleBar;
 use towpath_report::{Report, Results, Table};
 use towpath_shm::shown;
+use towpath_sync::Policy;
 
 use super::bench::{policies, results};
 use super::screen::Screen;
+use super::sim::{ProgressBar, by_name};
 use crate::{CommandFailure, Outcome, output};
 
 /// Arguments of `towpath recommend`.
@@ -21,11 +27,12 @@ use crate::{CommandFailure, Outcome, output};
     about = "Recommend a lock, a queue, a barrier and a waiting policy for this machine and your program's shape",
     long_about = "Measures all locks, queues and barriers on this machine, with as many participants and as much work as your program has, beside pthread's, std's, parking_lot's and crossbeam's, and recommends one of each with the reasons: a sentence each, then tables; the report has pictures.\n\n\
                   A lock is recommended if its slowest participant gets half of the mean or more, where there is such a one; between processes only what goes on when one is killed. Whatever is faster is named, too.",
-    after_long_help = "Examples:\n  towpath recommend                                        twice as many threads, and processes, as cores\n  towpath recommend --participants 8 --processes           between 8 processes\n  towpath recommend --critical-section 2000 --between 500  long critical sections, hardly any work between them\n  towpath recommend --primitive locks --json               one JSON object for each recommendation\n\nA machine with more cores than this one: `towpath sim list`, then `towpath sim MACHINE locks --procs N`.\n\nExit codes: 0 recommended; 1 the report can't be written, or nothing could be measured; 2 arguments that make no sense; 141 the reader of the answer has gone."
+    after_long_help = "Examples:\n  towpath recommend                                        twice as many threads, and processes, as cores\n  towpath recommend --participants 8 --processes           between 8 processes\n  towpath recommend --critical-section 2000 --between 500  long critical sections, hardly any work between them\n  towpath recommend --primitive locks --json               one JSON object for each recommendation\n  towpath recommend --machine epyc-milan --participants 64 for a simulated machine with more cores than this one (`towpath sim list`)\n\nExit codes: 0 recommended; 1 the report can't be written, or nothing could be measured; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct Arguments {
-    /// Number of threads or processes that take part [default: twice the cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST as i64))]
+    /// Number of threads or processes that take part [default: twice the cores; all
+    /// processors of a simulated machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     participants: Option<u32>,
 
     /// Nanoseconds of work in a critical section
@@ -44,12 +51,16 @@ pub struct Arguments {
     #[arg(long)]
     threads: bool,
 
+    /// Recommend for a simulated machine, by runs there (`towpath sim list` names them)
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["processes", "threads"])]
+    machine: Option<String>,
+
     /// Primitives to recommend [default: locks,queues,barriers]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = PRIMITIVES)]
     primitive: Vec<String>,
 
-    /// Waiting policies to compare
-    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "adaptive,spin-then-park", value_parser = policies())]
+    /// Waiting policies to compare [default: adaptive,spin-then-park; simulated: spin]
+    #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = policies())]
     waiting: Vec<String>,
 
     /// Rounds
@@ -67,6 +78,9 @@ pub struct Arguments {
 
 /// The experiments that recommend something.
 const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
+/// Operations of each simulated processor, and of all together at least.
+const OPERATIONS_EACH: u64 = 50;
+const LEAST_OPERATIONS: u64 = 2_000;
 /// Those whose participants wait for each other.
 const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
@@ -93,6 +107,14 @@ impl Arguments {
         }
     }
 
+    /// The waiting policies that were asked for, or those.
+    fn waiting(&self, or: &[&str]) -> Vec<String> {
+        match self.waiting.is_empty() {
+            true => or.iter().map(|name| (*name).to_owned()).collect(),
+            false => self.waiting.clone(),
+        }
+    }
+
     fn settings(&self) -> BenchSettings {
         let sharing = match (self.processes, self.threads) {
             (true, _) => vec![Sharing::Processes],
@@ -100,7 +122,7 @@ impl Arguments {
             _ => Sharing::ALL.to_vec(),
         };
         BenchSettings {
-            waiting: self.waiting.clone(),
+            waiting: self.waiting(&["adaptive", "spin-then-park"]),
             runs: self.runs,
             procs: vec![self.participants()],
             primitives: PrimitiveSettings {
@@ -116,6 +138,15 @@ impl Arguments {
 
 /// Runs `towpath recommend`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if let Some(machine) = &arguments.machine {
+        return simulated(arguments, machine);
+    }
+    if let Some(most) = arguments.participants.filter(|&n| n > MOST as u32) {
+        let text = format!(
+            "{most} participants are more than the {MOST} that can be measured here: a simulated machine has more (--machine, `towpath sim list`)"
+        );
+        return Err(CommandFailure::new(text).with_code(2));
+    }
     let experiments = arguments.primitives()?.into_iter().filter_map(find).collect();
     let session = Session {
         settings: arguments.settings(),
@@ -141,6 +172,76 @@ pub fn run(arguments: &Arguments) -> Outcome {
         true => Err(CommandFailure::new(
             "nothing could be measured, so nothing is recommended (the report says why)",
         )),
+    }
+}
+
+/// Recommends for a simulated machine.
+fn simulated(arguments: &Arguments, name: &str) -> Outcome {
+    let machine = by_name(name)?;
+    let procs = arguments.participants.unwrap_or(machine.processors as u32) as usize;
+    if procs > machine.processors as usize {
+        let text =
+            format!("{name} has {} processors, not {procs}: --participants {0} or fewer", machine.processors);
+        return Err(CommandFailure::new(text).with_code(2));
+    }
+    let experiments: Vec<&str> = ADVISED.iter().map(|&(experiment, _)| experiment).collect();
+    let chosen =
+        |asked: &&&str| arguments.primitive.is_empty() || arguments.primitive.iter().any(|p| p == **asked);
+    let experiments: Vec<&'static str> = experiments.iter().filter(chosen).copied().collect();
+    if experiments.is_empty() {
+        let text = format!(
+            "nothing of {} is simulated: {} are",
+            arguments.primitive.join(","),
+            ADVISED.map(|(e, _)| e).join(", ")
+        );
+        return Err(CommandFailure::new(text).with_code(2));
+    }
+    let host = Host::detect("not pinned: simulated time does not depend on the host");
+    let bar = ProgressBar(ConsoleBar::new(true));
+    let effort = Effort { seeds: arguments.runs, threads: 0 };
+    let (mut records, mut failures) = (Vec::new(), Vec::new());
+    for experiment in experiments {
+        let sweep = Sweep {
+            procs: vec![procs],
+            waiting: arguments.waiting(&["spin"]).iter().filter_map(|name| Policy::from_name(name)).collect(),
+            ..Sweep::new(experiment, machine.clone())
+        };
+        let operations = (OPERATIONS_EACH * procs as u64).max(LEAST_OPERATIONS);
+        let mut sweep = sweep.work(arguments.between, 0.2).operations(operations);
+        sweep.run.inside = arguments.critical_section;
+        let (more, failed) =
+            sim::run(&sweep, effort, &host, &bar).map_err(|e| CommandFailure::new(e).with_code(2))?;
+        records.extend(more);
+        failures.extend(failed);
+    }
+    bar.0.finish();
+    let advice = sim::advice::advise(&records);
+    let introduction = format!(
+        "Simulated on {}: {} ns in a critical section, {} ns between two operations, medians of {} seeds.",
+        machine.title, arguments.critical_section, arguments.between, arguments.runs
+    );
+    let title = format!("recommendations for {name}");
+    show::write(&arguments.report, &title, &introduction, &records, &failures)
+        .map_err(CommandFailure::new)?;
+    let opening = advice.iter().map(|advice| advice.sentence.clone()).chain([introduction]);
+    let sections = show::sections(&records);
+    // The traffic of an operation is in the report.
+    let is_time = |table: &&Table| table.title.contains("time for each");
+    let tables: Vec<&Table> = sections.iter().map(|section| &section.table).filter(is_time).collect();
+    let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
+    let text = Screen::of_output().lay_out(&opening.collect::<Vec<_>>(), &tables, &closing);
+    if arguments.json {
+        let lines: String = advice.iter().map(|advice| format!("{}\n", advice.to_json())).collect();
+        output::answer(&lines)?;
+        output::remark_text(&text);
+    } else {
+        output::answer(&text)?;
+    }
+    match failures.first() {
+        None => Ok(ExitCode::SUCCESS),
+        Some((subject, why)) => {
+            Err(CommandFailure::new(format!("{} could not be simulated: {why}", subject.describe())))
+        }
     }
 }
 
@@ -190,7 +291,13 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for wrong in ["--participants 0", "--participants 65", "--processes --threads", "--primitive heap"] {
+        for wrong in [
+            "--participants 0",
+            "--participants 1025",
+            "--machine paradigm --threads",
+            "--processes --threads",
+            "--primitive heap",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse("--participants 1").unwrap().primitives().unwrap(), ["locks"]);

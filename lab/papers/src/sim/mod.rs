@@ -4,6 +4,7 @@
 //! point runs once for each seed, all of them side by side on the host's cores; a record holds the
 //! median over the seeds, the smallest and the largest.
 
+pub mod advice;
 pub mod apps;
 mod experiments;
 pub mod ladder;

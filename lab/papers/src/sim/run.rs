@@ -33,6 +33,8 @@ pub struct Run {
     pub procs: usize,
     /// Work between two operations.
     pub work: Work,
+    /// Work under a lock (`locks`), in nanoseconds.
+    pub inside: u64,
     /// Operations in all (of each copy of the program).
     pub operations: u64,
     /// Waiting policy.
@@ -94,7 +96,18 @@ impl Run {
     /// A single copy of the program, with one process on each processor, that spins.
     pub fn new(machine: Parameters, procs: usize, work: Work, operations: u64) -> Run {
         let waiting = Policy::Spin;
-        Run { machine, procs, work, operations, waiting, copies: 1, per_processor: 1, bytes: 0, seed: 1 }
+        Run {
+            machine,
+            procs,
+            work,
+            inside: 0,
+            operations,
+            waiting,
+            copies: 1,
+            per_processor: 1,
+            bytes: 0,
+            seed: 1,
+        }
     }
 
     /// The run with another seed.

@@ -16,6 +16,7 @@ struct LockWork<L> {
 
 fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     let at_memory = L::NAME.ends_with("fetch-op");
+    let inside = 1000 * run.inside;
     run.measure(
         |arena| {
             let lock = L::new(arena);
@@ -26,6 +27,9 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
             // No thread dies here, and there are places enough.
             let held = shared.lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
             let count = cpu.read(&shared.count);
+            if inside > 0 {
+                cpu.compute(inside);
+            }
             cpu.write(&shared.count, count + 1);
             shared.lock.unlock(cpu, &wait, held);
         },

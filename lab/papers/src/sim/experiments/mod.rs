@@ -156,6 +156,7 @@ fn point(experiment: &str, sweep: &Sweep, algorithm: &NamedRunner, waiting: Poli
         run: Run {
             waiting,
             seed: sweep.run.seed,
+            inside: sweep.run.inside,
             ..Run::new(sweep.run.machine.clone(), procs, sweep.run.work, sweep.run.operations)
         },
         runner: Arc::clone(&algorithm.runner),
