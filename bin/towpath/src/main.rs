@@ -51,7 +51,7 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Lab(lab::LabCommand),
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     Lock(lock::Arguments),
     Key(key::Arguments),
     Mpirun(mpirun::Arguments),
@@ -77,7 +77,7 @@ fn run(command: Option<Command>) -> Outcome {
     match command {
         None => lab::run(None),
         Some(Command::Lab(command)) => lab::run(Some(command)),
-        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Run(arguments)) => run::run(*arguments),
         Some(Command::Lock(arguments)) => lock::run(&arguments),
         Some(Command::Key(arguments)) => key::run(&arguments),
         Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
