@@ -50,7 +50,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
-    Lab(lab::LabCommand),
+    Lab(Box<lab::LabCommand>),
     Run(Box<run::Arguments>),
     Lock(lock::Arguments),
     Key(key::Arguments),
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 fn run(command: Option<Command>) -> Outcome {
     match command {
         None => lab::run(None),
-        Some(Command::Lab(command)) => lab::run(Some(command)),
+        Some(Command::Lab(command)) => lab::run(Some(*command)),
         Some(Command::Run(arguments)) => run::run(*arguments),
         Some(Command::Lock(arguments)) => lock::run(&arguments),
         Some(Command::Key(arguments)) => key::run(&arguments),
