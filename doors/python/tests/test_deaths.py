@@ -4,6 +4,8 @@ import os
 import pickle
 import random
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -200,3 +202,10 @@ def take(queue, last, timeout=30):
     assert body == b"x" * (number * 37 % 900)
     assert number == last.get(pid, -1) + 1, "no gap, no double"
     last[pid] = number
+
+
+def test_driver_of_random_kills_finds_no_hang():
+    driver = os.path.join(os.path.dirname(__file__), "..", "kills.py")
+    done = subprocess.run([sys.executable, driver, "--kills", "50"], capture_output=True, text=True, timeout=55)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("towpath: 50 kills")
