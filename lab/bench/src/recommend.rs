@@ -1,6 +1,7 @@
 //! The recommendation of an algorithm for this machine, made from the records
 //! of this run.
 
+use crate::EXPERIMENTS;
 use crate::primitives::advice::advise;
 use towpath_report::format::{message_rate, nanoseconds};
 use towpath_report::record::Record;
@@ -198,6 +199,10 @@ fn without_candidates(results: &Results) -> String {
             "On this machine a waiter should spin for about {switch} (a context switch) before it gives its core away; no claim \
              algorithm was part of this run, so none can be recommended."
         ),
+        _ if ["counter", "broadcast", "pool", "kills"].iter().any(|name| results.has(name)) => {
+            let measured = EXPERIMENTS.iter().map(|e| e.name()).filter(|name| results.has(name));
+            format!("Measured: {}. The tables and pictures compare what takes part.", measured.collect::<Vec<_>>().join(", "))
+        }
         _ => "No claim algorithm was compared in this run, so none can be recommended: run towpath bench without the name of an \
               experiment."
             .into(),
