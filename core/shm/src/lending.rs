@@ -55,7 +55,7 @@ impl World {
     /// // SAFETY: there is no guard.
     /// unsafe { world.end() };
     /// assert!(count.lock().is_err(), "it has left");
-    /// # Ok::<(), towpath::WorldError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn end(&self) {
         let inner = self.inner();

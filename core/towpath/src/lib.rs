@@ -174,8 +174,8 @@ pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
     Area, Ending, Episode, Error as WorldError, HostArrival, InMapping, MemberChange, ParticipantId,
-    RankState, RemoteBytes, SemaphorePermit, Shared, World, WorldBroadcast, WorldMembers, WorldQueue,
-    WorldSpec,
+    RankState, RemoteBytes, SemaphorePermit, Shared, World, WorldBroadcast, WorldBytes, WorldMembers,
+    WorldQueue, WorldSpec,
 };
 pub use towpath_sync::queues::TransferError;
 pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};

@@ -75,7 +75,7 @@ impl World {
     /// let table = world.bytes("table", 1000)?;
     /// assert_eq!((table.len(), table.as_ptr().addr().get() % 64), (1000, 0));
     /// assert!(world.bytes("table", 1001).is_err());
-    /// # Ok::<(), towpath::WorldError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bytes(&self, name: &str, len: usize) -> Result<WorldBytes, Error> {
         let wanted = len as u64;
