@@ -338,7 +338,8 @@ impl Pump {
                     RankChange::Came => self.remote.change(rank, RemoteChange::Came),
                     RankChange::Left => self.remote.change(rank, RemoteChange::Left),
                     RankChange::Died => {
-                        self.remote.die(rank);
+                        let replies_wait = self.replies_wait();
+                        self.remote.die(rank, replies_wait);
                         self.note_deaths(&[rank]);
                     }
                 }
@@ -369,20 +370,27 @@ impl Pump {
         Ok(())
     }
 
+    /// Returns whether replies wait to be placed.
+    fn replies_wait(&self) -> bool {
+        self.inbound.iter().any(|(key, inbound)| key.is_reply && inbound.first_waiting().is_some())
+    }
+
     /// Applies changes of ranks of other hosts.
     fn apply_changes(&mut self) -> bool {
+        let replies_wait = self.replies_wait();
         let Pump { remote, inbound, .. } = self;
         if !remote.has_changes() {
             return false;
         }
-        remote.apply(|source| {
+        let waits = |source| {
             let mut waiting = inbound.values().flat_map(Inbound::waiting);
             waiting.any(|bytes| {
                 let mut args = [0; MAX_ARGS];
                 let item = item::next(&mut &bytes[..]).and_then(|received| received.item(&mut args));
                 matches!(item, Ok(Item::Message { message, .. }) if message.source == source)
             })
-        })
+        };
+        remote.apply(waits, replies_wait)
     }
 
     // ---- barrier ----
@@ -451,7 +459,8 @@ impl Pump {
                 if self.remote.is_dead(rank) {
                     continue;
                 }
-                self.remote.die(rank);
+                let replies_wait = self.replies_wait();
+                self.remote.die(rank, replies_wait);
                 self.note_deaths(&[rank]);
                 if is_hub {
                     let mut out = Vec::new();

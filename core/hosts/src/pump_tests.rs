@@ -102,8 +102,12 @@ impl Alone {
 
     /// Has the pump receive a request of the other host.
     fn receive_request(&mut self, n: u32) {
+        self.receive_message(Direction::Request, n);
+    }
+
+    fn receive_message(&mut self, direction: Direction, n: u32) {
         let message = ForwardedMessage {
-            direction: Direction::Request,
+            direction,
             form: Form::Short,
             handler: 1,
             tag: Tag::ALL,
@@ -238,5 +242,40 @@ fn leaving_waits_for_the_leaver_s_messages_and_death_does_not() {
         alone.pass();
         assert!(alone.world.participant(1).is_none());
         assert_eq!(alone.endpoint().poll(), usize::from(!died));
+    }
+}
+
+#[test]
+fn last_rank_that_can_place_replies_dies_behind_them() {
+    for is_lost in [false, true] {
+        let mut alone = Alone::new();
+        alone.endpoint().set_handler(1, |_| ());
+        (0..17).for_each(|n| alone.receive_message(Direction::Reply, n));
+        let count = |alone: &Alone| (alone.world.has_died(1), alone.endpoint().poll());
+        if is_lost {
+            alone.pump.lose(1, "a test");
+            alone.pump.lose(1, "again");
+        } else {
+            alone.receive(&Item::Rank(1, RankChange::Died));
+        }
+        // Its seventeenth reply waits: that request was handled, and does not come back.
+        alone.pump.pass();
+        let deaths = alone.world.deaths();
+        assert_eq!(count(&alone), (false, 16), "lost: {is_lost}");
+        alone.pump.pass();
+        assert_eq!(count(&alone), (true, 1), "lost: {is_lost}");
+        assert_eq!(alone.world.deaths(), deaths + 1);
+        alone.pump.pass();
+        assert_eq!(alone.world.deaths(), deaths + 1, "once");
+        // A receiver that ends lets the last rank go.
+        if !is_lost {
+            let mut alone = Alone::new();
+            (0..17).for_each(|n| alone.receive_message(Direction::Reply, n));
+            alone.receive(&Item::Rank(1, RankChange::Died));
+            alone.endpoint = None;
+            alone.pump.pass();
+            alone.pump.pass();
+            assert!(alone.world.has_died(1));
+        }
     }
 }

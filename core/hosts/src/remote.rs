@@ -1,7 +1,8 @@
 //! Ranks of other hosts, as the gateway represents them: participants and proxies.
 //!
 //! Changes of a rank are applied in their order. Its leaving and the closing of its endpoints wait
-//! until its messages are placed; its death does not.
+//! until its messages are placed. Its death does not, but for that of the last rank that could
+//! place replies which wait: without them a request that was handled would stay open.
 
 use std::collections::VecDeque;
 
@@ -20,6 +21,8 @@ pub enum RemoteChange {
     Left,
     Opened(Name),
     Closed(Name),
+    /// Death, untold while replies wait that this rank alone can place.
+    Died,
 }
 
 /// Rank of another host.
@@ -117,10 +120,13 @@ impl RemoteRanks {
         self.ranks.iter().flatten().any(|rank| !rank.changes.is_empty())
     }
 
-    /// Returns whether a rank's last process died.
+    /// Returns whether a rank's last process died, and is counted so.
     pub fn is_dead(&self, rank: u32) -> bool {
         let rank_of_other = self.ranks.get(rank as usize).and_then(Option::as_ref);
-        rank_of_other.is_none_or(|known| known.world.has_died(rank) && known.changes.is_empty())
+        rank_of_other.is_none_or(|known| match known.changes.back() {
+            None => known.world.has_died(rank),
+            last => last == Some(&RemoteChange::Died),
+        })
     }
 
     /// The rank of an endpoint that is open or to be opened.
@@ -135,14 +141,18 @@ impl RemoteRanks {
     }
 
     /// Applies the changes that can be applied. `waits`: whether messages of the
-    /// endpoint with this source code wait to be placed. Returns whether any was.
-    pub fn apply(&mut self, waits: impl Fn(u32) -> bool) -> bool {
+    /// endpoint with this source code wait to be placed; `replies_wait`: whether any replies do.
+    /// Returns whether any was.
+    pub fn apply(&mut self, waits: impl Fn(u32) -> bool, replies_wait: bool) -> bool {
         let mut any = false;
         for number in 0..self.ranks.len() {
             while let Some(rank) = &mut self.ranks[number]
                 && let Some(&change) = rank.changes.front()
             {
                 let is_last = rank.changes.len() == 1;
+                if change == RemoteChange::Died && replies_wait && self.places_alone(number as u32) {
+                    break;
+                }
                 if !self.apply_one(number as u32, change, is_last, &waits) {
                     break;
                 }
@@ -164,6 +174,7 @@ impl RemoteRanks {
     ) -> bool {
         let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return true };
         match change {
+            RemoteChange::Died => self.die_now(number),
             RemoteChange::Came => {
                 if !rank.is_present {
                     // It has left, or is counted as dead.
@@ -212,14 +223,31 @@ impl RemoteRanks {
         true
     }
 
-    /// Notes the death of a rank, at once.
-    pub fn die(&mut self, number: u32) {
+    /// Notes the death of a rank, at once unless replies wait that it alone can place.
+    pub fn die(&mut self, number: u32, replies_wait: bool) {
         let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return };
         for change in std::mem::take(&mut rank.changes) {
             if let RemoteChange::Opened(name) = change {
                 self.opening.retain(|opening| *opening != name);
             }
         }
+        if replies_wait && self.places_alone(number) {
+            if let Some(Some(rank)) = self.ranks.get_mut(number as usize) {
+                rank.changes.push_back(RemoteChange::Died);
+            }
+            return;
+        }
+        self.die_now(number);
+    }
+
+    /// Returns whether all proxies are those of this rank.
+    fn places_alone(&self, number: u32) -> bool {
+        let mut owners = self.endpoints.iter().flatten().map(|&(_, owner)| owner).peekable();
+        owners.peek().is_some() && owners.all(|owner| owner == number)
+    }
+
+    fn die_now(&mut self, number: u32) {
+        let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return };
         if std::mem::replace(&mut rank.is_present, false) {
             rank.world.fail();
         } else {
