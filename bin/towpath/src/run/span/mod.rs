@@ -61,7 +61,7 @@ pub struct SpanArguments {
     /// --join need it; --hosts makes a key for each run, unless one is given
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Carrier of messages between hosts: tcp, or fabric[:PROVIDER] for libfabric. All
+    /// Carrier of messages between hosts: tcp, fabric or fabric:PROVIDER (libfabric). All
     /// hosts need it, and its provider: tcp (the default), verbs, efa, cxi, …
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = parse_transport, conflicts_with = "join")]
     pub transport: Transport,
