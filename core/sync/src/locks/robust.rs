@@ -284,6 +284,11 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that
             // is taken stays so.
             match cpu.compare_exchange(turn, 0, me, Ordering::Relaxed, Ordering::Relaxed) {
+                // A mark that has outlived its waiter: of one that slept there when the place was
+                // cleared.
+                Err(place) if place & !MARKS == 0 => {
+                    let _ = cpu.compare_exchange(turn, place, me, Ordering::Relaxed, Ordering::Relaxed);
+                }
                 Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
                 _ => {}
             }
@@ -300,6 +305,10 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             // Sleep on our own place: a hand-over marks it. If another waiter has it, it changes
             // too. Relaxed, both: hints; the loop looks again.
             let seen = cpu.load(turn, Ordering::Relaxed) & !PARKED;
+            if seen & !MARKS == 0 {
+                // Cleared meanwhile: join, rather than sleep where no process looks for waiters.
+                continue;
+            }
             if seen == me | HANDED {
                 // Of this hand-over, or of one that another waiter has taken: then it is our turn
                 // once more.
@@ -562,5 +571,35 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         // kernel's order of all stores of the dead before their death.
         cpu.store(&self.head.state, 0, Ordering::Release);
         held.inconsistent = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutex::adaptive;
+    use towpath_machine::{Heap, Native};
+
+    #[test]
+    fn waiter_joins_where_a_mark_has_outlived_its_waiter() {
+        let lock = Robust::<Native, 4>::new(&Heap);
+        let (holder, waiter) = (Native::with_id(0), Native::with_id(1));
+        let me = Robust::<Native, 4>::owner(&waiter, 1);
+        let place = || waiter.load(lock.turn(me), Ordering::SeqCst);
+        waiter.store(lock.turn(me), PARKED, Ordering::SeqCst);
+        let held = lock.lock(&holder, &adaptive()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = lock.lock(&waiter, &adaptive()).unwrap();
+                lock.unlock(&waiter, &adaptive(), held);
+            });
+            let has_joined = (0..10_000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                place() & !MARKS == me
+            });
+            lock.unlock(&holder, &adaptive(), held);
+            assert!(has_joined, "it sleeps where no holder looks for waiters");
+        });
+        assert_eq!(place() & !MARKS, 0);
     }
 }
