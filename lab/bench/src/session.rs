@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::experiment::{Bench, Measure, Sink};
+use crate::experiments::kills;
 use crate::settings::BenchSettings;
 use crate::shown::report;
 use crate::transport::Contender;
@@ -67,7 +68,14 @@ impl Session {
                 contenders: &mut self.contenders,
                 sink: &mut sink,
             };
-            if let Err(error) = experiment.run(&mut bench) {
+            let outcome = match settings.primitives.kills {
+                Some(count) if kills::has_survivors(experiment.name()) => {
+                    kills::kill_those_of(&mut bench, experiment.name(), count);
+                    Ok(())
+                }
+                _ => experiment.run(&mut bench),
+            };
+            if let Err(error) = outcome {
                 sink.missing(&RecordSubject::new(experiment.name(), "all", "none", 0), &error.to_string());
             }
             sink.results.seconds = begun.elapsed().as_secs_f64();

@@ -5,6 +5,7 @@ use towpath_papers::paper::{LOGP, STRESS};
 use towpath_report::{Chapter, Report, Results};
 
 use crate::EXPERIMENTS;
+use crate::experiments::kills;
 use crate::recommend::recommendation;
 use crate::targets::targets_table;
 
@@ -20,6 +21,9 @@ pub fn report(results: &Results, targets: bool) -> Report {
     let measured = || EXPERIMENTS.iter().filter(|e| results.has(e.name()));
     let chapter = |e: &&&'static dyn crate::Measure| {
         let mut sections = e.sections(results);
+        if kills::has_survivors(e.name()) {
+            sections.push(kills::section(results, e.name()));
+        }
         sections.retain(|s| !s.table.rows.is_empty());
         Chapter { name: e.name(), sections }
     };

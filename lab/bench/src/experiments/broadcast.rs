@@ -1,7 +1,6 @@
 //! Broadcast rings of this machine, beside iceoryx2's publish-subscribe.
 
-use super::kills::kill_those_of;
-use super::primitives::{part, variants, with_kills};
+use super::primitives::{part, variants};
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::MeasuredKind;
 use crate::primitives::broadcast::{BROADCAST_SIZES, BroadcastLoad, RingKind, fan_out};
@@ -40,7 +39,7 @@ impl Experiment for BroadcastBench {
                 FigureColumn::new("cpu s", CPU_SECONDS, 1.0),
             ],
         };
-        with_kills(vec![table.section(results)], results, self.name())
+        vec![table.section(results)]
     }
 }
 
@@ -53,10 +52,6 @@ impl Measure for BroadcastBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         let settings = bench.settings;
         let is_asked = |ring: &RingKind| settings.peers || *ring == RingKind::Ours;
         let rings: Vec<RingKind> = RingKind::ALL.into_iter().filter(is_asked).collect();

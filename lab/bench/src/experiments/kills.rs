@@ -43,10 +43,17 @@ impl Measure for KillBench {
     }
 }
 
+/// Returns whether an experiment measures primitives that survive kills.
+///
+/// With `--kills` their users are killed instead.
+pub(crate) fn has_survivors(experiment: &str) -> bool {
+    KilledKind::ALL.iter().any(|kind| kind.experiment() == Some(experiment))
+}
+
 /// Kills users of the primitives of one experiment. The kills that were asked for are
 /// divided among the rounds.
-pub(super) fn kill_those_of(bench: &mut Bench<'_>, experiment: &str, count: u32) {
-    kill(bench, experiment, count, |kind| kind.experiment() == experiment);
+pub(crate) fn kill_those_of(bench: &mut Bench<'_>, experiment: &str, count: u32) {
+    kill(bench, experiment, count, |kind| kind.experiment() == Some(experiment));
 }
 
 fn kill(bench: &mut Bench<'_>, experiment: &str, count: u32, is_one: impl Fn(KilledKind) -> bool) {
@@ -84,7 +91,7 @@ fn kill(bench: &mut Bench<'_>, experiment: &str, count: u32, is_one: impl Fn(Kil
 }
 
 /// Table of the damage.
-pub(super) fn section(results: &Results, experiment: &'static str) -> Section {
+pub(crate) fn section(results: &Results, experiment: &'static str) -> Section {
     let table = SubjectTable {
         experiment,
         title: "Users killed at random moments",

@@ -7,7 +7,7 @@ mod crash;
 pub mod dcas;
 pub mod floor;
 mod idle;
-mod kills;
+pub(crate) mod kills;
 pub mod ladder;
 mod logp;
 pub mod mpi;

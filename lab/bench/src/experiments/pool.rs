@@ -1,7 +1,6 @@
 //! Buffers that move through three stages and are not copied.
 
-use super::kills::kill_those_of;
-use super::primitives::{part, variants, with_kills};
+use super::primitives::{part, variants};
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::MeasuredKind;
 use crate::primitives::pool::{BufferKind, POOL_SIZES, PoolLoad, STAGES, pass_through};
@@ -35,7 +34,7 @@ impl Experiment for PoolBench {
                 FigureColumn::new("switches", CONTEXT_SWITCHES, 1.0),
             ],
         };
-        with_kills(vec![table.section(results)], results, self.name())
+        vec![table.section(results)]
     }
 }
 
@@ -48,10 +47,6 @@ impl Measure for PoolBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         let mut all: Vec<Variant<PoolLoad>> = Vec::new();
         for &bytes in bench.settings.primitives.sizes_or(&POOL_SIZES) {
             all.extend(variants(

@@ -1,6 +1,5 @@
 //! Locks, queues and barriers of this machine, beside libc's, std's, other crates'.
 
-use super::kills::{kill_those_of, section};
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
 use crate::primitives::copies::{copied, measure_copies};
@@ -33,16 +32,6 @@ pub struct QueueBench;
 pub struct BarrierBench;
 /// Counters.
 pub struct CounterBench;
-
-/// These sections, and the one of kills.
-pub(super) fn with_kills(
-    mut sections: Vec<Section>,
-    results: &Results,
-    experiment: &'static str,
-) -> Vec<Section> {
-    sections.push(section(results, experiment));
-    sections
-}
 
 /// Numbers of participants unless told otherwise: alone, and up to eight for each core.
 fn procs(bench: &Bench<'_>, least: u32) -> Vec<u32> {
@@ -106,7 +95,7 @@ impl Experiment for LockBench {
         LockKind::all().into_iter().map(LockKind::name).collect()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        with_kills(shown::of_locks(results), results, self.name())
+        shown::of_locks(results)
     }
 }
 
@@ -119,10 +108,6 @@ impl Measure for LockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         compare_locks(self.name(), bench, LockKind::all());
         Ok(())
     }
@@ -149,7 +134,7 @@ impl Experiment for RwLockBench {
         LockKind::READERS_WRITER.map(LockKind::name).to_vec()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        with_kills(shown::of_rw_locks(results), results, self.name())
+        shown::of_rw_locks(results)
     }
 }
 
@@ -162,10 +147,6 @@ impl Measure for RwLockBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         compare_locks(self.name(), bench, LockKind::READERS_WRITER.to_vec());
         Ok(())
     }
@@ -182,7 +163,7 @@ impl Experiment for QueueBench {
         ValueQueue::ALL.map(ValueQueue::name).to_vec()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        with_kills(shown::of_queues(results), results, self.name())
+        shown::of_queues(results)
     }
 }
 
@@ -195,10 +176,6 @@ impl Measure for QueueBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         let asked = &bench.settings.procs;
         // One consumer, and 1, 3, 7 producers.
         let procs = if asked.is_empty() { vec![2, 4, 8] } else { asked.clone() };
@@ -223,7 +200,7 @@ impl Experiment for BarrierBench {
         BarrierKind::all().into_iter().map(BarrierKind::name).collect()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
-        with_kills(shown::of_barriers(results), results, self.name())
+        shown::of_barriers(results)
     }
 }
 
@@ -236,10 +213,6 @@ impl Measure for BarrierBench {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        if let Some(count) = bench.settings.primitives.kills {
-            kill_those_of(bench, self.name(), count);
-            return Ok(());
-        }
         let between = bench.settings.primitives.between;
         let variants = variants(
             (self.name(), bench),

@@ -12,8 +12,12 @@ use crate::structures::board::Board;
 const INSIDE: u64 = 2000;
 const BETWEEN: u64 = 1000;
 
-/// Changes the second word after the first one, with work between.
-fn change(pair: &mut [u64; 2]) {
+/// Changes the second word after the first one, with work between. They were equal.
+fn change(pair: &mut [u64; 2], player: &Player<'_>) {
+    if pair[0] != pair[1] {
+        player.finds_inconsistent();
+        complete(pair);
+    }
     pair[0] += 1;
     work(INSIDE);
     // As a compiler must not join the two.
@@ -44,11 +48,7 @@ impl Attacked for LockedPair {
                 Err(LockError::OwnerDied { guard, .. }) => guard.repair(complete),
                 Err(error) => return Err(error.to_string()),
             };
-            if guard[0] != guard[1] {
-                player.finds_inconsistent();
-                complete(&mut guard);
-            }
-            change(&mut guard);
+            change(&mut guard, player);
             drop(guard);
             player.is_done();
             work(BETWEEN);
@@ -95,11 +95,7 @@ impl Attacked for ReadPair {
                     Err(LockError::OwnerDied { guard, .. }) => guard.repair(complete),
                     Err(error) => return Err(error.to_string()),
                 };
-                if guard[0] != guard[1] {
-                    player.finds_inconsistent();
-                    complete(&mut guard);
-                }
-                change(&mut guard);
+                change(&mut guard, player);
                 drop(guard);
                 player.count();
             } else {

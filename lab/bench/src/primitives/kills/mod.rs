@@ -94,16 +94,16 @@ impl KilledKind {
         }
     }
 
-    /// The experiment that measures its speed; `kills` if none does.
-    pub const fn experiment(self) -> &'static str {
+    /// The experiment that measures its speed, if one does.
+    pub const fn experiment(self) -> Option<&'static str> {
         match self {
-            KilledKind::Mutex => "locks",
-            KilledKind::RwLock => "rw-locks",
-            KilledKind::Semaphore | KilledKind::Condvar => "kills",
-            KilledKind::Barrier => "barriers",
-            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => "queues",
-            KilledKind::Broadcast => "broadcast",
-            KilledKind::Pool => "pool",
+            KilledKind::Mutex => Some("locks"),
+            KilledKind::RwLock => Some("rw-locks"),
+            KilledKind::Semaphore | KilledKind::Condvar => None,
+            KilledKind::Barrier => Some("barriers"),
+            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => Some("queues"),
+            KilledKind::Broadcast => Some("broadcast"),
+            KilledKind::Pool => Some("pool"),
         }
     }
 
