@@ -160,19 +160,27 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let results = results(session)?;
     let advice = advise(&results);
     let text = on_one_screen(arguments, &results, &report(&results, false), &advice);
-    if arguments.json {
-        let lines: String = advice.iter().map(|advice| format!("{}\n", advice.to_json())).collect();
-        output::answer(&lines)?;
-        output::remark_text(&text);
-    } else {
-        output::answer(&text)?;
-    }
+    answer(arguments, advice.iter().map(|advice| advice.to_json().to_string()), &text)?;
     match advice.is_empty() {
         false => Ok(ExitCode::SUCCESS),
         true => Err(CommandFailure::new(
             "nothing could be measured, so nothing is recommended (the report says why)",
         )),
     }
+}
+
+/// Prints the screen, or with `--json` the objects, and the screen aside.
+fn answer(
+    arguments: &Arguments,
+    objects: impl Iterator<Item = String>,
+    screen: &str,
+) -> Result<(), CommandFailure> {
+    if !arguments.json {
+        return output::answer(screen);
+    }
+    output::answer(&objects.map(|object| object + "\n").collect::<String>())?;
+    output::remark_text(screen);
+    Ok(())
 }
 
 /// Recommends for a simulated machine.
@@ -230,13 +238,7 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     let tables: Vec<&Table> = sections.iter().map(|section| &section.table).filter(is_time).collect();
     let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
     let text = Screen::of_output().lay_out(&opening.collect::<Vec<_>>(), &tables, &closing);
-    if arguments.json {
-        let lines: String = advice.iter().map(|advice| format!("{}\n", advice.to_json())).collect();
-        output::answer(&lines)?;
-        output::remark_text(&text);
-    } else {
-        output::answer(&text)?;
-    }
+    answer(arguments, advice.iter().map(|advice| advice.to_json().to_string()), &text)?;
     match failures.first() {
         None => Ok(ExitCode::SUCCESS),
         Some((subject, why)) => {
