@@ -150,10 +150,7 @@ impl RemoteRanks {
                 && let Some(&change) = rank.changes.front()
             {
                 let is_last = rank.changes.len() == 1;
-                if change == RemoteChange::Died && replies_wait && self.places_alone(number as u32) {
-                    break;
-                }
-                if !self.apply_one(number as u32, change, is_last, &waits) {
+                if !self.apply_one(number as u32, change, is_last, &waits, replies_wait) {
                     break;
                 }
                 if let Some(rank) = &mut self.ranks[number] {
@@ -171,10 +168,11 @@ impl RemoteRanks {
         change: RemoteChange,
         is_last: bool,
         waits: &impl Fn(u32) -> bool,
+        replies_wait: bool,
     ) -> bool {
         let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return true };
         match change {
-            RemoteChange::Died => self.die_now(number),
+            RemoteChange::Died => return self.try_to_die(number, replies_wait),
             RemoteChange::Came => {
                 if !rank.is_present {
                     // It has left, or is counted as dead.
@@ -231,13 +229,11 @@ impl RemoteRanks {
                 self.opening.retain(|opening| *opening != name);
             }
         }
-        if replies_wait && self.places_alone(number) {
-            if let Some(Some(rank)) = self.ranks.get_mut(number as usize) {
-                rank.changes.push_back(RemoteChange::Died);
-            }
-            return;
+        if !self.try_to_die(number, replies_wait)
+            && let Some(Some(rank)) = self.ranks.get_mut(number as usize)
+        {
+            rank.changes.push_back(RemoteChange::Died);
         }
-        self.die_now(number);
     }
 
     /// Returns whether all proxies are those of this rank.
@@ -246,8 +242,14 @@ impl RemoteRanks {
         owners.peek().is_some() && owners.all(|owner| owner == number)
     }
 
-    fn die_now(&mut self, number: u32) {
-        let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return };
+    /// Counts a rank as dead, unless replies wait that it alone can place.
+    ///
+    /// Returns whether it did.
+    fn try_to_die(&mut self, number: u32, replies_wait: bool) -> bool {
+        if replies_wait && self.places_alone(number) {
+            return false;
+        }
+        let Some(Some(rank)) = self.ranks.get_mut(number as usize) else { return true };
         if std::mem::replace(&mut rank.is_present, false) {
             rank.world.fail();
         } else {
@@ -256,6 +258,7 @@ impl RemoteRanks {
         }
         // After that: messages come back as unreachable.
         self.close_all(number);
+        true
     }
 
     /// Closes the proxies of a rank.
