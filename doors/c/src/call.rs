@@ -7,7 +7,8 @@ use core::ptr::NonNull;
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use towpath_shm::World;
+use towpath_machine::{Native, Object};
+use towpath_shm::{Shared, World};
 use towpath_sync::{Deadline, Policy, Wait};
 
 use crate::fault::{Fault, note};
@@ -112,6 +113,34 @@ pub(crate) unsafe fn wait_in(world: &World) -> Wait<'static> {
     // SAFETY: the surroundings lie where they are as long as the world has a handle (the caller's
     // promise).
     unsafe { core::mem::transmute::<Wait<'_>, Wait<'static>>(wait) }
+}
+
+/// A process's handle of an object, and its way of waiting for it.
+pub(crate) struct WaitingHandle<T: Object> {
+    pub object: Shared<T>,
+    /// Way in which this process waits.
+    pub wait: Wait<'static>,
+}
+
+impl<T: Object> WaitingHandle<T> {
+    pub fn new(object: Shared<T>) -> WaitingHandle<T> {
+        // SAFETY: used only as long as `object` exists, which has a handle of the world.
+        let wait = unsafe { wait_in(object.world()) };
+        WaitingHandle { object, wait }
+    }
+
+    #[inline(always)]
+    pub fn object(&self) -> &T {
+        // SAFETY: aligned and mapped as long as the handle lives; any bits are one, whose words are
+        // atomic (`Object`).
+        unsafe { self.object.as_ptr().as_ref() }
+    }
+
+    #[inline(always)]
+    pub fn caller(&self) -> Result<Native, Fault> {
+        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        Ok(Native::of_participant(me.index))
+    }
 }
 
 /// The end of a wait of so many nanoseconds; all ones: never.

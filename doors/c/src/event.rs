@@ -5,44 +5,24 @@ use core::ffi::{c_int, c_void};
 
 use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
-use towpath_sync::Wait;
 use towpath_sync::robust::Event;
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening, wait_in,
+    ALONE, Handle, MappingEntry, Out, Owned, WaitingHandle, closing, deadline, guarded, of, opening,
 };
 use crate::fault::Fault;
 
 /// A process's handle of an event.
-pub struct TpEvent {
-    object: Shared<Event>,
-    /// Way in which this process waits.
-    wait: Wait<'static>,
-}
+pub struct TpEvent(WaitingHandle<Event>);
 
 impl TpEvent {
     pub(crate) fn new(object: Shared<Event>) -> TpEvent {
-        // SAFETY: used only as long as `object` exists, which has a handle of the world.
-        let wait = unsafe { wait_in(object.world()) };
-        TpEvent { object, wait }
-    }
-
-    #[inline(always)]
-    fn object(&self) -> &Event {
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are one, whose words are
-        // atomic.
-        unsafe { self.object.as_ptr().as_ref() }
-    }
-
-    #[inline(always)]
-    fn caller(&self) -> Result<Native, Fault> {
-        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        Ok(Native::of_participant(me.index))
+        TpEvent(WaitingHandle::new(object))
     }
 
     #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        self.object().wait_as(&self.caller()?, &self.wait, deadline(ns)).map_err(|_| Fault::TIMEDOUT)
+        self.0.object().wait_as(&self.0.caller()?, &self.0.wait, deadline(ns)).map_err(|_| Fault::TIMEDOUT)
     }
 }
 
@@ -98,7 +78,7 @@ pub extern "C" fn tp_event_set(event: Handle<'_, TpEvent>) -> c_int {
     guarded(|| {
         let event = of(event)?;
         // A process that has not entered the world may set it, too.
-        event.object().set_by(&Native::with_id(0), &event.wait);
+        event.0.object().set_by(&Native::with_id(0), &event.0.wait);
         Ok(())
     })
 }
@@ -106,13 +86,13 @@ pub extern "C" fn tp_event_set(event: Handle<'_, TpEvent>) -> c_int {
 /// Resets it: 1 if it was set, 0 if not.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_event_reset(event: Handle<'_, TpEvent>) -> c_int {
-    event.map_or(Fault::INVALID.number(), |event| event.object().reset_by(&Native::with_id(0)).into())
+    event.map_or(Fault::INVALID.number(), |event| event.0.object().reset_by(&Native::with_id(0)).into())
 }
 
 /// Returns whether it is set: 1, or 0. May be called in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_event_is_set(event: Handle<'_, TpEvent>) -> c_int {
-    event.map_or(Fault::INVALID.number(), |event| event.object().is_set_for(&Native::with_id(0)).into())
+    event.map_or(Fault::INVALID.number(), |event| event.0.object().is_set_for(&Native::with_id(0)).into())
 }
 
 /// Waits until it is set.

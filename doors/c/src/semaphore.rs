@@ -5,54 +5,34 @@ use core::ffi::{c_int, c_void};
 
 use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
-use towpath_sync::Wait;
 use towpath_sync::robust::Semaphore;
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, Owned, closing, deadline, guarded, of, opening, wait_in,
+    ALONE, Handle, MappingEntry, Out, Owned, WaitingHandle, closing, deadline, guarded, of, opening,
 };
 use crate::fault::Fault;
 
 /// A process's handle of a semaphore.
-pub struct TpSem {
-    object: Shared<Semaphore>,
-    /// Way in which this process waits.
-    wait: Wait<'static>,
-}
+pub struct TpSem(WaitingHandle<Semaphore>);
 
 impl TpSem {
     pub(crate) fn new(object: Shared<Semaphore>) -> TpSem {
-        // SAFETY: used only as long as `object` exists, which has a handle of the world.
-        let wait = unsafe { wait_in(object.world()) };
-        TpSem { object, wait }
-    }
-
-    #[inline(always)]
-    fn object(&self) -> &Semaphore {
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are one, whose words are
-        // atomic.
-        unsafe { self.object.as_ptr().as_ref() }
-    }
-
-    #[inline(always)]
-    fn caller(&self) -> Result<Native, Fault> {
-        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        Ok(Native::of_participant(me.index))
+        TpSem(WaitingHandle::new(object))
     }
 
     #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        Ok(self.object().acquire_as(&self.caller()?, &self.wait, deadline(ns))?)
+        Ok(self.0.object().acquire_as(&self.0.caller()?, &self.0.wait, deadline(ns))?)
     }
 
     #[inline(always)]
     fn release(&self) -> Result<(), Fault> {
-        let had_one = self.object().release_as(&self.caller()?, &self.wait);
+        let had_one = self.0.object().release_as(&self.0.caller()?, &self.0.wait);
         if had_one { Ok(()) } else { Err(Fault::PERM) }
     }
 
     fn add(&self, permits: u64) -> Result<(), Fault> {
-        self.object().add_as(&self.caller()?, &self.wait, permits);
+        self.0.object().add_as(&self.0.caller()?, &self.0.wait, permits);
         Ok(())
     }
 }
@@ -129,5 +109,5 @@ pub extern "C" fn tp_sem_add(semaphore: Handle<'_, TpSem>, permits: u64) -> c_in
 /// Number of free permits.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_available(semaphore: Handle<'_, TpSem>) -> u64 {
-    semaphore.map_or(0, |semaphore| semaphore.object.available())
+    semaphore.map_or(0, |semaphore| semaphore.0.object.available())
 }
