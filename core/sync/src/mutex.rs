@@ -2,19 +2,20 @@
 //! processes.
 #![allow(unsafe_code)]
 
-use core::any::Any;
+mod guard;
+mod raw_lock;
+
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use guard::MutexGuard;
+pub use raw_lock::{Init, RawLock};
 use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeText};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
-use crate::unrepaired::Repair;
-use crate::{Alone, Deadline, Lock, LockError, Policy, Surroundings, Wait, Waiting};
+use crate::{Alone, Deadline, Lock, LockError, Policy, Wait, Waiting};
 
 /// Wait of threads of one process.
 #[inline]
@@ -379,246 +380,6 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
-}
-
-/// Owner of memory.
-///
-/// In a box, whose drop takes no reference to the guard: the usual guard, without one, stays in
-/// registers.
-type Keep = Box<Arc<dyn Any + Send + Sync>>;
-
-/// The caller of a guard, which can lock the mutex again as before.
-pub(crate) struct Caller<'a, T, L> {
-    mutex: &'a Mutex<T, L>,
-    pub cpu: Native,
-    pub wait: Wait<'a>,
-    keep: Option<Keep>,
-}
-
-impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
-    /// Acquires the mutex again.
-    pub fn lock_again(&self) -> Result<MutexGuard<'a, T, L>, LockError> {
-        // SAFETY: with the surroundings and the number with which its guard was acquired, by the
-        // thread that had it: the promises of that call hold as long as these references live, or
-        // `keep`, which the guard gets.
-        let mut guard = unsafe { self.mutex.lock_between(self.cpu, self.wait, Deadline::NEVER) }?;
-        guard.keep.clone_from(&self.keep);
-        Ok(guard)
-    }
-}
-
-/// The lock is held while this lives.
-pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
-    mutex: &'a Mutex<T, L>,
-    wait: Wait<'a>,
-    held: Option<L::Held>,
-    /// Among the mutex's intents.
-    place: Option<usize>,
-    /// The processor that has the lock.
-    cpu: Native,
-    /// The processor that called.
-    caller: Native,
-    /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
-    /// a guard leaves a repair to the next owner.
-    keep: Option<Keep>,
-    /// To be dropped by the thread that locked.
-    thread: PhantomData<*const ()>,
-}
-
-impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T, L> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
-    /// Returns whether the last owner died while it held the lock. The data may be
-    /// half-changed: repair it and call [`MutexGuard::make_consistent`], or the mutex is poisoned
-    /// when this guard is dropped.
-    ///
-    /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
-    /// let guard = counter.lock().expect("no holder has died");
-    /// assert!(!guard.owner_died());
-    /// ```
-    pub fn owner_died(&self) -> bool {
-        self.held.as_ref().is_some_and(L::owner_died)
-    }
-
-    /// Declares the data consistent.
-    ///
-    /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
-    /// let mut guard = counter.lock().expect("no holder has died");
-    /// if guard.owner_died() {
-    ///     *guard = 0; // repairs what the dead holder may have left half done
-    ///     guard.make_consistent();
-    /// }
-    /// ```
-    pub fn make_consistent(&mut self) {
-        if let Some(held) = &mut self.held {
-            self.mutex.lock.make_consistent(&self.cpu, held);
-        }
-    }
-}
-
-impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
-    /// Identity of the owner that died and may have changed half of the data, if the lock
-    /// knows it: for the rooms that lend mutexes to processes.
-    pub fn dead_owner(&self) -> Option<u32> {
-        self.held.as_ref().and_then(L::dead_owner)
-    }
-
-    /// The guard with its own hold on the memory that it needs, which leaves a repair to
-    /// the next owner: for the rooms that lend mutexes to processes.
-    ///
-    /// # Safety
-    ///
-    /// The mutex, and the surroundings of the wait with which it was acquired, stay where they are
-    /// and valid as long as `keep` lives.
-    pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> MutexGuard<'static, T, L>
-    where
-        T: 'static,
-        L: 'static,
-    {
-        // SAFETY: valid as long as `keep` lives (the caller's promise), and the guard drops that
-        // last.
-        let (mutex, wait) = unsafe {
-            (
-                core::mem::transmute::<&Mutex<T, L>, &'static Mutex<T, L>>(self.mutex),
-                core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
-            )
-        };
-        let (held, place) = (self.held.take(), self.place.take());
-        let (cpu, caller) = (self.cpu, self.caller);
-        MutexGuard { mutex, wait, held, place, cpu, caller, keep: Some(Box::new(keep)), thread: PhantomData }
-    }
-}
-
-impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
-    /// Gives the guard up, without releasing; [`Mutex::resume`] makes it again.
-    ///
-    /// For callers in languages without guards.
-    ///
-    /// `None`: the guard is of a lock that does not know its owner, or outlives its handle; then
-    /// this releases.
-    ///
-    /// ```
-    /// use towpath_machine::Native;
-    /// use towpath_sync::{Alone, Deadline, Mutex, Policy, Wait};
-    ///
-    /// let counter: Mutex<u64> = Mutex::new(0);
-    /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
-    /// let cpu = Native::of_thread();
-    /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
-    /// let guard = unsafe { counter.lock_between(cpu, wait, Deadline::NEVER) }.unwrap();
-    /// let held = guard.into_held().unwrap();
-    /// assert!(counter.try_lock().is_err());
-    /// // SAFETY: of the call above, in the same thread.
-    /// drop(unsafe { counter.resume(cpu, wait, held) });
-    /// assert!(counter.try_lock().is_ok());
-    /// ```
-    #[inline]
-    pub fn into_held(mut self) -> Option<L::Held> {
-        if self.place.is_some() || self.keep.is_some() {
-            return None;
-        }
-        self.held.take()
-    }
-
-    pub(crate) fn caller(&self) -> Caller<'a, T, L> {
-        Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep: self.keep.clone() }
-    }
-
-    /// Surroundings with which the mutex was acquired, for the rooms that lend mutexes to
-    /// processes.
-    pub fn surroundings(&self) -> &dyn Surroundings {
-        self.wait.around
-    }
-
-    /// Releases half-changed data without a repair: the next owner is told of the death.
-    pub fn hand_on(mut self) {
-        let (mutex, wait, cpu) = (self.mutex, self.wait, self.cpu);
-        if self.place.is_none()
-            && let Some(held) = self.held.take()
-        {
-            mutex.lock.hand_on(&cpu, &wait, held);
-        }
-    }
-}
-
-impl<T, L: Lock<Native>> Repair for MutexGuard<'_, T, L> {
-    fn declare_consistent(&mut self) {
-        self.make_consistent();
-    }
-}
-
-impl<T, L: Lock<Native>> Deref for MutexGuard<'_, T, L> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: the lock is held, so no other thread writes; the reference cannot outlive the
-        // guard.
-        unsafe { &*self.mutex.data.get() }
-    }
-}
-
-impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, so no other thread reads or writes; the reference cannot
-        // outlive the guard.
-        unsafe { &mut *self.mutex.data.get() }
-    }
-}
-
-impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
-    #[inline]
-    fn drop(&mut self) {
-        let MutexGuard { mutex, wait: Wait { policy, around, budget }, cpu, .. } = *self;
-        let wait = Wait { policy, around, budget };
-        let Some(place) = self.place else {
-            match self.held.take() {
-                Some(held) if self.keep.is_none() => mutex.lock.unlock(&cpu, &wait, held),
-                Some(held) => mutex.lock.hand_on(&cpu, &wait, held),
-                None => {}
-            }
-            return;
-        };
-        if let Some(held) = self.held.take() {
-            let watching = Watching { around: wait.around, intents: &mutex.intents };
-            mutex.lock.unlock(&cpu, &Wait { around: &watching, ..wait }, held);
-        }
-        mutex.intents.leave(place);
-    }
-}
-
-/// A lock whose holder keeps nothing, as a [`lock_api::RawMutex`]:
-/// `lock_api::Mutex<RawLock<TestAndTestAndSet<Native>>, T>`.
-#[derive(Debug)]
-pub struct RawLock<L>(L);
-
-// SAFETY: the lock excludes, and unlocking makes what was done under it visible to the next holder.
-unsafe impl<L: Lock<Native, Held = ()> + Init + Exclusive> lock_api::RawMutex for RawLock<L> {
-    const INIT: Self = RawLock(L::UNLOCKED);
-    type GuardMarker = lock_api::GuardSend;
-
-    fn lock(&self) {
-        let wait = adaptive();
-        // Alone nothing is ever abandoned, poisoned or (with nothing to keep) over capacity.
-        while self.0.lock(&Native::of_thread(), &wait).is_err() {}
-    }
-    fn try_lock(&self) -> bool {
-        self.0.try_lock(&Native::of_thread()).is_some()
-    }
-    unsafe fn unlock(&self) {
-        let wait = adaptive();
-        self.0.unlock(&Native::of_thread(), &wait, ());
-    }
-}
-
-/// Locks that can be made when the program is compiled.
-pub trait Init {
-    /// An unlocked one.
-    const UNLOCKED: Self;
 }
 
 /// Marker of a lock that really excludes: safe code may trust it with data ([`Mutex`]).

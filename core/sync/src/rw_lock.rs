@@ -1,19 +1,18 @@
 //! Data for many readers or one writer, for threads and, in shared memory, for processes.
 #![allow(unsafe_code)]
 
-use core::any::Any;
+mod guards;
+
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use guards::{Entrance, RwLockReadGuard, RwLockWriteGuard};
 use towpath_machine::{Concurrent, Heap, Native, Object, Plain, TypeText};
 
 use crate::locks::Robust;
 use crate::mutex::adaptive;
 use crate::robust::{Access, ReadHeld, ReadersWriter, WriteHeld};
-use crate::unrepaired::Repair;
 use crate::{Deadline, Exclusive, Lock, LockError, Wait};
 
 /// Number of places for readers.
@@ -428,180 +427,5 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// ```
     pub fn into_inner(self) -> T {
         self.data.into_inner()
-    }
-}
-
-/// Guard of an acquisition for reading between processes.
-#[derive(Debug)]
-pub enum Entrance<'a, T, L: Lock<Native> + Exclusive> {
-    /// Guard of a reader.
-    Reader(RwLockReadGuard<'a, T, L>),
-    /// Guard of a writer, since the last one died and may have changed half of the data.
-    Writer(RwLockWriteGuard<'a, T, L>),
-}
-
-/// The data can be read while this lives.
-pub struct RwLockReadGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
-    lock: &'a RwLock<T, L>,
-    wait: Wait<'a>,
-    held: Option<ReadHeld>,
-    cpu: Native,
-    /// To be dropped by the thread that locked.
-    thread: PhantomData<*const ()>,
-}
-
-/// The data can be changed while this lives.
-pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
-    lock: &'a RwLock<T, L>,
-    wait: Wait<'a>,
-    held: Option<WriteHeld<L::Held>>,
-    cpu: Native,
-    /// Owner of the memory of `lock` and `wait`, if the guard outlives the handle.
-    _keep: Option<Arc<dyn Any + Send + Sync>>,
-    /// To be dropped by the thread that locked.
-    thread: PhantomData<*const ()>,
-}
-
-impl<T, L: Lock<Native> + Exclusive> RwLockReadGuard<'_, T, L> {
-    /// Gives the guard up, without releasing: [`RwLock::resume_read`] makes it again.
-    #[inline]
-    pub fn into_held(mut self) -> Option<ReadHeld> {
-        self.held.take()
-    }
-}
-
-impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
-    /// Gives the guard up, without releasing: [`RwLock::resume_write`] makes it again.
-    ///
-    /// `None`: the guard outlives its handle; then this releases.
-    #[inline]
-    pub fn into_held(mut self) -> Option<WriteHeld<L::Held>> {
-        self.held.take_if(|_| self._keep.is_none())
-    }
-
-    fn new(lock: &'a RwLock<T, L>, cpu: Native, wait: Wait<'a>, held: WriteHeld<L::Held>) -> Self {
-        RwLockWriteGuard { lock, wait, held: Some(held), cpu, _keep: None, thread: PhantomData }
-    }
-
-    /// Identity of the writer that died and may have changed half of the data, for the
-    /// rooms that lend locks to processes.
-    pub fn dead_writer(&self) -> Option<u32> {
-        self.held.as_ref().and_then(ReadersWriter::<Native, PLACES, L>::dead_writer)
-    }
-
-    /// The guard with its own hold on the memory that it needs: for the rooms that lend
-    /// locks to processes.
-    ///
-    /// # Safety
-    ///
-    /// The lock, and the surroundings of the wait with which it was acquired, stay where they are
-    /// and valid as long as `keep` lives.
-    pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> RwLockWriteGuard<'static, T, L>
-    where
-        T: 'static,
-        L: 'static,
-    {
-        // SAFETY: valid as long as `keep` lives (the caller's promise), and the guard drops that
-        // last.
-        let (lock, wait) = unsafe {
-            (
-                core::mem::transmute::<&RwLock<T, L>, &'static RwLock<T, L>>(self.lock),
-                core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
-            )
-        };
-        let held = self.held.take();
-        RwLockWriteGuard { lock, wait, held, cpu: self.cpu, _keep: Some(keep), thread: PhantomData }
-    }
-
-    /// Goes on as a reader; no other writer comes in between.
-    ///
-    /// # Errors
-    ///
-    /// The guard itself if no place for a reader is free.
-    ///
-    /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
-    /// let mut writer = table.write()?;
-    /// *writer += 1;
-    /// let reader = writer.downgrade().expect("there is a place");
-    /// assert_eq!(*reader + *table.read()?, 16);
-    /// # Ok::<(), towpath_sync::LockError>(())
-    /// ```
-    pub fn downgrade(mut self) -> Result<RwLockReadGuard<'a, T, L>, Self> {
-        let RwLockWriteGuard { lock, wait, cpu, .. } = self;
-        // A guard that keeps something can't give it to a reader.
-        let Some(held) = self.held.take_if(|_| self._keep.is_none()) else { return Err(self) };
-        match lock.lock.downgrade(&cpu, &wait, held) {
-            Ok(held) => Ok(RwLockReadGuard { lock, wait, held: Some(held), cpu, thread: PhantomData }),
-            Err(held) => {
-                self.held = Some(held);
-                Err(self)
-            }
-        }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> Repair for RwLockWriteGuard<'_, T, L> {
-    fn declare_consistent(&mut self) {
-        if let Some(held) = &mut self.held {
-            self.lock.lock.make_consistent(held);
-        }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> Deref for RwLockReadGuard<'_, T, L> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: the lock is held for reading, so no thread writes; the reference cannot outlive
-        // the guard.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> Deref for RwLockWriteGuard<'_, T, L> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: the lock is held for writing, so no other thread writes; the reference cannot
-        // outlive the guard.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> DerefMut for RwLockWriteGuard<'_, T, L> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held for writing, so no other thread reads or writes; the reference
-        // cannot outlive the guard.
-        unsafe { &mut *self.lock.data.get() }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> Drop for RwLockReadGuard<'_, T, L> {
-    #[inline]
-    fn drop(&mut self) {
-        let RwLockReadGuard { lock, wait: Wait { policy, around, budget }, cpu, .. } = *self;
-        if let Some(held) = self.held.take() {
-            lock.lock.read_unlock(&cpu, &Wait { policy, around, budget }, held);
-        }
-    }
-}
-
-impl<T, L: Lock<Native> + Exclusive> Drop for RwLockWriteGuard<'_, T, L> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.lock.lock.write_unlock(&self.cpu, &self.wait, held);
-        }
-    }
-}
-
-impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLockReadGuard<'_, T, L> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLockWriteGuard<'_, T, L> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        (**self).fmt(f)
     }
 }

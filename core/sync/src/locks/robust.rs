@@ -52,10 +52,12 @@
 //! **Don't use it** as a spin lock between threads that cannot die alone: `test_and_test_and_set`
 //! is smaller.
 
+mod releasing;
+mod waiting;
+
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::places::place_of;
-use crate::turns::Turns;
 use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
 /// Usual time of a lease, in nanoseconds.
@@ -139,16 +141,6 @@ impl RobustHeld {
     }
 }
 
-/// Next owner of a lock for which others may wait.
-enum Next<'a, W> {
-    /// Any process: no other waits, but for those that have been called.
-    Any,
-    /// Any that is awake; the waiter in that place is called.
-    AnyAwake(&'a W, u64),
-    /// The waiter in that place, to which it is handed.
-    Waiter(&'a W, u64),
-}
-
 const fn identity(owner: u64) -> u32 {
     (owner >> 32) as u32 & 0x7fff_ffff
 }
@@ -208,269 +200,12 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         Ok(RobustHeld { inconsistent: true, dead, ..held })
     }
 
-    #[cold]
-    fn lock_slowly<W: Waiting<P>>(
-        &self,
-        cpu: &P,
-        wait: &W,
-        me: u64,
-        deadline: Deadline,
-    ) -> Result<RobustHeld, LockError> {
-        let (word, turn) = (&self.head.word, self.turn(me));
-        let (mut turns, mut is_tenant, mut attempts) = (None, false, 0);
-        let dead = loop {
-            // Relaxed: each exchange below compares, and acquires what it takes.
-            let value = cpu.load(word, Ordering::Relaxed);
-            let owner = value & !PARKED;
-            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. An
-            // owner that asks for its own lock waits for itself.
-            if owner == me | HANDED {
-                // Handed over: say that we know. (6) Acquire: pairs with the Release (5).
-                // Fails if another waiter has left its mark, or has taken us for one that gave up.
-                let known = value & !HANDED;
-                if cpu.compare_exchange(word, value, known, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    is_tenant = true;
-                    break 0;
-                }
-                continue;
-            }
-            if owner == 0 {
-                // (1b) Acquire: as (1) in `lock`; pairs with the Release (4).
-                if cpu
-                    .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-                {
-                    break 0;
-                }
-                continue;
-            }
-            if LEASE > 0 && deadline != Deadline::PAST && attempts < ATTEMPTS {
-                // Awake, it takes part in the leases of others.
-                attempts += if wait.watch(cpu, word, owner) { 1 } else { IN_VAIN };
-                continue;
-            }
-            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN).called());
-            let asks = turns.is_time_to_ask(cpu);
-            if asks && !wait.is_alive(identity(owner)) {
-                // Succeeds only if the value, and `HANDED` in it, was the dead one's last word. (2)
-                // Acquire: of one that was handed the lock and has not said that it knows; pairs
-                // with the Release (5). A holder's stores come before its death was known.
-                if cpu
-                    .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-                {
-                    if value & HANDED == 0 {
-                        break identity(owner);
-                    }
-                    self.leave_turns(cpu, wait, owner & !HANDED);
-                    break 0;
-                }
-                continue;
-            }
-            if value & HANDED != 0 && !self.is_in_turn(cpu, owner) {
-                // Handed to a waiter that has given up meanwhile: it does not take the lock.
-                // (1e) Acquire: as (1) in `lock`; pairs with the Release (5).
-                if cpu
-                    .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-                {
-                    break 0;
-                }
-                continue;
-            }
-            if deadline == Deadline::PAST {
-                return Err(LockError::TimedOut);
-            }
-            // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that
-            // is taken stays so.
-            match cpu.compare_exchange(turn, 0, me, Ordering::Relaxed, Ordering::Relaxed) {
-                // A mark that has outlived its waiter: of one that slept there when the place was
-                // cleared.
-                Err(place) if place & !MARKS == 0 => {
-                    let _ = cpu.compare_exchange(turn, place, me, Ordering::Relaxed, Ordering::Relaxed);
-                }
-                Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
-                _ => {}
-            }
-            // The next release looks for sleepers, however lately the last one did.
-            cpu.store(&self.head.looked, 0, Ordering::Relaxed);
-            if value & PARKED == 0 {
-                let marked = value | PARKED;
-                if cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-                    continue;
-                }
-                // The first one that waits: the holder's lease begins. Relaxed: a hint.
-                cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
-            }
-            // Sleep on our own place: a hand-over marks it. If another waiter has it, it changes
-            // too. Relaxed, both: hints; the loop looks again.
-            let seen = cpu.load(turn, Ordering::Relaxed) & !PARKED;
-            if seen & !MARKS == 0 {
-                // Cleared meanwhile: join, rather than sleep where no process looks for waiters.
-                continue;
-            }
-            if seen == me | HANDED {
-                // Of this hand-over, or of one that another waiter has taken: then it is our turn
-                // once more.
-                let _ = cpu.compare_exchange(turn, seen, me, Ordering::Relaxed, Ordering::Relaxed);
-                continue;
-            }
-            if seen & !MARKS == me && seen & CALLED != 0 {
-                // Say that we are awake, and look whether the lock is free.
-                (is_tenant, attempts) = (true, 0);
-                let awake = me | AWAKE;
-                let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Relaxed, Ordering::Relaxed);
-                continue;
-            }
-            if turns.wait(cpu, wait, turn, seen).is_err() {
-                self.leave_turns(cpu, wait, me);
-                // Handed over before that. Relaxed: the loop reads the word again, with Acquire. A
-                // hand-over after that finds no waiter in turn, and other waiters take the lock.
-                if cpu.load(word, Ordering::Relaxed) & !PARKED != me | HANDED {
-                    return Err(LockError::TimedOut);
-                }
-            }
-        };
-        self.leave_turns(cpu, wait, me);
-        // If not called, it takes part in the lease of another. Its release calls the next one,
-        // however lately it was called itself. Relaxed, all: under the lock.
-        if is_tenant {
-            cpu.store(&self.head.lease, cpu.now(), Ordering::Relaxed);
-            cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
-            cpu.store(&self.head.looked, 0, Ordering::Relaxed);
-        }
-        self.enter(cpu, wait, RobustHeld { me, inconsistent: dead != 0, dead })
-    }
-
-    /// Returns whether a waiter waits in turn, or has been told that the lock is its own.
-    fn is_in_turn(&self, cpu: &P, waiter: u64) -> bool {
-        let waiter = waiter & !HANDED;
-        // Relaxed: a hint. The lock may be taken from a waiter that was handed it, by an exchange.
-        cpu.load(self.turn(waiter), Ordering::Relaxed) & !MARKS == waiter
-    }
-
-    /// Leaves the turns, if the waiter is there.
-    fn leave_turns<W: Waiting<P>>(&self, cpu: &P, wait: &W, waiter: u64) {
-        let turn = self.turn(waiter);
-        // Relaxed: others change the marks of a place only, while its waiter lives.
-        if cpu.load(turn, Ordering::Relaxed) & !MARKS == waiter {
-            // With Release, which no thread needs: the place is a hint.
-            wait.release(cpu, turn, 0);
-        }
-    }
-
     #[inline(always)]
     fn release<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
         // (4) Release: pairs with the Acquire (1), (1b). Fails if there is a waiter.
         if cpu.compare_exchange(&self.head.word, me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.release_slowly(cpu, wait, me);
         }
-    }
-
-    #[cold]
-    fn release_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // Relaxed, both: under the lock.
-        if LEASE > 0 && cpu.load(&self.head.due, Ordering::Relaxed) == 0 {
-            self.set_free(cpu);
-            return self.look(cpu, wait, me);
-        }
-        cpu.store(&self.head.due, 0, Ordering::Relaxed);
-        match self.next(cpu, wait, me, cpu.now()) {
-            Next::Waiter(turn, place) => {
-                // (5) Release: hands over; pairs with the Acquire (2), (6), (1e).
-                cpu.store(&self.head.word, place & !MARKS | HANDED | PARKED, Ordering::Release);
-                Self::tell(cpu, wait, turn, place, HANDED);
-            }
-            Next::AnyAwake(turn, place) => {
-                self.set_free(cpu);
-                Self::tell(cpu, wait, turn, place, CALLED);
-            }
-            // (4d) Release: as (4); pairs with the Acquire (1), (1b).
-            Next::Any => cpu.store(&self.head.word, 0, Ordering::Release),
-        }
-    }
-
-    /// Lets go of the lock, for the processes that are awake.
-    #[inline(always)]
-    fn set_free(&self, cpu: &P) {
-        // Sleepers look again when their turn is over. (4c) Release: as (4), pairs with the Acquire
-        // (1b), (1d).
-        cpu.store(&self.head.word, PARKED, Ordering::Release);
-    }
-
-    /// Looks for sleepers now and then, when the lock is free, and calls one.
-    ///
-    /// The next release looks for a waiter to hand over to if there is one.
-    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        let now = cpu.now();
-        // Relaxed, all: hints.
-        if now.wrapping_sub(cpu.load(&self.head.looked, Ordering::Relaxed)) <= LEASE / CALLS {
-            return;
-        }
-        cpu.store(&self.head.looked, now, Ordering::Relaxed);
-        match self.next(cpu, wait, me, now) {
-            Next::AnyAwake(turn, place) => Self::tell(cpu, wait, turn, place, CALLED),
-            Next::Any | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
-        }
-    }
-
-    /// Marks a waiter's place, unless it has left, and wakes it.
-    fn tell<W: Waiting<P>>(cpu: &P, wait: &W, turn: &P::Word, place: u64, mark: u64) {
-        let marked = place & !MARKS | mark;
-        // Relaxed: a hint.
-        let mark = |place| cpu.compare_exchange(turn, place, marked, Ordering::Relaxed, Ordering::Relaxed);
-        let told = match mark(place) {
-            // It has gone to sleep meanwhile.
-            Err(now) if now == place | PARKED => mark(now),
-            told => told,
-        };
-        if told.is_ok_and(|place| place & PARKED != 0) {
-            wait.wake_all(cpu, turn);
-        }
-    }
-
-    /// Looks for the waiter whose turn it is.
-    fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, now: u64) -> Next<'_, P::Word> {
-        // Relaxed, both: hints. Damaged memory: any place will do.
-        let age = now.wrapping_sub(cpu.load(&self.head.lease, Ordering::Relaxed));
-        let tenant = Self::place(cpu.load(&self.head.tenant, Ordering::Relaxed));
-        // Beginning behind the tenant's place.
-        for turn in (1..=N).map(|i| &self.turns[(tenant + i) % N].0) {
-            // Relaxed: hints.
-            let place = cpu.load(turn, Ordering::Relaxed);
-            let waiter = place & !MARKS;
-            if waiter == 0 || waiter == me || place & HANDED != 0 {
-                continue;
-            }
-            let (is_called, sleeps) = (place & CALLED != 0, place & PARKED != 0);
-            let is_due = match sleeps {
-                // It was called, and did not get the lock while it was awake.
-                true => place & AWAKE != 0 && age > LEASE,
-                false => !is_called && age > PATIENCE * LEASE,
-            };
-            if is_due || LEASE == 0 {
-                return Next::Waiter(turn, place);
-            }
-            if !is_called {
-                return Next::AnyAwake(turn, place);
-            }
-            if place & AWAKE == 0 && age > LEASE {
-                self.ask_after(cpu, wait, turn, place);
-            }
-        }
-        Next::Any
-    }
-
-    /// Takes a waiter out of its place if it is dead. One that was called, and lives, is
-    /// passed over from now on.
-    fn ask_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: &P::Word, place: u64) {
-        let new = match place & CALLED {
-            _ if !wait.is_alive(identity(place)) => 0,
-            0 => return,
-            _ => place | AWAKE,
-        };
-        // Relaxed: a hint.
-        let _ = cpu.compare_exchange(turn, place, new, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

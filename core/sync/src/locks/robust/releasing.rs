@@ -1,0 +1,124 @@
+//! A holder's steps where others wait: calling one, and handing over.
+
+use towpath_machine::{Ordering, Processor};
+
+use super::{AWAKE, CALLED, CALLS, HANDED, MARKS, PATIENCE, Robust, identity};
+use crate::{PARKED, Waiting};
+
+/// Next owner of a lock for which others may wait.
+enum Next<'a, W> {
+    /// Any process: no other waits, but for those that have been called.
+    Any,
+    /// Any that is awake; the waiter in that place is called.
+    AnyAwake(&'a W, u64),
+    /// The waiter in that place, to which it is handed.
+    Waiter(&'a W, u64),
+}
+
+impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
+    #[cold]
+    pub(super) fn release_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+        // Relaxed, both: under the lock.
+        if LEASE > 0 && cpu.load(&self.head.due, Ordering::Relaxed) == 0 {
+            self.set_free(cpu);
+            return self.look(cpu, wait, me);
+        }
+        cpu.store(&self.head.due, 0, Ordering::Relaxed);
+        match self.next(cpu, wait, me, cpu.now()) {
+            Next::Waiter(turn, place) => {
+                // (5) Release: hands over; pairs with the Acquire (2), (6), (1e).
+                cpu.store(&self.head.word, place & !MARKS | HANDED | PARKED, Ordering::Release);
+                Self::tell(cpu, wait, turn, place, HANDED);
+            }
+            Next::AnyAwake(turn, place) => {
+                self.set_free(cpu);
+                Self::tell(cpu, wait, turn, place, CALLED);
+            }
+            // (4d) Release: as (4); pairs with the Acquire (1), (1b).
+            Next::Any => cpu.store(&self.head.word, 0, Ordering::Release),
+        }
+    }
+
+    /// Lets go of the lock, for the processes that are awake.
+    #[inline(always)]
+    fn set_free(&self, cpu: &P) {
+        // Sleepers look again when their turn is over. (4c) Release: as (4), pairs with the Acquire
+        // (1b), (1d).
+        cpu.store(&self.head.word, PARKED, Ordering::Release);
+    }
+
+    /// Looks for sleepers now and then, when the lock is free, and calls one.
+    ///
+    /// The next release looks for a waiter to hand over to if there is one.
+    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+        let now = cpu.now();
+        // Relaxed, all: hints.
+        if now.wrapping_sub(cpu.load(&self.head.looked, Ordering::Relaxed)) <= LEASE / CALLS {
+            return;
+        }
+        cpu.store(&self.head.looked, now, Ordering::Relaxed);
+        match self.next(cpu, wait, me, now) {
+            Next::AnyAwake(turn, place) => Self::tell(cpu, wait, turn, place, CALLED),
+            Next::Any | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
+        }
+    }
+
+    /// Marks a waiter's place, unless it has left, and wakes it.
+    fn tell<W: Waiting<P>>(cpu: &P, wait: &W, turn: &P::Word, place: u64, mark: u64) {
+        let marked = place & !MARKS | mark;
+        // Relaxed: a hint.
+        let mark = |place| cpu.compare_exchange(turn, place, marked, Ordering::Relaxed, Ordering::Relaxed);
+        let told = match mark(place) {
+            // It has gone to sleep meanwhile.
+            Err(now) if now == place | PARKED => mark(now),
+            told => told,
+        };
+        if told.is_ok_and(|place| place & PARKED != 0) {
+            wait.wake_all(cpu, turn);
+        }
+    }
+
+    /// Looks for the waiter whose turn it is.
+    fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, now: u64) -> Next<'_, P::Word> {
+        // Relaxed, both: hints. Damaged memory: any place will do.
+        let age = now.wrapping_sub(cpu.load(&self.head.lease, Ordering::Relaxed));
+        let tenant = Self::place(cpu.load(&self.head.tenant, Ordering::Relaxed));
+        // Beginning behind the tenant's place.
+        for turn in (1..=N).map(|i| &self.turns[(tenant + i) % N].0) {
+            // Relaxed: hints.
+            let place = cpu.load(turn, Ordering::Relaxed);
+            let waiter = place & !MARKS;
+            if waiter == 0 || waiter == me || place & HANDED != 0 {
+                continue;
+            }
+            let (is_called, sleeps) = (place & CALLED != 0, place & PARKED != 0);
+            let is_due = match sleeps {
+                // It was called, and did not get the lock while it was awake.
+                true => place & AWAKE != 0 && age > LEASE,
+                false => !is_called && age > PATIENCE * LEASE,
+            };
+            if is_due || LEASE == 0 {
+                return Next::Waiter(turn, place);
+            }
+            if !is_called {
+                return Next::AnyAwake(turn, place);
+            }
+            if place & AWAKE == 0 && age > LEASE {
+                self.ask_after(cpu, wait, turn, place);
+            }
+        }
+        Next::Any
+    }
+
+    /// Takes a waiter out of its place if it is dead. One that was called, and lives, is
+    /// passed over from now on.
+    pub(super) fn ask_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: &P::Word, place: u64) {
+        let new = match place & CALLED {
+            _ if !wait.is_alive(identity(place)) => 0,
+            0 => return,
+            _ => place | AWAKE,
+        };
+        // Relaxed: a hint.
+        let _ = cpu.compare_exchange(turn, place, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of slots' words by survivors, and by the processes that have the slots.
+
+use towpath_machine::{Ordering, Processor};
+
+use super::{
+    LEASED, MOVED, ManyToMany, PENDING, RETURNED, Reserved, SENT, SLOT, STATE, TICKETS, UNUSED, free_after,
+    identity, is_free, lap, slot_word, ticket_of,
+};
+use crate::{PARKED, Waiting};
+
+impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
+    /// Frees a slot of the calling process, whose word is this, but for waiters' marks.
+    pub(in crate::queues) fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
+        let ticket = ticket_of(word);
+        let was_in_ring = matches!(word & STATE, LEASED | MOVED);
+        let free = if was_in_ring { free_after(ticket) } else { slot_word(UNUSED, ticket, 0) };
+        let Some(seen) = self.change(cpu, slot, word, |_| free) else { return false };
+        if seen & PARKED != 0 {
+            wait.wake_all(cpu, self.word(slot, 0));
+        }
+        true
+    }
+
+    /// Changes a slot's word that is this, but for waiters' marks. Returns the word that
+    /// it was, or `None` if it is another one.
+    #[inline]
+    pub(in crate::queues) fn change(
+        &self,
+        cpu: &P,
+        slot: usize,
+        word: u64,
+        next: impl Fn(u64) -> u64,
+    ) -> Option<u64> {
+        let mut seen = word;
+        loop {
+            // (Q6) Release: what was read there comes before what the next owner writes; pairs with
+            // the Acquire (Q9), (Q5). Not Acquire: the word is this process's own, or a dead one's.
+            match cpu.compare_exchange(
+                self.word(slot, 0),
+                seen,
+                next(seen),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(seen),
+                Err(now) if now & !PARKED == word & !PARKED => seen = now,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Frees the slots of the dead, and sends the values again that they had leased.
+    /// Returns whether there were any.
+    pub fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let mut any = false;
+        for slot in 0..self.geometry.capacity() {
+            // (Q5b) Acquire: as (Q5); pairs with the Release (Q6).
+            let word = cpu.load(self.word(slot, 0), Ordering::Acquire);
+            let state = word & STATE;
+            if is_free(word) || self.is_in_ring(cpu, slot, word) || wait.is_alive(identity(word)) {
+                continue;
+            }
+            // The dead one did no more after it was found dead.
+            any |= match state {
+                PENDING => self.settle_pending(cpu, wait, slot, word),
+                MOVED => self.settle_moved(cpu, wait, slot, word),
+                LEASED => self.send_again(cpu, wait, slot, word),
+                _ if self.is_in_ring(cpu, slot, word) => false,
+                SENT => self.free(cpu, wait, slot, word),
+                _ => self.send_again(cpu, wait, slot, word),
+            };
+        }
+        if any {
+            self.wake_senders(cpu, wait);
+        }
+        any
+    }
+
+    /// Returns whether a value may yet come though no more are sent: another process has
+    /// it. A process that has a lease itself does not wait for those of others, since they
+    /// might wait for it.
+    #[cold]
+    pub(super) fn may_come_again<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let mut may = false;
+        // A value keeps its slot, and none is filled anew: a slot that is empty here stays so.
+        for slot in 0..self.geometry.capacity() {
+            // Relaxed: that it was sent is known from the ring, and nothing is read there.
+            let word = cpu.load(self.word(slot, 0), Ordering::Relaxed);
+            may |= match word & STATE {
+                LEASED if identity(word) == wait.identity() => return false,
+                SENT => self.is_in_ring(cpu, slot, word),
+                LEASED | RETURNED | PENDING => true,
+                _ => false,
+            };
+        }
+        may
+    }
+
+    /// Returns whether a slot whose word is this was put into the ring, with its present
+    /// ticket.
+    fn is_in_ring(&self, cpu: &P, slot: usize, word: u64) -> bool {
+        let ticket = ticket_of(word);
+        // (Q3c) Acquire: as (Q3); pairs with the Release (Q4).
+        let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+        matches!(word & STATE, SENT | RETURNED)
+            && lap(entry) > 0
+            && (entry & SLOT) as usize == slot
+            && self.ticket_at(ticket, entry) & TICKETS == ticket
+    }
+
+    /// Takes over the leased slot of a dead process, or of the caller, and sends its
+    /// value again. Returns whether it did.
+    pub(in crate::queues) fn send_again<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        slot: usize,
+        word: u64,
+    ) -> bool {
+        // A ticket that this slot never had, since it was leased before.
+        let (ticket, entry) = self.next_ticket(cpu);
+        let next = slot_word(RETURNED, ticket, wait.identity());
+        self.change(cpu, slot, word, |seen| next | seen & PARKED).is_some()
+            && self.put(cpu, wait, Reserved { slot, word: next, ticket, entry }).is_ok()
+    }
+}

@@ -1,0 +1,224 @@
+//! A sender's steps: a free slot, its value, and its place in the ring.
+
+use towpath_machine::{Ordering, Plain, Processor};
+
+use super::{
+    CLOSED, LAP, ManyToMany, Oldest, RETURNED, Reserved, SENT, STATE, TICKET, TICKETS, identity, is_free,
+    lap, slot_word,
+};
+use crate::queues::members::QueueSide;
+use crate::queues::{TransferError, value};
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, PARKED, Waiting};
+
+impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
+    /// Takes a free slot for the calling process, with a ticket and the entry there.
+    #[inline]
+    pub(super) fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
+        // Relaxed: where values come and go in turn, the next free slot has the number of the
+        // ticket.
+        let first = cpu.load(&self.head.next_to_send, Ordering::Relaxed) as usize;
+        for i in 0..self.geometry.capacity() {
+            let slot = first.wrapping_add(i) & self.geometry.mask();
+            // (Q5d) Acquire: it is free before the next look at the ring; pairs with (Q6).
+            let free = cpu.load(self.word(slot, 0), Ordering::Acquire);
+            if !is_free(free) {
+                continue;
+            }
+            // A ticket that this slot never had: it is still free, with its last ticket, below.
+            let (ticket, entry) = self.next_ticket(cpu);
+            let word = slot_word(SENT, ticket, me);
+            // (Q9) Acquire: the last reader of the slot has read; pairs with the Release (Q6).
+            let taken =
+                cpu.compare_exchange(self.word(slot, 0), free, word, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return Some(Reserved { slot, word, ticket, entry });
+            }
+        }
+        None
+    }
+
+    /// Puts a slot of the calling process into the ring.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`]; the slot is free then, unless it was returned.
+    #[inline]
+    pub(in crate::queues) fn put<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        reserved: Reserved,
+    ) -> Result<(), TransferError> {
+        let Reserved { slot, mut word, mut ticket, mut entry } = reserved;
+        let returned = word & STATE == RETURNED;
+        loop {
+            if entry & CLOSED != 0 && !returned {
+                self.free(cpu, wait, slot, word);
+                return Err(TransferError::Closed);
+            }
+            let next = self.lap_of(ticket) << LAP | slot as u64;
+            // (Q4) Release: the value, and what its sender knew of the queue, comes before its
+            // receipt; pairs with the Acquire (Q3), (Q3b), also of a failure. Not Acquire: the
+            // entry is one that this process has acquired.
+            let done =
+                cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Acquire);
+            if let Err(now) = done {
+                entry = now;
+                while lap(entry) != self.lap_of(ticket) - 1 {
+                    ticket = self.after(ticket, entry);
+                    word = self.retry(cpu, slot, word, ticket);
+                    // (Q3e) Acquire: as (Q3b); pairs with the Release (Q4).
+                    entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+                }
+                continue;
+            }
+            if entry & PARKED != 0 {
+                wait.wake_all(cpu, self.entry(ticket));
+            }
+            // (Q8) Release: as (Q4); pairs with the Acquire (Q7).
+            cpu.store(&self.head.next_to_send, ticket + 1, Ordering::Release);
+            if entry & CLOSED != 0 {
+                self.mark_closed(cpu, wait);
+            }
+            return Ok(());
+        }
+    }
+
+    /// Writes another ticket into the word of a slot that is not in the ring.
+    #[cold]
+    fn retry(&self, cpu: &P, slot: usize, word: u64, ticket: u64) -> u64 {
+        let next = word & !(TICKETS << TICKET | PARKED) | (ticket & TICKETS) << TICKET;
+        let mut seen = word;
+        // Relaxed, both: no other reads it before it is in the ring (Q4), but waiters that mark it.
+        while let Err(now) = cpu.compare_exchange(
+            self.word(slot, 0),
+            seen,
+            next | seen & PARKED,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            if now & !PARKED != word & !PARKED {
+                // Damaged memory: another has changed the word.
+                return next;
+            }
+            seen = now;
+        }
+        next
+    }
+
+    /// Takes a slot for a value, when there is one: the caller fills it, and then
+    /// [publishes](ManyToMany::publish) it or [gives it up](ManyToMany::give_up). If the caller
+    /// dies before, nothing was sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::send`](crate::queues::BoundedQueue::send).
+    #[inline]
+    pub fn reserve<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Reserved, TransferError> {
+        if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
+            && let Some(reserved) = self.take_slot(cpu, wait.identity())
+        {
+            return Ok(reserved);
+        }
+        self.reserve_slowly(cpu, wait, deadline)
+    }
+
+    /// Writes a value into a slot that the caller reserved.
+    #[inline]
+    pub fn fill<T: Plain>(&self, cpu: &P, reserved: &Reserved, value: &T) {
+        for k in 0..value::words::<T>() {
+            // Relaxed: published by (Q4), and read again only after (Q9).
+            cpu.store(self.word(reserved.slot, 1 + k), value::word(value, k), Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the value in a slot that the caller reserved.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Closed`]; [`TransferError::NotEntered`] if another process reserved it.
+    #[inline]
+    pub fn publish<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) -> Result<(), TransferError> {
+        // A forked child does not have its parent's slot.
+        if identity(reserved.word) != wait.identity() {
+            return Err(TransferError::NotEntered);
+        }
+        self.put(cpu, wait, reserved)
+    }
+
+    /// Frees a slot that the caller reserved: nothing is sent.
+    pub fn give_up<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) {
+        let is_mine = identity(reserved.word) == wait.identity();
+        if is_mine && self.free(cpu, wait, reserved.slot, reserved.word) {
+            self.wake_senders(cpu, wait);
+        }
+    }
+
+    #[cold]
+    pub(super) fn send_slowly<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let reserved = self.reserve_slowly(cpu, wait, deadline)?;
+        self.fill(cpu, &reserved, value);
+        self.put(cpu, wait, reserved)
+    }
+
+    #[cold]
+    fn reserve_slowly<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Reserved, TransferError> {
+        let mut turns = None;
+        loop {
+            self.head.members.check_receivers(cpu, wait)?;
+            // First the word to wait on: it changes when the next slot in turn becomes free.
+            let (slot, word) = self.turn_of_senders(cpu);
+            if let Some(reserved) = self.take_slot(cpu, wait.identity()) {
+                return Ok(reserved);
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
+            if self.head.members.is_time_to_ask(cpu, turns, deadline) {
+                if self.repair(cpu, wait) {
+                    continue;
+                }
+                if let Some(end) = self.head.members.end_of(cpu, wait, QueueSide::Receiver) {
+                    return Err(end);
+                }
+            }
+            turns.wait(cpu, wait, self.word(slot, 0), word & !PARKED)?;
+        }
+    }
+
+    /// Wakes senders that sleep on the oldest value's slot, after another became free.
+    pub(in crate::queues) fn wake_senders<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        let (slot, word) = self.turn_of_senders(cpu);
+        if word & PARKED != 0 {
+            wait.wake_all(cpu, self.word(slot, 0));
+        }
+    }
+
+    /// The slot that becomes free next if all is taken in turn, with its word: senders
+    /// that wait for room wait there.
+    fn turn_of_senders(&self, cpu: &P) -> (usize, u64) {
+        match self.front(cpu) {
+            Oldest::Value(_, slot, word) => (slot, word),
+            Oldest::Empty(ticket, _) => {
+                let slot = ticket as usize & self.geometry.mask();
+                // Relaxed: to wait for its change.
+                (slot, cpu.load(self.word(slot, 0), Ordering::Relaxed))
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A receiver's steps: the oldest value, copied or under a lease, and the end of a lease.
+
+use towpath_machine::{Ordering, Plain, Processor};
+
+use super::{CLOSED, LEASED, Leased, ManyToMany, Oldest, free_after, slot_word};
+use crate::queues::members::QueueSide;
+use crate::queues::{TransferError, value};
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, PARKED, Waiting};
+
+impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
+    /// Takes the oldest value, which is read before: its slot is leased, or free.
+    #[inline]
+    pub(super) fn try_take<R, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        leases: bool,
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), (u64, u64)> {
+        loop {
+            let (ticket, slot, word) = match self.front(cpu) {
+                Oldest::Value(ticket, slot, word) => (ticket, slot, word),
+                Oldest::Empty(ticket, entry) => return Err((ticket, entry)),
+            };
+            let value = read(slot);
+            let next = if leases { slot_word(LEASED, ticket, wait.identity()) } else { free_after(ticket) };
+            // (Q6b) Release: as (Q6): what was read comes before what the next owner writes, or it
+            // fails; pairs with the Acquire (Q9), (Q5). Not Acquire: (Q5) has acquired the word.
+            let taken =
+                cpu.compare_exchange(self.word(slot, 0), word, next, Ordering::Release, Ordering::Relaxed);
+            if taken.is_err() {
+                continue;
+            }
+            if word & PARKED != 0 {
+                wait.wake_all(cpu, self.word(slot, 0));
+            }
+            // (Q2) Release: the slot's word; pairs with the Acquire (Q1).
+            cpu.store(&self.head.next_to_take, ticket + 1, Ordering::Release);
+            return Ok((value, Leased { slot, word: next }));
+        }
+    }
+
+    pub(super) fn read<T: Plain>(&self, cpu: &P, slot: usize) -> T {
+        // Relaxed: after (Q3), (Q5), before (Q6b), or (Q6) of a large one.
+        value::from_words(|k| cpu.load(self.word(slot, 1 + k), Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn take_slowly<R, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        leases: bool,
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), TransferError> {
+        let mut turns = None;
+        let mut end = None;
+        loop {
+            let (ticket, entry) = match self.try_take(cpu, wait, leases, &read) {
+                Ok(taken) => return Ok(taken),
+                Err(empty) => empty,
+            };
+            // It was over before the last look.
+            if let Some(end) = end {
+                return Err(end);
+            }
+            let is_closed = entry & CLOSED != 0;
+            if !is_closed && self.head.members.is_closed(cpu) {
+                self.mark_closed(cpu, wait);
+                continue;
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
+            if is_closed
+                || self.head.members.is_time_to_ask(cpu, turns, deadline)
+                || self.head.members.may_be_without(cpu, QueueSide::Sender)
+            {
+                if self.repair(cpu, wait) {
+                    continue;
+                }
+                let why = if is_closed {
+                    Some(TransferError::Closed)
+                } else {
+                    self.head.members.end_of(cpu, wait, QueueSide::Sender)
+                };
+                end = why.filter(|_| !self.may_come_again(cpu, wait));
+                if end.is_some() {
+                    continue;
+                }
+            }
+            turns.wait(cpu, wait, self.entry(ticket), entry & !PARKED)?;
+        }
+    }
+
+    /// Takes the oldest value, and leaves it in its slot until it is completed: it comes
+    /// in again if the caller dies, or gives it back.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
+    pub fn receive_leased<T: Plain, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<(T, Leased), TransferError> {
+        if value::is_large::<T>() {
+            let leased = self.lease_in_place(cpu, wait, deadline)?;
+            return Ok((self.read(cpu, leased.slot), leased));
+        }
+        self.take(cpu, wait, deadline, true, |slot| self.read(cpu, slot))
+    }
+
+    /// Takes the oldest value as [`ManyToMany::receive_leased`], and leaves it to the
+    /// caller to read it in its slot.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
+    pub fn lease_in_place<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Leased, TransferError> {
+        self.take(cpu, wait, deadline, true, |_| ()).map(|((), leased)| leased)
+    }
+
+    /// Takes the oldest value, when there is one: its slot is leased, or free.
+    #[inline]
+    pub(super) fn take<R, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        leases: bool,
+        read: impl Fn(usize) -> R,
+    ) -> Result<(R, Leased), TransferError> {
+        match self.try_take(cpu, wait, leases, &read) {
+            Ok(taken) => Ok(taken),
+            Err(_) => self.take_slowly(cpu, wait, deadline, leases, &read),
+        }
+    }
+
+    /// Ends a lease: the value is done with, or comes in again.
+    pub(in crate::queues) fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
+        if completed {
+            self.complete(cpu, wait, leased);
+        } else {
+            self.give_back(cpu, wait, leased);
+        }
+    }
+
+    /// Ends a lease: the value is done with.
+    pub fn complete<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
+        if leased.is_of(wait.identity()) && self.free(cpu, wait, leased.slot, leased.word) {
+            self.wake_senders(cpu, wait);
+        }
+    }
+
+    /// Ends a lease: the value comes in again.
+    pub fn give_back<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
+        if leased.is_of(wait.identity()) {
+            self.send_again(cpu, wait, leased.slot, leased.word);
+        }
+    }
+}
