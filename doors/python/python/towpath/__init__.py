@@ -2,7 +2,9 @@
 
 from ._towpath import Event, Lock, RwLock, Semaphore
 from .context import Context, get_context
-from .errors import Closed, Empty, Full, OwnerDied, PeerDied, WorldError, WorldFull
+from .errors import Closed, Empty, Full, OwnerDied, PeerDied, WorkerDied, WorldError, WorldFull
+from .executor import Executor
+from .pool import Pool
 from .queues import JoinableQueue, Queue, SimpleQueue
 from .world import Barrier, Broadcast, Condition, World, repair
 
@@ -14,15 +16,18 @@ __all__ = [
     "Context",
     "Empty",
     "Event",
+    "Executor",
     "Full",
     "JoinableQueue",
     "Lock",
     "OwnerDied",
     "PeerDied",
+    "Pool",
     "Queue",
     "RwLock",
     "Semaphore",
     "SimpleQueue",
+    "WorkerDied",
     "World",
     "WorldError",
     "WorldFull",

@@ -10,6 +10,8 @@ from typing import Any, Callable, Optional
 
 from . import _towpath
 from .errors import WorldFull
+from .executor import Executor
+from .pool import Pool
 from .queues import JoinableQueue, Queue, SimpleQueue
 from .world import Barrier, Condition, World, buffer_of
 
@@ -22,7 +24,7 @@ class Context:
 
     Its small objects lie in a world without a name, its queues and large arrays in worlds of
     their own: no file exists that a kill could leave behind. What it does not make itself
-    (``Process``, ``Pool``, ``Manager``, ``cpu_count`` …) is multiprocessing's.
+    (``Process``, ``Manager``, ``cpu_count`` …) is multiprocessing's.
     """
 
     def __init__(self, method: Optional[str] = None, *, processes: int = 128) -> None:
@@ -93,6 +95,20 @@ class Context:
     def JoinableQueue(self, maxsize: int = 0, **size: int) -> JoinableQueue:
         """A queue that counts what is not done yet."""
         return JoinableQueue(maxsize, **size)
+
+    def Pool(
+        self,
+        processes: Optional[int] = None,
+        initializer: Optional[Callable[..., Any]] = None,
+        initargs: Any = (),
+        maxtasksperchild: Optional[int] = None,
+    ) -> Pool:
+        """multiprocessing's pool, which goes on when a worker is killed."""
+        return Pool(processes, initializer, initargs, maxtasksperchild, context=self)
+
+    def Executor(self, max_workers: Optional[int] = None, **others: Any) -> Executor:
+        """An executor that goes on when a worker is killed."""
+        return Executor(max_workers, self, **others)
 
     def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:
         """A ctypes object in shared memory."""

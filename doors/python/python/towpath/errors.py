@@ -6,7 +6,7 @@ from queue import Empty, Full
 from threading import BrokenBarrierError
 from typing import Optional
 
-__all__ = ["Closed", "Empty", "Full", "OwnerDied", "PeerDied", "WorldError", "WorldFull"]
+__all__ = ["Closed", "Empty", "Full", "OwnerDied", "PeerDied", "WorkerDied", "WorldError", "WorldFull"]
 
 
 class WorldError(RuntimeError):
@@ -47,3 +47,25 @@ class PeerDied(BrokenBarrierError):
 
 class Closed(ValueError):
     """A queue or a broadcast was closed."""
+
+
+class WorkerDied(PeerDied):
+    """The worker that ran a job was killed, or ended, before the job was done. The others go on.
+
+    ``exitcode``: as multiprocessing's, negative for a signal.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        rank: Optional[int] = None,
+        pid: Optional[int] = None,
+        name: Optional[str] = None,
+        exitcode: Optional[int] = None,
+    ) -> None:
+        super().__init__(text, rank, pid)
+        self.name = name
+        self.exitcode = exitcode
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank, self.pid, self.name, self.exitcode)

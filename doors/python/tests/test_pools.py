@@ -1,0 +1,220 @@
+"""Pools and executors: as multiprocessing's, and with workers that are killed."""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+import towpath
+
+
+def square(number):
+    return number * number
+
+
+def die_at_three(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die_once(path):
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "done"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep_and_return(number):
+    time.sleep(0.02)
+    return number, os.getpid()
+
+
+def fail(number):
+    raise KeyError(number)
+
+
+def unfit():
+    return lambda: None
+
+
+def twice(data):
+    return data * 2
+
+
+def refuse():
+    raise OSError("not today")
+
+
+def test_future_of_the_killed_is_lost_and_no_other(ctx):
+    with ctx.Executor(2) as executor:
+        futures = [executor.submit(die_at_three, number) for number in range(10)]
+        for number, future in enumerate(futures):
+            if number != 3:
+                assert future.result(40) == number
+        with pytest.raises(towpath.WorkerDied) as lost:
+            futures[3].result(40)
+        assert lost.value.exitcode == -signal.SIGKILL
+        assert lost.value.pid > 0 and "TowpathWorker" in lost.value.name
+        assert list(executor.map(square, range(20), chunksize=3)) == [square(n) for n in range(20)]
+
+
+def test_job_that_may_run_twice_is_tried_again(tmp_path):
+    with towpath.Executor(1, retries=1) as executor:
+        assert executor.submit(die_once, str(tmp_path / "was-here")).result(40) == "done"
+    with towpath.Executor(1, retries=2) as executor:
+        with pytest.raises(towpath.WorkerDied):
+            executor.submit(die_at_three, 3).result(40)
+
+
+def test_workers_killed_at_random_lose_what_they_ran():
+    dice = random.Random(11)
+    with towpath.get_context("fork").Executor(3) as executor:
+        futures = [executor.submit(sleep_and_return, number) for number in range(240)]
+        kills = 0
+        while kills < 12:
+            time.sleep(dice.random() * 0.05)
+            pids = executor.pids()
+            if pids:
+                os.kill(dice.choice(pids), signal.SIGKILL)
+                kills += 1
+        lost = 0
+        for number, future in enumerate(futures):
+            try:
+                assert future.result(40)[0] == number
+            except towpath.WorkerDied:
+                lost += 1
+        assert lost <= kills
+
+
+def test_long_arguments_and_results_go_in_parts():
+    with towpath.get_context("fork").Executor(2) as executor:
+        data = os.urandom(1 << 20)
+        results = [executor.submit(twice, data) for _ in range(4)]
+        assert all(result.result(40) == data * 2 for result in results)
+
+
+def test_errors_come_back_with_their_cause():
+    with towpath.get_context("fork").Executor(1) as executor:
+        error = executor.submit(fail, 7).exception(40)
+        assert isinstance(error, KeyError) and error.args == (7,)
+        assert "in fail" in str(error.__cause__)
+        assert isinstance(executor.submit(unfit).exception(40), multiprocessing.pool.MaybeEncodingError)
+        with pytest.raises(Exception):
+            executor.submit(lambda: 0).result(40)
+        assert executor.submit(square, 3).result(40) == 9
+    with pytest.raises(RuntimeError):
+        executor.submit(square, 3)
+
+
+def test_shutdown_cancels_what_has_not_begun():
+    executor = towpath.get_context("fork").Executor(1)
+    futures = [executor.submit(time.sleep, 0.1) for _ in range(10)]
+    executor.shutdown(cancel_futures=True)
+    assert futures[0].result(0) is None
+    assert futures[9].cancelled()
+    assert all(future.done() for future in futures)
+
+
+def test_worker_that_cannot_start_breaks_the_executor():
+    with towpath.get_context("fork").Executor(1, initializer=refuse) as executor:
+        with pytest.raises(OSError, match="not today"):
+            executor.submit(square, 1).result(40)
+        with pytest.raises(BrokenProcessPool):
+            executor.submit(square, 1)
+    with towpath.get_context("fork").Executor(1, initializer=os._exit, initargs=(3,)) as executor:
+        with pytest.raises(towpath.WorkerDied):
+            executor.submit(square, 1).result(40)
+
+
+def test_pool_has_the_calls_of_multiprocessing(ctx):
+    with ctx.Pool(2, maxtasksperchild=5) as pool:
+        assert pool.apply(square, (4,)) == 16
+        assert pool.map(square, range(30), 4) == [square(n) for n in range(30)]
+        assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
+        assert list(pool.imap(square, range(5))) == [0, 1, 4, 9, 16]
+        assert sorted(pool.imap_unordered(square, range(5), 2)) == [0, 1, 4, 9, 16]
+        seen = []
+        result = pool.map_async(square, range(3), callback=seen.append)
+        assert result.get(40) == [0, 1, 4] and seen == [[0, 1, 4]]
+        with pytest.raises(KeyError):
+            pool.apply(fail, (1,))
+        pool.close()
+        pool.join()
+        with pytest.raises(ValueError):
+            pool.apply(square, (1,))
+
+
+def test_worker_of_a_pool_runs_so_many_jobs():
+    with towpath.get_context("fork").Pool(2, maxtasksperchild=3) as pool:
+        pids = [pid for _, pid in pool.map(sleep_and_return, range(18), 1)]
+        assert all(pids.count(pid) == 3 for pid in set(pids))
+
+
+def test_pool_goes_on_when_a_worker_is_killed():
+    with towpath.get_context("fork").Pool(2) as pool:
+        with pytest.raises(towpath.WorkerDied):
+            pool.map(die_at_three, range(6), 1)
+        numbers, lost = pool.imap(die_at_three, range(6)), 0
+        for number in (0, 1, 2, None, 4, 5):
+            try:
+                assert numbers.next(40) == number
+            except towpath.WorkerDied:
+                lost += 1
+        assert lost == 1
+        hanging = pool.apply_async(time.sleep, (1000,))
+        assert pool.apply(square, (3,)) == 9
+        pool.terminate()
+        pool.join()
+        with pytest.raises(towpath.WorkerDied):
+            hanging.get(40)
+
+
+def test_workers_end_with_their_killed_parent():
+    script = """
+import os, signal, sys, time, towpath
+if __name__ == "__main__":
+    executor = towpath.get_context("fork").Executor(2)
+    pids = {executor.submit(os.getpid).result(40) for _ in range(8)}
+    print(*executor.pids(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50)
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids
+    while any(runs(pid) for pid in pids):
+        time.sleep(0.02)
+
+
+def runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_program_ends_when_all_is_done():
+    script = """
+import time, towpath
+if __name__ == "__main__":
+    executor = towpath.Executor(2)
+    executor.submit(time.sleep, 0.2)
+    executor.submit(print, "done", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50)
+    assert done.stdout == b"done\n" and done.returncode == 0
+
+
+def test_example_of_a_crash_proof_pool_runs():
+    example = os.path.join(os.path.dirname(__file__), "..", "examples", "crash_proof_pool.py")
+    done = subprocess.run([sys.executable, example, "--jobs", "40"], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "40 of 40 answers" in done.stdout
