@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the door for C and C++: builds the libraries, installs them in a folder of its own, compiles the programs in
-# doors/c/checks against them and runs these. Needs cc, c++ and, for the packages' part, pkg-config and cmake; what is
+# doors/c/checks and doors/am2/checks against them and runs these. Needs cc, c++ and, for the packages' part, pkg-config and cmake; what is
 # missing is said. Usage: bash scripts/check-c.sh [cost]; with "cost" it compares the cost of calls with Rust's, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,6 +28,37 @@ timeout 200 "$work/deaths"
 timeout 200 "$work/threads"
 timeout 200 "$work/classes"
 timeout 200 "$work/share" "$built/examples/partner"
+
+# Programs of Active Messages II: calls in one process, then ranks under the launcher.
+launcher=$built/towpath
+[ -x "$launcher" ] || cargo build --quiet --release --package towpath-cli --no-default-features
+for name in am_calls am_ping am_bulk am_end; do
+    cc -std=c11 -D_GNU_SOURCE "${strict[@]}" -I "$prefix/include/towpath-am" "doors/am2/checks/$name.c" -o "$work/$name" \
+        -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
+done
+timeout 100 "$work/am_calls"
+timeout 100 "$work/am_ping" 10 P >"$work/am.txt" # a job of one rank
+timeout 200 "$launcher" run -n 4 -- "$work/am_ping" 2000 P
+timeout 200 "$launcher" run -n 4 -- "$work/am_ping" 2000 B >"$work/am.txt"
+grep -q "requests sent: 6004 " "$work/am.txt"
+timeout 200 "$launcher" run -n 3 -- "$work/am_bulk"
+ends_with() { # CODE COMMAND…: of a job that is to fail
+    local code=0 expected=$1
+    shift
+    timeout 200 "$@" >"$work/am.txt" 2>"$work/am-errors.txt" || code=$?
+    [ "$code" = "$expected" ] || { cat "$work/am.txt" "$work/am-errors.txt"; echo "$* ended with $code, not $expected"; exit 1; }
+}
+ends_with 7 "$launcher" run -n 3 --on-death report -- "$work/am_end" exit
+[ "$(grep -c 'ends with 41' "$work/am.txt")" = 3 ]
+ends_with 7 "$launcher" run -n 2 --on-death report -- "$work/am_end" signal
+[ "$(grep -c 'ends with 143' "$work/am.txt")" = 2 ]
+ends_with 137 "$launcher" run -n 3 --on-death report -- "$work/am_end" lost
+grep -q 'two messages came back' "$work/am.txt"
+[ "$(grep -c 'ends with 0' "$work/am.txt")" = 2 ]
+echo '#include <ammpi_spmd.h>
+int main(void) { return AMMPI_SPMDIsWorker(NULL) - 1; }' >"$work/plus.cpp"
+c++ -std=c++20 "${strict[@]}" -I "$prefix/include/towpath-am" "$work/plus.cpp" -o "$work/plus" -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
+"$work/plus"
 
 for sanitizer in thread address,undefined; do
     if ! echo 'int main(void) { return 0; }' | cc -x c - "-fsanitize=$sanitizer" -o "$work/empty" 2>/dev/null || ! "$work/empty" 2>/dev/null; then

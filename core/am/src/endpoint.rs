@@ -233,6 +233,22 @@ impl<D: Domain> Endpoint<D> {
         self.core.name
     }
 
+    /// Returns whether one of its handlers is running.
+    ///
+    /// A handler that reaches the endpoint by other ways than its token may reply, and no more.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert!(!endpoint.is_in_handler());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    #[inline]
+    pub fn is_in_handler(&self) -> bool {
+        self.core.dispatch.depth.get() > 0
+    }
+
     /// Returns its world's configuration.
     ///
     /// ```

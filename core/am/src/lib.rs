@@ -16,6 +16,7 @@
 //! | `shared_memory.rs` | the native domain |
 //! | `state.rs` | the state of an endpoint |
 //! | `endpoint.rs`, `translation.rs`, `requests.rs`, `token.rs` | the API |
+//! | `segment.rs`, `lent_memory.rs` | where long messages go |
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
 //! | `answers.rs`, `streams.rs` | short messages beside the queues |
 //! | `offers.rs`, `offer_choice.rs` | long messages out of the sender's memory |
@@ -37,6 +38,7 @@ mod endpoint;
 mod entry;
 mod error;
 mod layout;
+mod lent_memory;
 mod message;
 mod name;
 mod offer_choice;

@@ -255,7 +255,7 @@ impl<D: Domain> Core<D> {
     fn copy_offered(&self, sender: ParticipantId, from: RemoteBytes, offset: u64, len: u64) -> bool {
         match &self.segment {
             Segment::Private(segment) => {
-                segment.fill(offset as usize, len as usize, |to| self.domain.read_remote(sender, from, to))
+                segment.fill(offset, len as usize, |to| self.domain.read_remote(sender, from, to))
             }
             _ => false,
         }

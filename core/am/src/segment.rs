@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use towpath_machine::Processor;
 
 use crate::domain::Stored;
+use crate::lent_memory::LentMemory;
 use crate::shared_memory::SharedSegment;
 
 /// The memory that long transfers to an endpoint are stored in: none, private to its
@@ -19,7 +20,7 @@ use crate::shared_memory::SharedSegment;
 pub enum Segment<S = SharedSegment> {
     /// No long transfers.
     None,
-    /// Memory of this process.
+    /// SegmentMemory of this process.
     Private(PrivateSegment),
     /// This endpoint's part of the world (see `WorldConfig::segment_bytes`).
     Shared(S),
@@ -36,9 +37,35 @@ pub enum SegmentKind {
     Shared,
 }
 
-/// Segment in private memory.
+/// Segment in private memory: of its own, or lent by the program.
 pub struct PrivateSegment {
-    bytes: RefCell<Box<[u8]>>,
+    memory: RefCell<SegmentMemory>,
+}
+
+/// SegmentMemory of a private segment.
+enum SegmentMemory {
+    Own(Box<[u8]>),
+    Lent(LentMemory),
+}
+
+impl SegmentMemory {
+    fn len(&self) -> u64 {
+        match self {
+            SegmentMemory::Own(bytes) => bytes.len() as u64,
+            SegmentMemory::Lent(lent) => lent.len(),
+        }
+    }
+
+    /// The bytes of a range, if they are there.
+    fn range(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
+        match self {
+            SegmentMemory::Own(bytes) => {
+                let at = usize::try_from(at).ok()?;
+                bytes.get_mut(at..at.checked_add(len)?)
+            }
+            SegmentMemory::Lent(lent) => lent.range(at, len),
+        }
+    }
 }
 
 impl core::fmt::Debug for PrivateSegment {
@@ -49,16 +76,21 @@ impl core::fmt::Debug for PrivateSegment {
 
 impl PrivateSegment {
     pub(crate) fn new(len: usize) -> Self {
-        PrivateSegment { bytes: RefCell::new(vec![0; len].into_boxed_slice()) }
+        PrivateSegment { memory: RefCell::new(SegmentMemory::Own(vec![0; len].into_boxed_slice())) }
     }
 
-    fn len(&self) -> usize {
-        self.bytes.borrow().len()
+    fn len(&self) -> u64 {
+        self.memory.borrow().len()
+    }
+
+    /// Takes other memory for its own.
+    pub(crate) fn lend(&self, lent: LentMemory) {
+        *self.memory.borrow_mut() = SegmentMemory::Lent(lent);
     }
 
     /// Has a range filled, which is there. Returns whether `fill` did it.
-    pub(crate) fn fill(&self, at: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
-        self.bytes.borrow_mut().get_mut(at..at + len).is_some_and(fill)
+    pub(crate) fn fill(&self, at: u64, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        self.memory.borrow_mut().range(at, len).is_some_and(fill)
     }
 }
 
@@ -75,7 +107,7 @@ impl<S: Stored> Segment<S> {
     pub fn len(&self) -> u64 {
         match self {
             Segment::None => 0,
-            Segment::Private(s) => s.len() as u64,
+            Segment::Private(s) => s.len(),
             Segment::Shared(s) => s.len(),
         }
     }
@@ -118,7 +150,13 @@ impl<S: Stored> Segment<S> {
         let at = self.range(offset, to.len());
         match self {
             Segment::None => {}
-            Segment::Private(s) => to.copy_from_slice(&s.bytes.borrow()[at..at + to.len()]),
+            Segment::Private(s) => {
+                let len = to.len();
+                s.fill(at as u64, len, |bytes| {
+                    to.copy_from_slice(bytes);
+                    true
+                });
+            }
             Segment::Shared(s) => s.read(at, to),
         }
     }
@@ -137,7 +175,12 @@ impl<S: Stored> Segment<S> {
         let at = self.range(offset, from.len());
         match self {
             Segment::None => {}
-            Segment::Private(s) => s.bytes.borrow_mut()[at..at + from.len()].copy_from_slice(from),
+            Segment::Private(s) => {
+                s.fill(at as u64, from.len(), |bytes| {
+                    bytes.copy_from_slice(from);
+                    true
+                });
+            }
             Segment::Shared(s) => s.write(at, from),
         }
     }
@@ -155,16 +198,20 @@ impl<S: Stored> Segment<S> {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
             return false;
         }
-        let offset = offset as usize;
         match self {
             Segment::None => {}
-            Segment::Private(s) => cpu.copy_out(from, at, &mut s.bytes.borrow_mut()[offset..offset + len]),
+            Segment::Private(s) => {
+                return s.fill(offset, len, |bytes| {
+                    cpu.copy_out(from, at, bytes);
+                    true
+                });
+            }
             Segment::Shared(s) => {
                 let mut piece = [0u8; 4096];
                 for start in (0..len).step_by(piece.len()) {
                     let piece = &mut piece[..(len - start).min(4096)];
                     cpu.copy_out(from, at + start, piece);
-                    s.write(offset + start, piece);
+                    s.write(offset as usize + start, piece);
                 }
             }
         }

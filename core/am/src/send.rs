@@ -28,6 +28,9 @@ use crate::path::{self, Failure, Piece, SendPath, WhileFull};
 use crate::queue::intent;
 use crate::state::{Core, Domain, PeerEndpoint, PeerQueue};
 
+/// The largest offset in a private segment, plus one: any address of a process.
+const MAX_PRIVATE_OFFSET: u64 = 1 << 48;
+
 /// Mark of a reply that waits for space, until it is dropped.
 struct Replying<'a>(&'a Cell<bool>, bool);
 
@@ -280,13 +283,14 @@ impl<D: Domain> Core<D> {
         offset: u64,
     ) -> Result<(), Error> {
         let len = payload.len() as u64;
-        if offset >= MAX_OFFSET || len >= MAX_OFFSET {
-            return Err(Error::BadArgument(format!(
-                "a transfer of {len} bytes to offset {offset}: both must be below {MAX_OFFSET}"
-            )));
-        }
         // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
         let shared = self.cpu().load(&peer.entry.segment_len, Ordering::Acquire);
+        let most = if shared > 0 { MAX_OFFSET } else { MAX_PRIVATE_OFFSET };
+        if offset >= most || len >= MAX_OFFSET {
+            return Err(Error::BadArgument(format!(
+                "a transfer of {len} bytes to offset {offset}: they must be below {MAX_OFFSET} and {most}"
+            )));
+        }
         if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
             return self.store_directly(peer, out, payload, offset, shared);
         }

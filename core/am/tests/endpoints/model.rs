@@ -54,7 +54,7 @@ fn outgoing() -> impl Strategy<Value = Outgoing> {
     ];
     let len = prop_oneof![4 => 0..=BLOCK, 4 => 0..4 * BLOCK, 1 => SEGMENT..SEGMENT + 300];
     let size = SEGMENT as u64;
-    let offset = prop_oneof![4 => 0..size / 4, 2 => 0..size, 1 => size..size + 3, 1 => Just(1 << 36)];
+    let offset = prop_oneof![4 => 0..size / 4, 2 => 0..size, 1 => size..size + 3, 1 => Just(1 << 48)];
     (form, 0..HANDLERS + 2, args, len, offset).prop_map(|(form, handler, args, len, offset)| Outgoing {
         form,
         handler,
@@ -208,7 +208,7 @@ impl Both {
         let too_large = match out.form {
             Form::Short => false,
             Form::Medium => out.bytes.len() > BLOCK,
-            Form::Long => out.offset >= 1 << 36,
+            Form::Long => out.offset >= 1 << 48,
         };
         let expected = match self.model.ends[from].table.get(entry).copied().flatten() {
             None => "not initialised",

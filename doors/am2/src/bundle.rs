@@ -1,0 +1,218 @@
+//! Bundles: endpoints that are polled and waited for together.
+//!
+//! A sequential bundle belongs to one thread. In a parallel one each call has a turn of the bundle
+//! (`turn.rs`); a handler has that of the call which runs it.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, RefCell};
+use core::ffi::c_int;
+use core::time::Duration;
+
+use towpath_am::{Bundle, Events};
+
+use crate::call::{AmError, answered, of, put, refused};
+use crate::endpoint::{AmEndpoint, close};
+use crate::turn::{BundleTurn, BundleTurns};
+use crate::{process, spmd};
+
+/// Bundle of one thread.
+pub const AM_SEQ: c_int = 0;
+/// Bundle of several threads.
+pub const AM_PAR: c_int = 1;
+
+/// No event.
+pub const AM_NOEVENTS: c_int = 0;
+/// A message can be polled.
+pub const AM_NOTEMPTY: c_int = 1;
+/// Every mapped destination has space for a request.
+pub const AM_CANSEND: c_int = 2;
+
+/// Time for which a waiter in a parallel bundle keeps the turn.
+const TURN: Duration = Duration::from_millis(1);
+/// Time after which a waiter looks whether the job is to end.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Bundle, to which an `eb_t` points.
+pub struct AmBundle {
+    turns: BundleTurns,
+    pub(crate) bundle: Bundle,
+    mask: Cell<c_int>,
+    pub(crate) members: RefCell<Vec<*const AmEndpoint>>,
+}
+
+impl AmBundle {
+    #[inline]
+    pub(crate) fn turn(&self) -> BundleTurn<'_> {
+        self.turns.take()
+    }
+
+    /// Checks that no handler of its endpoints is running: a handler may only reply.
+    pub(crate) fn check_idle(&self) -> Result<(), AmError> {
+        // SAFETY: the members are freed by `close` only, which takes them out.
+        let is_running = |&member: &*const AmEndpoint| unsafe { &*member }.endpoint.is_in_handler();
+        if self.members.borrow().iter().any(is_running) {
+            return Err(refused(AmError::IN_USE, "a handler may reply, and ask; nothing else"));
+        }
+        Ok(())
+    }
+
+    /// Takes an endpoint.
+    pub(crate) fn add(&self, member: &AmEndpoint) {
+        self.bundle.add(&member.endpoint);
+        self.members.borrow_mut().push(member);
+        member.set_bundle(self);
+    }
+
+    /// Lets an endpoint go.
+    pub(crate) fn remove(&self, member: *const AmEndpoint) {
+        self.members.borrow_mut().retain(|&other| other != member);
+    }
+
+    #[inline]
+    pub(crate) fn poll(&self) {
+        if self.bundle.poll() == 0 {
+            spmd::look();
+        }
+    }
+
+    fn wait(&self) -> Result<(), AmError> {
+        let slice = match (self.turns.are_taken(), spmd::is_under_way()) {
+            (true, _) => Some(TURN),
+            (false, true) => Some(LOOK),
+            (false, false) => None,
+        };
+        loop {
+            let turn = self.turn();
+            self.check_idle()?;
+            if self.bundle.wait(slice)? {
+                return Ok(());
+            }
+            drop(turn);
+            spmd::look();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Makes a bundle of one thread (`AM_SEQ`), or of several (`AM_PAR`).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle) -> c_int {
+    answered(|| {
+        process::check()?;
+        if kind != AM_SEQ && kind != AM_PAR {
+            return Err(refused(AmError::BAD_ARG, "a bundle is AM_SEQ or AM_PAR"));
+        }
+        // SAFETY: null, or a place for the handle, says the header.
+        unsafe { put(out, core::ptr::null_mut()) }?;
+        let bundle = process::enter(Box::new(AmBundle {
+            turns: BundleTurns::new(kind == AM_PAR),
+            bundle: Bundle::new(),
+            mask: Cell::new(AM_NOEVENTS),
+            members: RefCell::default(),
+        }))?;
+        // SAFETY: as above.
+        unsafe { put(out, bundle) }
+    })
+}
+
+/// Frees a bundle and its endpoints.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_FreeBundle(bundle: Option<&AmBundle>) -> c_int {
+    answered(|| free(core::ptr::from_ref(of(bundle)?).cast_mut()))
+}
+
+/// Frees a bundle and its endpoints, unless it is gone.
+pub(crate) fn free(bundle: *mut AmBundle) -> Result<(), AmError> {
+    // SAFETY: a bundle of this process; its caller says that no other call uses it.
+    unsafe { &*bundle }.check_idle()?;
+    if !process::take(bundle) {
+        return Err(refused(AmError::BAD_ARG, "there is no such bundle (any more)"));
+    }
+    // SAFETY: made by `Box::into_raw` in `process::enter`, and taken out there just now, once.
+    let bundle = unsafe { Box::from_raw(bundle) };
+    let members = bundle.members.take();
+    for member in members {
+        // SAFETY: made by `Box::into_raw`; a member until now.
+        drop(unsafe { Box::from_raw(member.cast_mut()) });
+    }
+    Ok(())
+}
+
+/// Moves an endpoint to another bundle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_MoveEndpoint(
+    endpoint: Option<&AmEndpoint>,
+    from: Option<&AmBundle>,
+    to: Option<&AmBundle>,
+) -> c_int {
+    answered(|| {
+        let (endpoint, from, to) = (of(endpoint)?, of(from)?, of(to)?);
+        // In one order, so that two moves do not wait for each other.
+        let (one, other) = if core::ptr::from_ref(from) < to { (from, to) } else { (to, from) };
+        let (_one, _other) = (one.turn(), other.turn());
+        if !core::ptr::eq(endpoint.bundle(), from) {
+            return Err(refused(AmError::BAD_ARG, "the endpoint is not in that bundle"));
+        }
+        from.check_idle()?;
+        to.check_idle()?;
+        from.remove(endpoint);
+        to.add(endpoint);
+        Ok(())
+    })
+}
+
+/// Frees an endpoint.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_FreeEndpoint(endpoint: Option<&AmEndpoint>) -> c_int {
+    answered(|| close(of(endpoint)?))
+}
+
+/// The events that wake a waiter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_GetEventMask(bundle: Option<&AmBundle>, mask: *mut c_int) -> c_int {
+    answered(|| {
+        let bundle = of(bundle)?;
+        let _turn = bundle.turn();
+        // SAFETY: null, or a place for a number, says the header.
+        unsafe { put(mask, bundle.mask.get()) }
+    })
+}
+
+/// Sets the events that wake a waiter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetEventMask(bundle: Option<&AmBundle>, mask: c_int) -> c_int {
+    answered(|| {
+        let bundle = of(bundle)?;
+        if mask & !(AM_NOTEMPTY | AM_CANSEND) != 0 {
+            return Err(refused(AmError::BAD_ARG, "an event is AM_NOTEMPTY or AM_CANSEND"));
+        }
+        let _turn = bundle.turn();
+        bundle.mask.set(mask);
+        let events = Events { not_empty: mask & AM_NOTEMPTY != 0, can_send: mask & AM_CANSEND != 0 };
+        bundle.bundle.set_events(events);
+        Ok(())
+    })
+}
+
+/// Waits for an event of the mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_WaitSema(bundle: Option<&AmBundle>) -> c_int {
+    answered(|| {
+        let bundle = of(bundle)?;
+        if bundle.mask.get() == AM_NOEVENTS || bundle.members.borrow().is_empty() {
+            return Err(refused(AmError::BAD_ARG, "no event would end the wait"));
+        }
+        bundle.wait()
+    })
+}
+
+/// Handles the messages that have come.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_Poll(bundle: Option<&AmBundle>) -> c_int {
+    answered(|| {
+        let bundle = of(bundle)?;
+        let _turn = bundle.turn();
+        bundle.poll();
+        Ok(())
+    })
+}

@@ -1,0 +1,160 @@
+//! Frame of every call: null pointers, errors as numbers, panics.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use towpath_am::Error;
+
+use crate::process;
+
+/// The call was successful.
+pub const AM_OK: c_int = 0;
+
+/// Number that a failed call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmError(pub c_int);
+
+impl AmError {
+    /// `AM_Init` was not called.
+    pub const NOT_INIT: AmError = AmError(1);
+    /// An argument makes no sense.
+    pub const BAD_ARG: AmError = AmError(2);
+    /// Something limited has run out, or is not there.
+    pub const RESOURCE: AmError = AmError(3);
+    /// The message can't go out at once.
+    pub const NOT_SENT: AmError = AmError(4);
+    /// A handler runs, which may reply only; or the resource is in use.
+    pub const IN_USE: AmError = AmError(5);
+
+    fn name(self) -> &'static str {
+        match self {
+            AmError::NOT_INIT => "AM_ERR_NOT_INIT",
+            AmError::BAD_ARG => "AM_ERR_BAD_ARG",
+            AmError::RESOURCE => "AM_ERR_RESOURCE",
+            AmError::NOT_SENT => "AM_ERR_NOT_SENT",
+            _ => "AM_ERR_IN_USE",
+        }
+    }
+}
+
+/// Switch: if it is not 0, failed calls write the reason to standard error.
+#[unsafe(no_mangle)]
+pub static AMMPI_VerboseErrors: AtomicI32 = AtomicI32::new(0);
+
+/// Switch without an effect: the library writes nothing but errors.
+#[unsafe(no_mangle)]
+pub static AMMPI_SilentMode: AtomicI32 = AtomicI32::new(0);
+
+/// Writes why a call failed, if the program wants to be told.
+#[cold]
+fn tell(refusal: AmError, why: &str) {
+    // Relaxed: a number of the program's, by itself.
+    if AMMPI_VerboseErrors.load(Relaxed) != 0 && refusal != AmError::NOT_SENT {
+        eprintln!("{}: {why}", refusal.name());
+    }
+}
+
+/// A refusal, and why.
+#[cold]
+pub(crate) fn refused(refusal: AmError, why: &str) -> AmError {
+    tell(refusal, why);
+    refusal
+}
+
+impl From<Error> for AmError {
+    #[cold]
+    fn from(error: Error) -> AmError {
+        let refusal = match error {
+            // Not that `AM_Init` was not called: a table's entry, or a handler, is missing.
+            Error::NotInitialised(_) | Error::BadArgument(_) => AmError::BAD_ARG,
+            Error::NotSent => AmError::NOT_SENT,
+            Error::InUse(_) => AmError::IN_USE,
+            Error::Resource(_) | Error::BadWorld(_) | Error::World(_) => AmError::RESOURCE,
+        };
+        refused(refusal, &error.to_string())
+    }
+}
+
+impl From<towpath_shm::Error> for AmError {
+    #[cold]
+    fn from(error: towpath_shm::Error) -> AmError {
+        Error::from(error).into()
+    }
+}
+
+/// Runs a call. Nothing unwinds into C.
+#[inline]
+pub(crate) fn answered(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(Ok(())) => AM_OK,
+        Ok(Err(refusal)) => refusal.0,
+        Err(panic) => {
+            // The panic's hook has said where. Its drop might panic, too.
+            core::mem::forget(panic);
+            AmError::RESOURCE.0
+        }
+    }
+}
+
+/// The handle of an initialised layer, unless it is null.
+#[inline]
+pub(crate) fn of<T>(handle: Option<&T>) -> Result<&T, AmError> {
+    process::check()?;
+    handle.ok_or_else(null)
+}
+
+/// Writes through the caller's pointer, unless it is null.
+///
+/// # Safety
+///
+/// Null, or valid for a write.
+#[inline]
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), AmError> {
+    if place.is_null() {
+        return Err(null());
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Bytes that the caller lends for a call.
+///
+/// # Safety
+///
+/// Null with no bytes, or valid for reads of so many.
+#[inline]
+pub(crate) unsafe fn bytes<'a>(at: *const u8, count: usize) -> Result<&'a [u8], AmError> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if at.is_null() || count > isize::MAX as usize {
+        return Err(null());
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(at, count) })
+}
+
+#[cold]
+pub(crate) fn null() -> AmError {
+    refused(AmError::BAD_ARG, "a pointer is null, or a length is impossible")
+}
+
+/// Ends the program with a sentence: no handler and no caller can go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_Fatal(sentence: *const c_char) {
+    let text = match sentence.is_null() {
+        true => "".into(),
+        // SAFETY: a text that ends with a zero, says the header.
+        false => unsafe { CStr::from_ptr(sentence) }.to_string_lossy(),
+    };
+    fatal(&text);
+}
+
+/// Ends the program with a sentence.
+pub(crate) fn fatal(sentence: &str) -> ! {
+    eprintln!("fatal error of Active Messages: {sentence}");
+    std::process::abort()
+}

@@ -1,0 +1,215 @@
+//! Endpoints: name, tag, segment, and the numbers of their tables.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use towpath_am::{Endpoint, Name, Tag};
+
+use crate::bundle::AmBundle;
+use crate::call::{AmError, answered, of, put, refused};
+use crate::handler::{Callbacks, HANDLERS, set_default};
+use crate::process;
+use crate::statistics::EndpointCounters;
+use crate::translation::Translations;
+use crate::turn::BundleTurn;
+
+/// Name of an endpoint: `en_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmName {
+    /// The number of [`Name::to_bits`].
+    pub number: u64,
+}
+
+impl From<Name> for AmName {
+    fn from(name: Name) -> AmName {
+        AmName { number: name.to_bits() }
+    }
+}
+
+/// Endpoint, to which an `ep_t` points.
+pub struct AmEndpoint {
+    pub(crate) endpoint: Endpoint,
+    /// The bundle that it is in.
+    bundle: AtomicPtr<AmBundle>,
+    pub(crate) table: RefCell<Translations>,
+    /// Handlers that are set.
+    pub(crate) has_handler: RefCell<[bool; HANDLERS]>,
+    /// Address and length of the segment.
+    segment: Cell<(*mut c_void, usize)>,
+    pub(crate) counters: EndpointCounters,
+    pub(crate) callbacks: Callbacks,
+}
+
+impl AmEndpoint {
+    pub(crate) fn bundle(&self) -> *const AmBundle {
+        // Relaxed: it is looked at again within the bundle's turn.
+        self.bundle.load(Relaxed)
+    }
+
+    pub(crate) fn set_bundle(&self, bundle: &AmBundle) {
+        // Relaxed: see `bundle`.
+        self.bundle.store(core::ptr::from_ref(bundle).cast_mut(), Relaxed);
+    }
+
+    /// A turn of its bundle.
+    #[inline]
+    pub(crate) fn turn(&self) -> BundleTurn<'_> {
+        loop {
+            let bundle = self.bundle();
+            // SAFETY: an endpoint's bundle is there as long as the endpoint.
+            let turn = unsafe { &*bundle }.turn();
+            if core::ptr::eq(self.bundle(), bundle) {
+                return turn;
+            }
+        }
+    }
+
+    /// Address of a byte of the segment.
+    #[inline]
+    pub(crate) fn address(&self, offset: u64) -> *mut c_void {
+        self.segment.get().0.cast::<u8>().wrapping_add(offset as usize).cast()
+    }
+
+    /// Checks that no handler is running.
+    pub(crate) fn check_idle(&self) -> Result<(), AmError> {
+        // SAFETY: an endpoint's bundle is there as long as the endpoint.
+        unsafe { &*self.bundle() }.check_idle()
+    }
+}
+
+/// Makes an endpoint in a bundle. Its tag is `AM_NONE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_AllocateEndpoint(
+    bundle: Option<&AmBundle>,
+    out: *mut *mut AmEndpoint,
+    name: *mut AmName,
+) -> c_int {
+    answered(|| {
+        let bundle = of(bundle)?;
+        let _turn = bundle.turn();
+        bundle.check_idle()?;
+        // SAFETY: null, or places for the handle and the name, says the header.
+        unsafe {
+            put(out, core::ptr::null_mut())?;
+            put(name, AmName { number: 0 })?;
+        }
+        let endpoint = process::ask(|world, _| Endpoint::with_private_segment(world, 0))??;
+        endpoint.set_tag(Tag::NONE);
+        let own_name = endpoint.name();
+        let made = Box::new(AmEndpoint {
+            endpoint,
+            bundle: AtomicPtr::default(),
+            table: RefCell::default(),
+            has_handler: RefCell::new([false; HANDLERS]),
+            segment: Cell::new((core::ptr::null_mut(), 0)),
+            counters: EndpointCounters::default(),
+            callbacks: Callbacks::default(),
+        });
+        let made = Box::into_raw(made);
+        // SAFETY: just made; places as above.
+        unsafe {
+            set_default(&*made);
+            bundle.add(&*made);
+            put(out, made)?;
+            put(name, own_name.into())
+        }
+    })
+}
+
+/// Frees an endpoint.
+pub(crate) fn close(endpoint: &AmEndpoint) -> Result<(), AmError> {
+    // SAFETY: an endpoint's bundle is there as long as the endpoint.
+    let bundle = unsafe { &*endpoint.bundle() };
+    let _turn = bundle.turn();
+    bundle.check_idle()?;
+    bundle.remove(endpoint);
+    // SAFETY: made by `Box::into_raw`; the caller says that no other call uses it.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(endpoint).cast_mut()) });
+    Ok(())
+}
+
+/// The endpoint's segment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_GetSeg(
+    endpoint: Option<&AmEndpoint>,
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        let (at, len) = endpoint.segment.get();
+        // SAFETY: null, or places for the values, says the header.
+        unsafe {
+            put(address, at)?;
+            put(bytes, len)
+        }
+    })
+}
+
+/// Sets the endpoint's segment: memory of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetSeg(
+    endpoint: Option<&AmEndpoint>,
+    address: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        endpoint.check_idle()?;
+        // SAFETY: the caller's obligations, in the header, are those of `Endpoint::lend_segment`.
+        unsafe { endpoint.endpoint.lend_segment(address.cast(), bytes as u64) }?;
+        endpoint.segment.set((address, bytes));
+        Ok(())
+    })
+}
+
+/// Maximum length of a segment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_MaxSegLength(bytes: *mut usize) -> c_int {
+    // SAFETY: null, or a place for a number, says the header.
+    answered(|| unsafe { put(bytes, usize::MAX) })
+}
+
+/// The endpoint's tag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_GetTag(endpoint: Option<&AmEndpoint>, tag: *mut u64) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        // SAFETY: null, or a place for a tag, says the header.
+        unsafe { put(tag, endpoint.endpoint.tag().0) }
+    })
+}
+
+/// Sets the endpoint's tag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetTag(endpoint: Option<&AmEndpoint>, tag: u64) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        endpoint.endpoint.set_tag(Tag(tag));
+        Ok(())
+    })
+}
+
+/// Announces how many endpoints and outstanding requests are expected. The queues are
+/// made for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetExpectedResources(
+    endpoint: Option<&AmEndpoint>,
+    endpoints: c_int,
+    outstanding: c_int,
+) -> c_int {
+    answered(|| {
+        of(endpoint)?;
+        if endpoints < 0 || outstanding < 0 {
+            return Err(refused(AmError::BAD_ARG, "a number of expected resources is negative"));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,290 @@
+//! Handlers: functions in C that get a token, the payload's address and length, and the
+//! arguments.
+//!
+//! Handler 0 is told of messages that came back. The layer sets one that ends the program.
+#![allow(unsafe_code)]
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+
+use towpath_am::{Operation, Payload, Returned, Status, Token};
+
+use crate::call::{AmError, answered, fatal, null, of, refused};
+use crate::endpoint::AmEndpoint;
+use crate::statistics::Category;
+use crate::token::AmToken;
+
+/// Number of handlers of an endpoint.
+pub(crate) const HANDLERS: usize = 256;
+
+/// Function of C, of whichever parameters.
+pub type HandlerFunction = Option<unsafe extern "C" fn()>;
+/// Function that is called before a handler.
+pub type BeforeHandler =
+    Option<unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut c_void, usize, c_int, *mut u32)>;
+/// Function that is called after a handler.
+pub type AfterHandler = Option<unsafe extern "C" fn(c_int, c_int)>;
+
+/// Functions that are called before and after each handler.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    pub before: Cell<BeforeHandler>,
+    pub after: Cell<AfterHandler>,
+}
+
+/// Function, number and endpoint of a handler: the captures of its closure.
+struct Called {
+    function: unsafe extern "C" fn(),
+    number: u8,
+    endpoint: *const AmEndpoint,
+}
+
+// SAFETY: the endpoint's handlers run in turns of its bundle only, by one thread at a time.
+unsafe impl Send for Called {}
+// SAFETY: as above.
+unsafe impl Sync for Called {}
+
+/// Type of an argument in C, whatever its number.
+macro_rules! argument {
+    ($n:literal) => {
+        c_int
+    };
+}
+
+/// Calls a macro with its own arguments, and the numbers of arguments that there can be.
+macro_rules! by_count {
+    ($macro:ident $($rest:tt)*) => {
+        $macro!(($($rest)*)
+            [0] [1 0] [2 0 1] [3 0 1 2] [4 0 1 2 3] [5 0 1 2 3 4] [6 0 1 2 3 4 5] [7 0 1 2 3 4 5 6]
+            [8 0 1 2 3 4 5 6 7] [9 0 1 2 3 4 5 6 7 8] [10 0 1 2 3 4 5 6 7 8 9]
+            [11 0 1 2 3 4 5 6 7 8 9 10] [12 0 1 2 3 4 5 6 7 8 9 10 11]
+            [13 0 1 2 3 4 5 6 7 8 9 10 11 12] [14 0 1 2 3 4 5 6 7 8 9 10 11 12 13]
+            [15 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14] [16 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15])
+    };
+}
+
+/// Calls a handler of short messages.
+macro_rules! call_short {
+    (($function:expr, $args:expr, $token:expr) $([$count:literal $($n:literal)*])*) => {
+        match $args.len() {
+            $($count => {
+                type Short = unsafe extern "C" fn(*mut c_void $(, argument!($n))*);
+                // SAFETY: the program has set the handler for messages of this form; the calling
+                // convention permits fewer parameters than arguments.
+                let function = unsafe { core::mem::transmute::<unsafe extern "C" fn(), Short>($function) };
+                // SAFETY: as above; the token lives while the handler runs.
+                unsafe { function($token $(, $args[$n].cast_signed())*) }
+            })*
+            // A token has 16 arguments at most.
+            _ => {}
+        }
+    };
+}
+
+/// Calls a handler of messages with a payload.
+macro_rules! call_with_payload {
+    (($function:expr, $args:expr, $token:expr, $address:expr, $bytes:expr) $([$count:literal $($n:literal)*])*) => {
+        match $args.len() {
+            $($count => {
+                type Long = unsafe extern "C" fn(*mut c_void, *mut c_void, usize $(, argument!($n))*);
+                // SAFETY: as for `call_short`.
+                let function = unsafe { core::mem::transmute::<unsafe extern "C" fn(), Long>($function) };
+                // SAFETY: as above; payload and token live while the handler runs.
+                unsafe { function($token, $address, $bytes $(, $args[$n].cast_signed())*) }
+            })*
+            // A token has 16 arguments at most.
+            _ => {}
+        }
+    };
+}
+
+impl Called {
+    #[inline]
+    fn run(&self, token: &Token<'_>) {
+        // SAFETY: an endpoint outlives its handlers.
+        let endpoint = unsafe { &*self.endpoint };
+        let (category, address, bytes) = match token.payload() {
+            Payload::None => (Category::Short, core::ptr::null_mut(), 0),
+            // The layer's own copy: the handler may do with it what it wants.
+            Payload::Medium(bytes) => (Category::Medium, bytes.as_ptr().cast_mut().cast(), bytes.len()),
+            Payload::Long { offset, len } => (Category::Long, endpoint.address(offset), len as usize),
+        };
+        endpoint.counters.received(token.is_request(), category);
+        let args = token.args();
+        let lent = AmToken { token, endpoint };
+        let lent = lent.lend();
+        let is_request = c_int::from(token.is_request());
+        if let Some(before) = endpoint.callbacks.before.get() {
+            let (number, count) = (c_int::from(self.number), args.len() as c_int);
+            let mut copy = [0; towpath_am::MAX_ARGS];
+            copy[..args.len()].copy_from_slice(args);
+            // SAFETY: the program's function, which takes these, says the header.
+            unsafe {
+                before(category as c_int, is_request, number, lent, address, bytes, count, copy.as_mut_ptr());
+            }
+        }
+        match category {
+            Category::Short => by_count!(call_short self.function, args, lent),
+            _ => by_count!(call_with_payload self.function, args, lent, address, bytes),
+        }
+        if let Some(after) = endpoint.callbacks.after.get() {
+            // SAFETY: as above.
+            unsafe { after(category as c_int, is_request) };
+        }
+    }
+
+    /// Tells of a message that came back.
+    #[cold]
+    fn run_returned(&self, token: &Token<'_>, returned: Returned) {
+        // SAFETY: an endpoint outlives its handlers.
+        let endpoint = unsafe { &*self.endpoint };
+        endpoint.counters.returned();
+        let lent = AmToken { token, endpoint };
+        // SAFETY: handler 0 takes a status, an operation and a token, says the header.
+        let function = unsafe {
+            core::mem::transmute::<unsafe extern "C" fn(), unsafe extern "C" fn(c_int, c_int, *mut c_void)>(
+                self.function,
+            )
+        };
+        // SAFETY: as above.
+        unsafe { function(returned.status as c_int, opcode(returned.operation), lent.lend()) };
+    }
+}
+
+/// Number of an operation: `AM_REQUEST_M` and the others.
+pub(crate) const fn opcode(operation: Operation) -> c_int {
+    match operation {
+        Operation::RequestShort => 1,
+        Operation::RequestMedium => 2,
+        Operation::RequestLong => 3,
+        Operation::ReplyShort => 4,
+        Operation::ReplyMedium => 5,
+        Operation::ReplyLong => 6,
+    }
+}
+
+/// Sets a handler.
+fn set(endpoint: &AmEndpoint, number: u8, function: unsafe extern "C" fn()) {
+    let called = Called { function, number, endpoint };
+    if number == 0 {
+        endpoint.endpoint.set_handler(0, move |token| {
+            let called = &called;
+            // A request to handler 0, of a sender that is not of this layer, is none of its calls.
+            if let Some(returned) = token.returned() {
+                called.run_returned(token, returned);
+            }
+        });
+    } else {
+        endpoint.endpoint.set_handler(number, move |token| {
+            let called = &called;
+            called.run(token);
+        });
+    }
+    endpoint.has_handler.borrow_mut()[usize::from(number)] = true;
+}
+
+/// Sets the handler 0 that a new endpoint has: it ends the program.
+pub(crate) fn set_default(endpoint: &AmEndpoint) {
+    let default: unsafe extern "C" fn(c_int, c_int, *mut c_void) = end_of_the_program;
+    // SAFETY: `Called::run_returned` calls it as what it is.
+    let function = unsafe {
+        core::mem::transmute::<unsafe extern "C" fn(c_int, c_int, *mut c_void), unsafe extern "C" fn()>(
+            default,
+        )
+    };
+    set(endpoint, 0, function);
+}
+
+extern "C" fn end_of_the_program(status: c_int, opcode: c_int, _token: *mut c_void) {
+    let why = match u64::try_from(status).ok().and_then(Status::from_bits) {
+        Some(status) => format!("{status:?}"),
+        None => "an unknown reason".into(),
+    };
+    fatal(&format!(
+        "a message came back ({why}; operation {opcode}); set handler 0 to be told of it and go on"
+    ));
+}
+
+/// Sets a handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetHandler(
+    endpoint: Option<&AmEndpoint>,
+    handler: u8,
+    function: HandlerFunction,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let function = function.ok_or_else(null)?;
+        let _turn = endpoint.turn();
+        endpoint.check_idle()?;
+        set(endpoint, handler, function);
+        Ok(())
+    })
+}
+
+/// Sets a handler of a number that is free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetHandlerAny(
+    endpoint: Option<&AmEndpoint>,
+    handler: *mut u8,
+    function: HandlerFunction,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let function = function.ok_or_else(null)?;
+        let _turn = endpoint.turn();
+        endpoint.check_idle()?;
+        let free = endpoint.has_handler.borrow().iter().position(|is_set| !is_set);
+        let free = free.ok_or_else(|| refused(AmError::RESOURCE, "all handlers are set"))? as u8;
+        // SAFETY: null, or a place for a number, says the header.
+        unsafe { crate::call::put(handler, free) }?;
+        set(endpoint, free, function);
+        Ok(())
+    })
+}
+
+/// Maximum number of handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn AM_MaxNumHandlers() -> c_int {
+    HANDLERS as c_int
+}
+
+/// Number of handlers of the endpoint.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_GetNumHandlers(endpoint: Option<&AmEndpoint>, handlers: *mut c_int) -> c_int {
+    answered(|| {
+        of(endpoint)?;
+        // SAFETY: null, or a place for a number, says the header.
+        unsafe { crate::call::put(handlers, HANDLERS as c_int) }
+    })
+}
+
+/// Sets the number of handlers of the endpoint: it has the maximum always.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM_SetNumHandlers(endpoint: Option<&AmEndpoint>, handlers: c_int) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let handlers = usize::try_from(handlers).map_err(|_| AmError::BAD_ARG)?;
+        let set = endpoint.has_handler.borrow().iter().rposition(|&is_set| is_set);
+        if handlers > HANDLERS || set.is_some_and(|last| last >= handlers) {
+            return Err(refused(AmError::RESOURCE, "so many handlers are too many, or more are set"));
+        }
+        Ok(())
+    })
+}
+
+/// Sets functions that are called before and after each handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AMMPI_SetHandlerCallbacks(
+    endpoint: Option<&AmEndpoint>,
+    before: BeforeHandler,
+    after: AfterHandler,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        endpoint.callbacks.before.set(before);
+        endpoint.callbacks.after.set(after);
+        Ok(())
+    })
+}

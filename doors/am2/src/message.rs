@@ -1,0 +1,288 @@
+//! Requests and replies of any number of arguments.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+use crate::call::{AmError, answered, bytes, null, of, refused};
+use crate::endpoint::AmEndpoint;
+use crate::statistics::Category;
+use crate::token::AmToken;
+
+/// Maximum number of bytes of a transfer: larger ones are no faster.
+pub(crate) const MAX_LONG: usize = 4 << 20;
+
+#[cold]
+fn handler_zero() -> AmError {
+    refused(AmError::BAD_ARG, "handler 0 is for messages that come back")
+}
+
+#[inline]
+fn check(handler: u8, payload: usize) -> Result<(), AmError> {
+    if handler == 0 {
+        return Err(handler_zero());
+    }
+    if payload > MAX_LONG {
+        return Err(refused(AmError::BAD_ARG, "the payload is longer than AM_MaxLong()"));
+    }
+    Ok(())
+}
+
+/// Destination of a request.
+pub(crate) struct To<'a> {
+    pub endpoint: Option<&'a AmEndpoint>,
+    pub entry: c_int,
+    pub handler: u8,
+}
+
+/// Bytes of the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Lent {
+    pub at: *const u8,
+    pub count: usize,
+}
+
+/// Sends a short request.
+#[inline]
+pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
+    answered(|| {
+        let endpoint = of(to.endpoint)?;
+        check(to.handler, 0)?;
+        let _turn = endpoint.turn();
+        endpoint.endpoint.request(to.entry as usize, to.handler, args)?;
+        endpoint.counters.sent(true, Category::Short, args.len(), 0);
+        Ok(())
+    })
+}
+
+/// Sends a medium request.
+///
+/// # Safety
+///
+/// The source's bytes can be read.
+#[inline]
+pub(crate) unsafe fn request_medium(to: To<'_>, source: Lent, args: &[u32]) -> c_int {
+    answered(|| {
+        let endpoint = of(to.endpoint)?;
+        check(to.handler, source.count)?;
+        // SAFETY: the caller's promise.
+        let payload = unsafe { bytes(source.at, source.count) }?;
+        let _turn = endpoint.turn();
+        endpoint.endpoint.request_medium(to.entry as usize, to.handler, args, payload)?;
+        endpoint.counters.sent(true, Category::Medium, args.len(), payload.len());
+        Ok(())
+    })
+}
+
+/// Sends a transfer, or tries to.
+///
+/// # Safety
+///
+/// The source's bytes can be read.
+#[inline]
+pub(crate) unsafe fn request_long(
+    to: To<'_>,
+    source: Lent,
+    offset: usize,
+    waits: bool,
+    args: &[u32],
+) -> c_int {
+    answered(|| {
+        let endpoint = of(to.endpoint)?;
+        check(to.handler, source.count)?;
+        // SAFETY: the caller's promise.
+        let payload = unsafe { bytes(source.at, source.count) }?;
+        let _turn = endpoint.turn();
+        let (entry, offset) = (to.entry as usize, offset as u64);
+        match waits {
+            true => endpoint.endpoint.request_long(entry, to.handler, args, payload, offset)?,
+            false => endpoint.endpoint.request_long_async(entry, to.handler, args, payload, offset)?,
+        }
+        endpoint.counters.sent(true, Category::Long, args.len(), payload.len());
+        Ok(())
+    })
+}
+
+/// Replies.
+#[inline]
+pub(crate) fn reply(token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c_int {
+    answered(|| {
+        let token = of(token)?;
+        check(handler, 0)?;
+        token.token.reply(handler, args)?;
+        token.endpoint.counters.sent(false, Category::Short, args.len(), 0);
+        Ok(())
+    })
+}
+
+/// Replies with a payload.
+///
+/// # Safety
+///
+/// The source's bytes can be read.
+#[inline]
+pub(crate) unsafe fn reply_medium(
+    token: Option<&AmToken<'_>>,
+    handler: u8,
+    source: Lent,
+    args: &[u32],
+) -> c_int {
+    answered(|| {
+        let token = of(token)?;
+        check(handler, source.count)?;
+        // SAFETY: the caller's promise.
+        let payload = unsafe { bytes(source.at, source.count) }?;
+        token.token.reply_medium(handler, args, payload)?;
+        token.endpoint.counters.sent(false, Category::Medium, args.len(), payload.len());
+        Ok(())
+    })
+}
+
+/// Replies with a transfer.
+///
+/// # Safety
+///
+/// The source's bytes can be read.
+#[inline]
+pub(crate) unsafe fn reply_long(
+    token: Option<&AmToken<'_>>,
+    handler: u8,
+    source: Lent,
+    offset: usize,
+    args: &[u32],
+) -> c_int {
+    answered(|| {
+        let token = of(token)?;
+        check(handler, source.count)?;
+        // SAFETY: the caller's promise.
+        let payload = unsafe { bytes(source.at, source.count) }?;
+        token.token.reply_long(handler, args, payload, offset as u64)?;
+        token.endpoint.counters.sent(false, Category::Long, args.len(), payload.len());
+        Ok(())
+    })
+}
+
+/// The caller's arguments.
+///
+/// # Safety
+///
+/// So many numbers can be read.
+unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmError> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(count) if count <= towpath_am::MAX_ARGS && !at.is_null() => {
+            // SAFETY: not null; the rest is the caller's promise.
+            Ok(unsafe { core::slice::from_raw_parts(at, count) })
+        }
+        _ => Err(null()),
+    }
+}
+
+/// Runs a call with the caller's arguments.
+///
+/// # Safety
+///
+/// So many numbers can be read.
+#[inline]
+unsafe fn with_arguments(at: *const u32, count: c_int, call: impl FnOnce(&[u32]) -> c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { arguments(at, count) } {
+        Ok(args) => call(args),
+        Err(refusal) => refusal.0,
+    }
+}
+
+/// Sends a short request with arguments of an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_Request(
+    endpoint: Option<&AmEndpoint>,
+    entry: c_int,
+    handler: u8,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe { with_arguments(args, count, |args| request(To { endpoint, entry, handler }, args)) }
+}
+
+/// Sends a medium request with arguments of an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_RequestI(
+    endpoint: Option<&AmEndpoint>,
+    entry: c_int,
+    handler: u8,
+    source: *const u8,
+    bytes: usize,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    let source = Lent { at: source, count: bytes };
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe {
+        with_arguments(args, count, |args| request_medium(To { endpoint, entry, handler }, source, args))
+    }
+}
+
+/// Sends a transfer with arguments of an array; asynchronous: unless it would wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_RequestXfer(
+    endpoint: Option<&AmEndpoint>,
+    entry: c_int,
+    handler: u8,
+    source: *const u8,
+    bytes: usize,
+    offset: usize,
+    asynchronous: c_int,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    let (source, waits) = (Lent { at: source, count: bytes }, asynchronous == 0);
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe {
+        with_arguments(args, count, |args| {
+            request_long(To { endpoint, entry, handler }, source, offset, waits, args)
+        })
+    }
+}
+
+/// Replies with arguments of an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_Reply(
+    token: Option<&AmToken<'_>>,
+    handler: u8,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe { with_arguments(args, count, |args| reply(token, handler, args)) }
+}
+
+/// Replies with a payload and arguments of an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_ReplyI(
+    token: Option<&AmToken<'_>>,
+    handler: u8,
+    source: *const u8,
+    bytes: usize,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    let source = Lent { at: source, count: bytes };
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe { with_arguments(args, count, |args| reply_medium(token, handler, source, args)) }
+}
+
+/// Replies with a transfer and arguments of an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AM2_ReplyXfer(
+    token: Option<&AmToken<'_>>,
+    handler: u8,
+    source: *const u8,
+    bytes: usize,
+    offset: usize,
+    count: c_int,
+    args: *const u32,
+) -> c_int {
+    let source = Lent { at: source, count: bytes };
+    // SAFETY: so many arguments, and bytes, can be read, says the header.
+    unsafe { with_arguments(args, count, |args| reply_long(token, handler, source, offset, args)) }
+}
