@@ -230,6 +230,15 @@ pub trait Lock<P: Processor>: Sized {
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 
+    /// Releases if no other waits and there is nothing to tell the next owner: without a
+    /// way of waiting, so that the caller can stay in registers.
+    ///
+    /// Returns what the caller still holds, and releases by [`Lock::unlock`]: always, unless the
+    /// lock has a short way.
+    fn unlock_at_once(&self, _cpu: &P, held: Self::Held) -> Option<Self::Held> {
+        Some(held)
+    }
+
     /// Releases data that the caller was told are half changed and did not repair: the
     /// next owner is told again, if the lock can do that ([`Lock::HANDS_ON`]).
     fn hand_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held) {

@@ -6,7 +6,6 @@ mod guard;
 mod raw_lock;
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 pub use guard::MutexGuard;
@@ -232,7 +231,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
             return self.lock_with_intent(identity, cpu, wait, deadline);
         }
         // Here no reference to `wait` or to the guard leads out of what is inlined: both stay in
-        // registers.
+        // registers, and an atomic instruction does not wait for stores to the stack.
         let held = if !L::KNOWS_OWNER {
             self.lock_waiting(&cpu, &wait, deadline)?
         } else if let Some(held) = self.lock.try_lock_as(&cpu, identity) {
@@ -240,16 +239,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         } else {
             self.lock_slowly(cpu, wait, deadline)?
         };
-        Ok(MutexGuard {
-            mutex: self,
-            wait,
-            held: Some(held),
-            place: None,
-            cpu,
-            caller: cpu,
-            keep: None,
-            thread: PhantomData,
-        })
+        Ok(MutexGuard::new(self, cpu, wait, held))
     }
 
     #[cold]
@@ -280,17 +270,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         let place = self.take_place(identity, &cpu, &watchful, deadline)?;
         // The guard gives the place back, also if the lock can't be had. Numbers of threads are
         // unique in one process only; places are so among all that contend.
-        let mut guard = MutexGuard {
-            mutex: self,
-            wait,
-            held: None,
-            place: Some(place),
-            cpu: Native::with_id(place as u32),
-            caller: cpu,
-            keep: None,
-            thread: PhantomData,
-        };
-        guard.held = Some(self.lock.lock_until(&guard.cpu, &watchful, deadline)?);
+        let mut guard = MutexGuard::with_place(self, cpu, wait, place);
+        guard.held = Some(self.lock.lock_until(&guard.cpu(), &watchful, deadline)?);
         if let Some(before) = before {
             self.intents.clean(before);
         }
@@ -329,8 +310,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// * For locks that know their owner ([`Lock::KNOWS_OWNER`]).
     #[inline]
     pub unsafe fn resume<'a>(&'a self, cpu: Native, wait: Wait<'a>, held: L::Held) -> MutexGuard<'a, T, L> {
-        let thread = PhantomData;
-        MutexGuard { mutex: self, wait, held: Some(held), place: None, cpu, caller: cpu, keep: None, thread }
+        MutexGuard::new(self, cpu, wait, held)
     }
 
     /// Releases for a holder that has given its guard up: [`Mutex::resume`] and a drop.

@@ -177,15 +177,20 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<Mutex<T
         // only, since its type is a part of its identity and not `Concurrent`; the handle is
         // counted.
         let guard = unsafe { self.world().lock_before(mutex, deadline) }.map_err(LockError::with_guard)?;
-        if guard.owner_died() { Err(self.told(guard)) } else { Ok(guard) }
+        if guard.owner_died() { Err(*self.told(guard)) } else { Ok(guard) }
     }
 
+    /// Error with a guard that outlives this handle.
+    ///
+    /// Boxed, since no reference to a caller's result may lead out of what is inlined: the usual
+    /// guard stays in registers.
     #[cold]
-    fn told(&self, guard: MutexGuard<'_, T, L>) -> Told<T, L> {
+    #[inline(never)]
+    fn told(&self, guard: MutexGuard<'_, T, L>) -> Box<Told<T, L>> {
         let rank = guard.dead_owner().and_then(|dead| self.world().surroundings().rank_of(dead));
         // SAFETY: the handle keeps the mutex and the world, which are the surroundings, where they
         // are.
         let guard = unsafe { guard.keeping(Arc::new(self.clone())) };
-        LockError::OwnerDied { rank, guard: Unrepaired::new(guard) }
+        Box::new(LockError::OwnerDied { rank, guard: Unrepaired::new(guard) })
     }
 }

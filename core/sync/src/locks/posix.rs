@@ -83,6 +83,12 @@ impl<P: KernelMutex> Lock<P> for Posix<P> {
         cpu.mutex_unlock(&self.mutex);
     }
 
+    #[inline]
+    fn unlock_at_once(&self, cpu: &P, _held: PosixHeld) -> Option<PosixHeld> {
+        cpu.mutex_unlock(&self.mutex);
+        None
+    }
+
     fn owner_died(held: &PosixHeld) -> bool {
         held.owner_died
     }

@@ -117,16 +117,31 @@ struct LockHead<P: Processor> {
 #[derive(Debug)]
 pub struct RobustHeld {
     me: u64,
-    inconsistent: bool,
-    /// Identity of the dead owner; 0: there was none.
-    dead: u32,
+    /// Identity of the dead owner, 0: there was none; above [`INCONSISTENT`].
+    death: u64,
 }
 
+/// In a holder's state: the data are half changed.
+const INCONSISTENT: u64 = 1;
+
 impl RobustHeld {
+    const fn dead(&self) -> u32 {
+        (self.death >> 1) as u32
+    }
+
+    const fn is_inconsistent(&self) -> bool {
+        self.death & INCONSISTENT != 0
+    }
+
+    /// State of a holder that found half-changed data of a dead owner.
+    const fn after(me: u64, dead: u32) -> Self {
+        RobustHeld { me, death: (dead as u64) << 1 | INCONSISTENT }
+    }
+
     /// Two words, which a caller without guards keeps until it releases.
     #[inline(always)]
     pub fn into_words(self) -> [u64; 2] {
-        [self.me, u64::from(self.dead) << 1 | u64::from(self.inconsistent)]
+        [self.me, self.death]
     }
 
     /// The state of these words.
@@ -137,7 +152,7 @@ impl RobustHeld {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub unsafe fn from_words(words: [u64; 2]) -> RobustHeld {
-        RobustHeld { me: words[0], inconsistent: words[1] & 1 != 0, dead: (words[1] >> 1) as u32 }
+        RobustHeld { me: words[0], death: words[1] }
     }
 }
 
@@ -196,16 +211,22 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             self.release(cpu, wait, held.me);
             return Err(LockError::Poisoned);
         }
-        let dead = if held.dead == 0 { identity(state) } else { held.dead };
-        Ok(RobustHeld { inconsistent: true, dead, ..held })
+        let dead = if held.dead() == 0 { identity(state) } else { held.dead() };
+        Ok(RobustHeld::after(held.me, dead))
     }
 
     #[inline(always)]
     fn release<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // (4) Release: pairs with the Acquire (1), (1b). Fails if there is a waiter.
-        if cpu.compare_exchange(&self.head.word, me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        if !self.releases_alone(cpu, me) {
             self.release_slowly(cpu, wait, me);
         }
+    }
+
+    /// Releases unless there is a waiter.
+    #[inline(always)]
+    fn releases_alone(&self, cpu: &P, me: u64) -> bool {
+        // (4) Release: pairs with the Acquire (1), (1b). Fails if there is a waiter.
+        cpu.compare_exchange(&self.head.word, me, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -249,7 +270,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     ) -> Result<RobustHeld, LockError> {
         let me = Self::owner(cpu, wait.identity());
         if self.takes_free(cpu, me) {
-            return self.enter(cpu, wait, RobustHeld { me, inconsistent: false, dead: 0 });
+            return self.enter(cpu, wait, RobustHeld { me, death: 0 });
         }
         self.lock_slowly(cpu, wait, me, deadline)
     }
@@ -273,30 +294,35 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;
         }
-        Some(RobustHeld { me, inconsistent: false, dead: 0 })
+        Some(RobustHeld { me, death: 0 })
     }
 
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) {
-        if held.inconsistent {
+        if held.is_inconsistent() {
             // Relaxed: under the lock, and before its release.
             cpu.store(&self.head.state, POISONED, Ordering::Relaxed);
         }
         self.release(cpu, wait, held.me);
     }
 
+    #[inline(always)]
+    fn unlock_at_once(&self, cpu: &P, held: RobustHeld) -> Option<RobustHeld> {
+        if !held.is_inconsistent() && self.releases_alone(cpu, held.me) { None } else { Some(held) }
+    }
+
     fn owner_died(held: &RobustHeld) -> bool {
-        held.inconsistent
+        held.is_inconsistent()
     }
 
     fn dead_owner(held: &RobustHeld) -> Option<u32> {
-        (held.dead != 0).then_some(held.dead)
+        (held.dead() != 0).then_some(held.dead())
     }
 
     fn hand_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) {
-        if held.inconsistent {
+        if held.is_inconsistent() {
             // Relaxed: under the lock, and before its release.
-            cpu.store(&self.head.state, u64::from(held.dead) << 32 | UNREPAIRED, Ordering::Relaxed);
+            cpu.store(&self.head.state, u64::from(held.dead()) << 32 | UNREPAIRED, Ordering::Relaxed);
         }
         self.release(cpu, wait, held.me);
     }
@@ -305,7 +331,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         // (9) Release: the repair comes first, also for a survivor of this process; pairs with the
         // kernel's order of all stores of the dead before their death.
         cpu.store(&self.head.state, 0, Ordering::Release);
-        held.inconsistent = false;
+        held.death &= !INCONSISTENT;
     }
 }
 

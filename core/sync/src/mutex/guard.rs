@@ -2,6 +2,7 @@
 
 use core::any::Any;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -15,8 +16,7 @@ use crate::{Deadline, Lock, LockError, Surroundings, Wait};
 
 /// Owner of memory.
 ///
-/// In a box, whose drop takes no reference to the guard: the usual guard, without one, stays in
-/// registers.
+/// In a box, since guards are moved.
 type Keep = Box<Arc<dyn Any + Send + Sync>>;
 
 /// The caller of a guard, which can lock the mutex again as before.
@@ -34,27 +34,25 @@ impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
         // thread that had it: the promises of that call hold as long as these references live, or
         // `keep`, which the guard gets.
         let mut guard = unsafe { self.mutex.lock_between(self.cpu, self.wait, Deadline::NEVER) }?;
-        guard.keep.clone_from(&self.keep);
+        guard.keep = ManuallyDrop::new(self.keep.clone());
         Ok(guard)
     }
 }
 
 /// The lock is held while this lives.
 pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
-    pub(super) mutex: &'a Mutex<T, L>,
-    pub(super) wait: Wait<'a>,
+    mutex: &'a Mutex<T, L>,
     pub(super) held: Option<L::Held>,
-    /// Among the mutex's intents.
-    pub(super) place: Option<usize>,
-    /// The processor that has the lock.
-    pub(super) cpu: Native,
+    wait: Wait<'a>,
     /// The processor that called.
-    pub(super) caller: Native,
+    caller: Native,
+    /// Among the mutex's intents.
+    place: Option<u32>,
     /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
     /// a guard leaves a repair to the next owner.
-    pub(super) keep: Option<Keep>,
+    keep: ManuallyDrop<Option<Keep>>,
     /// To be dropped by the thread that locked.
-    pub(super) thread: PhantomData<*const ()>,
+    thread: PhantomData<*const ()>,
 }
 
 impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T, L> {
@@ -63,7 +61,33 @@ impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T
     }
 }
 
-impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
+impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
+    #[inline(always)]
+    pub(super) fn new(mutex: &'a Mutex<T, L>, caller: Native, wait: Wait<'a>, held: L::Held) -> Self {
+        let (held, keep) = (Some(held), ManuallyDrop::new(None));
+        MutexGuard { mutex, held, wait, caller, place: None, keep, thread: PhantomData }
+    }
+
+    /// The guard of a caller that has this place, and not yet the lock.
+    pub(super) const fn with_place(
+        mutex: &'a Mutex<T, L>,
+        caller: Native,
+        wait: Wait<'a>,
+        place: usize,
+    ) -> Self {
+        let (place, keep) = (Some(place as u32), ManuallyDrop::new(None));
+        MutexGuard { mutex, held: None, wait, caller, place, keep, thread: PhantomData }
+    }
+
+    /// The processor that has the lock.
+    #[inline(always)]
+    pub(super) const fn cpu(&self) -> Native {
+        match self.place {
+            Some(place) => Native::with_id(place),
+            None => self.caller,
+        }
+    }
+
     /// Returns whether the last owner died while it held the lock. The data may be
     /// half-changed: repair it and call [`MutexGuard::make_consistent`], or the mutex is poisoned
     /// when this guard is dropped.
@@ -89,7 +113,11 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     /// ```
     pub fn make_consistent(&mut self) {
         if let Some(held) = &mut self.held {
-            self.mutex.lock.make_consistent(&self.cpu, held);
+            let cpu = match self.place {
+                Some(place) => Native::with_id(place),
+                None => self.caller,
+            };
+            self.mutex.lock.make_consistent(&cpu, held);
         }
     }
 }
@@ -121,9 +149,9 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
                 core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
             )
         };
-        let (held, place) = (self.held.take(), self.place.take());
-        let (cpu, caller) = (self.cpu, self.caller);
-        MutexGuard { mutex, wait, held, place, cpu, caller, keep: Some(Box::new(keep)), thread: PhantomData }
+        let (held, place, caller) = (self.held.take(), self.place.take(), self.caller);
+        let keep = ManuallyDrop::new(Some(Box::new(keep)));
+        MutexGuard { mutex, held, wait, caller, place, keep, thread: PhantomData }
     }
 }
 
@@ -159,7 +187,8 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
     }
 
     pub(crate) fn caller(&self) -> Caller<'a, T, L> {
-        Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep: self.keep.clone() }
+        let keep = (*self.keep).clone();
+        Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep }
     }
 
     /// Surroundings with which the mutex was acquired, for the rooms that lend mutexes to
@@ -170,7 +199,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
 
     /// Releases half-changed data without a repair: the next owner is told of the death.
     pub fn hand_on(mut self) {
-        let (mutex, wait, cpu) = (self.mutex, self.wait, self.cpu);
+        let (mutex, wait, cpu) = (self.mutex, self.wait, self.cpu());
         if self.place.is_none()
             && let Some(held) = self.held.take()
         {
@@ -202,23 +231,58 @@ impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
     }
 }
 
-impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
-    #[inline]
-    fn drop(&mut self) {
-        let MutexGuard { mutex, wait: Wait { policy, around, budget }, cpu, .. } = *self;
-        let wait = Wait { policy, around, budget };
-        let Some(place) = self.place else {
-            match self.held.take() {
-                Some(held) if self.keep.is_none() => mutex.lock.unlock(&cpu, &wait, held),
-                Some(held) => mutex.lock.hand_on(&cpu, &wait, held),
-                None => {}
+impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
+    #[cold]
+    #[inline(never)]
+    fn unlock_slowly(mutex: &Mutex<T, L>, cpu: Native, wait: Wait<'_>, held: L::Held) {
+        mutex.lock.unlock(&cpu, &wait, held);
+    }
+
+    /// Releases for a guard with a place among the intents, or that outlives its handle.
+    #[cold]
+    #[inline(never)]
+    fn drop_unusual(
+        mutex: &Mutex<T, L>,
+        cpu: Native,
+        wait: Wait<'_>,
+        held: Option<L::Held>,
+        place: Option<u32>,
+        keep: Option<Keep>,
+    ) {
+        let Some(place) = place else {
+            if let Some(held) = held {
+                mutex.lock.hand_on(&cpu, &wait, held);
             }
-            return;
+            // Last, since it owns the mutex's memory.
+            return drop(keep);
         };
-        if let Some(held) = self.held.take() {
+        if let Some(held) = held {
             let watching = Watching { around: wait.around, intents: &mutex.intents };
             mutex.lock.unlock(&cpu, &Wait { around: &watching, ..wait }, held);
         }
-        mutex.intents.leave(place);
+        mutex.intents.leave(place as usize);
+    }
+}
+
+impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Only copies lead out of what is inlined, and only in unusual cases: the guard stays in
+        // registers, and the release does not wait for stores to the stack.
+        let (mutex, caller, place) = (self.mutex, self.caller, self.place);
+        let held = self.held.take();
+        if place.is_some() || self.keep.is_some() {
+            // SAFETY: dropped once, here.
+            let keep = unsafe { ManuallyDrop::take(&mut self.keep) };
+            let cpu = place.map_or(caller, Native::with_id);
+            return Self::drop_unusual(mutex, cpu, self.wait, held, place, keep);
+        }
+        let Some(held) = held else { return };
+        if !L::KNOWS_OWNER {
+            let wait = self.wait;
+            mutex.lock.unlock(&caller, &wait, held);
+        } else if let Some(held) = mutex.lock.unlock_at_once(&caller, held) {
+            Self::unlock_slowly(mutex, caller, self.wait, held);
+        }
     }
 }

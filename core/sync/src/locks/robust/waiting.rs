@@ -138,7 +138,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
             cpu.store(&self.head.looked, 0, Ordering::Relaxed);
         }
-        self.enter(cpu, wait, RobustHeld { me, inconsistent: dead != 0, dead })
+        let held = if dead == 0 { RobustHeld { me, death: 0 } } else { RobustHeld::after(me, dead) };
+        self.enter(cpu, wait, held)
     }
 
     /// Returns whether a waiter waits in turn, or has been told that the lock is its own.
