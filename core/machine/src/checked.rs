@@ -93,12 +93,18 @@ impl Processor for LoomProcessor {
     }
     #[track_caller]
     fn store(&self, word: &LoomWord, value: u64, order: Ordering) {
+        if weaken::leaves_out(Location::caller()) {
+            return;
+        }
         let order = weaken::access(Location::caller(), order);
         word.value.store(value, order);
         fence_if_seq_cst(order);
     }
     #[track_caller]
     fn swap(&self, word: &LoomWord, value: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return word.value.load(Ordering::Relaxed); // As if it had been made.
+        }
         let order = weaken::access(Location::caller(), order);
         fence_if_seq_cst(order);
         let old = word.value.swap(value, order);
@@ -114,21 +120,34 @@ impl Processor for LoomProcessor {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
+        if weaken::leaves_out(Location::caller()) {
+            let found = word.value.load(failure);
+            return if found == old { Ok(found) } else { Err(found) };
+        }
         let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
         word.value.compare_exchange(old, new, success, failure)
     }
     #[track_caller]
     fn fetch_add(&self, word: &LoomWord, delta: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return word.value.load(Ordering::Relaxed); // As if it had been made.
+        }
         let order = weaken::access(Location::caller(), order);
         word.value.fetch_add(delta, order)
     }
     #[track_caller]
     fn fetch_or(&self, word: &LoomWord, bits: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return word.value.load(Ordering::Relaxed); // As if it had been made.
+        }
         let order = weaken::access(Location::caller(), order);
         word.value.fetch_or(bits, order)
     }
     #[track_caller]
     fn fetch_and(&self, word: &LoomWord, mask: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return word.value.load(Ordering::Relaxed); // As if it had been made.
+        }
         let order = weaken::access(Location::caller(), order);
         word.value.fetch_and(mask, order)
     }

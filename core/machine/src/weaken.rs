@@ -2,18 +2,26 @@
 //!
 //! A machine for tests asks here, at each access, with the place of the caller
 //! (`#[track_caller]`). The place is chosen by [`choose`] for a thread, or for a process by the
-//! environment variable [`VARIABLE`]. The native machine has none of this.
+//! environment variable [`VARIABLE`]; [`RECORD`] makes a process tell its places instead. The
+//! native machine has none of this.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::panic::Location;
 use core::str::FromStr;
 use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 
 use crate::Ordering;
 
 /// Name of the variable with the [`Weakening`] of a process, as text.
 pub const VARIABLE: &str = "TOWPATH_WEAKEN";
+
+/// Name of the variable with the file to which a process appends its accesses' places.
+///
+/// A line for each place and thread.
+pub const RECORD: &str = "TOWPATH_PLACES";
 
 /// Part of an access that an ordering belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +70,7 @@ pub struct Weakening {
     pub part: OrderingPart,
     /// The ordering that is written there. Other accesses of this place stay as they are.
     pub from: Ordering,
-    /// Its weaker replacement; `None`: the fence is removed.
+    /// Its weaker replacement; `None`: the fence, the store or the update is left out.
     pub to: Option<Ordering>,
 }
 
@@ -125,6 +133,7 @@ thread_local! {
     static MODE: Cell<WeakenMode> = const { Cell::new(WeakenMode::Unknown) };
     static CHOSEN: RefCell<Option<Weakening>> = const { RefCell::new(None) };
     static SEEN: RefCell<BTreeSet<AccessPlace>> = const { RefCell::new(BTreeSet::new()) };
+    static RECORDED_IN: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
 /// Weakens an ordering, or none, in all accesses of this thread from now on.
@@ -141,16 +150,42 @@ pub fn places<T>(run: impl FnOnce() -> T) -> (BTreeSet<AccessPlace>, T) {
     (SEEN.take(), result)
 }
 
-/// Panics if the variable's text is no weakening: a test would pass for nothing.
+/// Reads the environment, in a thread that has no choice yet.
+///
+/// Panics if a variable's text makes no sense: a test would pass for nothing.
+#[cold]
+fn look_at_environment() {
+    let text = std::env::var(VARIABLE).ok();
+    choose(text.map(|text| text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))));
+    if let Some(path) = std::env::var_os(RECORD) {
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.unwrap_or_else(|error| panic!("{RECORD}: {}: {error}", path.display()));
+        RECORDED_IN.set(Some(file));
+        MODE.set(WeakenMode::Recording);
+    }
+}
+
+/// Keeps a place, in the file too if there is one.
+#[cold]
+fn record(place: AccessPlace) {
+    let line = format!("{place}\n");
+    if SEEN.with_borrow_mut(|seen| seen.insert(place)) {
+        RECORDED_IN.with_borrow_mut(|file| {
+            // One call for a line: lines of several threads do not mix.
+            let written = file.as_mut().map_or(Ok(()), |file| file.write_all(line.as_bytes()));
+            written.unwrap_or_else(|error| panic!("{RECORD}: {error}"));
+        });
+    }
+}
+
+/// Weakening of this place, if it is chosen.
 #[cold]
 fn unusual(at: &'static Location<'static>) -> Option<Weakening> {
     if MODE.get() == WeakenMode::Unknown {
-        let text = std::env::var(VARIABLE).ok();
-        choose(text.map(|text| text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))));
+        look_at_environment();
     }
     if MODE.get() == WeakenMode::Recording {
-        let place = AccessPlace { file: at.file().into(), line: at.line(), column: at.column() };
-        SEEN.with_borrow_mut(|seen| seen.insert(place));
+        record(AccessPlace { file: at.file().into(), line: at.line(), column: at.column() });
         return None;
     }
     let is_here = |w: &&Weakening| {
@@ -168,6 +203,14 @@ fn chosen(at: &'static Location<'static>) -> Option<Weakening> {
 #[inline]
 pub fn access(at: &'static Location<'static>, order: Ordering) -> Ordering {
     chosen(at).filter(|w| w.from == order).and_then(|w| w.to).unwrap_or(order)
+}
+
+/// Returns whether the store or update at this place is left out.
+///
+/// A store then changes nothing, and an update answers as if it had been made.
+#[inline]
+pub fn leaves_out(at: &'static Location<'static>) -> bool {
+    chosen(at).is_some_and(|w| w.to.is_none())
 }
 
 /// Order of a fence at this place, if it is one.
@@ -227,7 +270,12 @@ mod tests {
         assert_eq!(weakening.to_string(), text);
         choose(Some(weakening));
         assert_eq!(look(true).0, [Ordering::Relaxed; 2]);
+        let absent: Weakening = text.replace("Relaxed", "none").parse().unwrap();
+        choose(Some(absent));
+        assert!(leaves_out(at));
+        assert_eq!(look(true).0, [Ordering::Acquire; 2], "only what asks is left out");
         choose(None);
+        assert!(!leaves_out(at));
         let (seen, _) = places(|| look(false));
         assert_eq!(seen.len(), 2);
         assert!(seen.iter().any(|place| place.line == at.line()));

@@ -145,8 +145,40 @@ pub enum Order {
 /// after eight.
 const SCRIPTS: [&[u8; 8]; 4] = [b"ppttptpt", b"ttppttpp", b"pttptppt", b"tptppptt"];
 
+/// Operations of each thread, for nodes that are used again soon.
+const CHURNS: [&[u8; 8]; 4] = [b"ptptptpt", b"tptptptp", b"pptttptp", b"tttppptt"];
+
+/// Repairs after deaths, and the last inspection.
+pub struct Care {
+    /// Repairs, if a thread has died.
+    pub repair: Box<dyn Fn(&Explorer)>,
+    /// Inspects the object when it is empty.
+    pub inspect: Box<dyn Fn(&Explorer)>,
+}
+
+impl Care {
+    /// Repairs, between two operations, if a thread has died.
+    fn repair(care: &Option<Care>, cpu: &Explorer) {
+        let Some(care) = care else { return };
+        // Relaxed: there is one thread of the host.
+        if cpu.memory().0.dead.load(towpath_machine::Ordering::Relaxed) != 0 {
+            (care.repair)(cpu);
+        }
+    }
+
+    /// Repairs for the last time, and inspects.
+    fn inspect(care: &Option<Care>, cpu: &Explorer) {
+        Care::repair(care, cpu);
+        if let Some(care) = care {
+            (care.inspect)(cpu);
+        }
+    }
+}
+
 struct Exchange<C> {
     container: C,
+    scripts: &'static [&'static [u8; 8]; 4],
+    care: Option<Care>,
     order: Order,
     /// Number of values for which it has room.
     room: usize,
@@ -169,8 +201,37 @@ pub fn exchange(
     room: usize,
     before: usize,
 ) -> Rc<dyn SubjectRun> {
+    exchange_by(plan, memory, container, order, room, before, &SCRIPTS, None)
+}
+
+/// Threads as in [`exchange`], with nodes that are used again soon.
+///
+/// The living repair with `care`.
+pub fn churn(
+    plan: &Plan,
+    memory: &ExploredMemory,
+    container: impl Container,
+    order: Order,
+    room: usize,
+    care: Option<Care>,
+) -> Rc<dyn SubjectRun> {
+    exchange_by(plan, memory, container, order, room, 1, &CHURNS, care)
+}
+
+#[allow(clippy::too_many_arguments)] // Private: what the two above choose.
+fn exchange_by(
+    plan: &Plan,
+    memory: &ExploredMemory,
+    container: impl Container,
+    order: Order,
+    room: usize,
+    before: usize,
+    scripts: &'static [&'static [u8; 8]; 4],
+    care: Option<Care>,
+) -> Rc<dyn SubjectRun> {
     let named = ValueData::new(plan, memory);
-    let body = Exchange { container, order, room, plan: *plan, named, calls: History::default() };
+    let calls = History::default();
+    let body = Exchange { container, scripts, care, order, room, plan: *plan, named, calls };
     let cpu = memory.at_rest();
     for value in 0..before as u64 {
         body.put(&cpu, value + 1);
@@ -194,8 +255,9 @@ impl<C: Container> Exchange<C> {
 
 impl<C: Container> SubjectRun for Exchange<C> {
     fn thread(&self, cpu: &Explorer) {
-        let script = SCRIPTS[cpu.id() % SCRIPTS.len()];
+        let script = self.scripts[cpu.id() % self.scripts.len()];
         for n in 0..self.plan.ops {
+            Care::repair(&self.care, cpu);
             if script[n % 8] == b'p' {
                 self.put(cpu, self.named.value(cpu, n));
             } else {
@@ -205,9 +267,11 @@ impl<C: Container> SubjectRun for Exchange<C> {
     }
 
     fn last(&self, cpu: &Explorer) {
+        Care::repair(&self.care, cpu);
         // No more can be in than were put in.
         for _ in 0..=self.plan.threads * self.plan.ops + 8 {
             if self.take(cpu) == Transferred::Empty {
+                Care::inspect(&self.care, cpu);
                 return;
             }
         }
@@ -232,6 +296,13 @@ const LOOKUPS: [&[(u8, u64); 6]; 4] = [
     &[(b'g', 1), (b'i', 3), (b'r', 2), (b'g', 2), (b'i', 2), (b'r', 3)],
     &[(b'i', 3), (b'g', 2), (b'r', 1), (b'r', 3), (b'i', 1), (b'g', 3)],
 ];
+/// Operations on keys: some threads look up an entry, others move those around it.
+const MOVES: [&[(u8, u64); 6]; 4] = [
+    &[(b'r', 1), (b'i', 3), (b'r', 3), (b'i', 1), (b'r', 1), (b'i', 3)],
+    &[(b'g', 2), (b'g', 2), (b'g', 2), (b'g', 1), (b'g', 3), (b'g', 2)],
+    &[(b'g', 2), (b'r', 2), (b'i', 2), (b'g', 2), (b'r', 3), (b'i', 1)],
+    &[(b'i', 3), (b'r', 2), (b'g', 1), (b'r', 3), (b'i', 2), (b'g', 2)],
+];
 /// The keys in them.
 const KEYS: u64 = 3;
 
@@ -243,6 +314,8 @@ pub fn entries(plan: &Plan) -> usize {
 
 struct Lookups<A, S> {
     act: A,
+    scripts: &'static [&'static [(u8, u64); 6]; 4],
+    care: Option<Care>,
     specification: S,
     plan: Plan,
     named: ValueData,
@@ -263,8 +336,39 @@ pub fn lookups<S>(
 where
     S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
 {
+    lookups_by(plan, memory, specification, act, &LOOKUPS, None)
+}
+
+/// Lookups as in [`lookups`], of entries around which others move.
+///
+/// The living repair with `care`.
+pub fn moves<S>(
+    plan: &Plan,
+    memory: &ExploredMemory,
+    specification: S,
+    act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
+    care: Option<Care>,
+) -> Rc<dyn SubjectRun>
+where
+    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
+{
+    lookups_by(plan, memory, specification, act, &MOVES, care)
+}
+
+fn lookups_by<S>(
+    plan: &Plan,
+    memory: &ExploredMemory,
+    specification: S,
+    act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
+    scripts: &'static [&'static [(u8, u64); 6]; 4],
+    care: Option<Care>,
+) -> Rc<dyn SubjectRun>
+where
+    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
+{
     let named = ValueData::new(plan, memory);
-    let body = Lookups { act, specification, plan: *plan, named, calls: History::default() };
+    let calls = History::default();
+    let body = Lookups { act, scripts, care, specification, plan: *plan, named, calls };
     let cpu = memory.at_rest();
     for key in 1..KEYS {
         body.call(&cpu, Lookup::Insert(key, key));
@@ -291,8 +395,9 @@ where
     S: Specification<Op = Lookup, Result = KeyedResult>,
 {
     fn thread(&self, cpu: &Explorer) {
-        let script = LOOKUPS[cpu.id() % LOOKUPS.len()];
+        let script = self.scripts[cpu.id() % self.scripts.len()];
         for n in 0..self.plan.ops {
+            Care::repair(&self.care, cpu);
             let (what, key) = script[n % script.len()];
             self.call(
                 cpu,
@@ -306,6 +411,7 @@ where
     }
 
     fn last(&self, cpu: &Explorer) {
+        Care::repair(&self.care, cpu);
         for key in 1..=KEYS {
             self.call(cpu, Lookup::Get(key));
         }
@@ -313,9 +419,10 @@ where
         for n in 0..2 * entries(&self.plan) as u64 {
             let key = n % KEYS + 1;
             if self.call(cpu, Lookup::Remove(key)) == KeyedResult::Nothing && n >= KEYS {
-                return;
+                break;
             }
         }
+        Care::inspect(&self.care, cpu);
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
@@ -331,8 +438,36 @@ pub trait Both: 'static {
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool;
 }
 
+impl<B: Both> Both for Rc<B> {
+    fn read(&self, cpu: &Explorer, which: usize) -> u64 {
+        B::read(self, cpu, which)
+    }
+    fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool {
+        B::swap(self, cpu, old, new)
+    }
+}
+
+/// Threads that change two words, and threads that look at them.
+///
+/// `s`: reads both, and changes both. `a`, `b`: reads both, one or the other first.
+const LOOKS: [&[u8; 4]; 4] = [b"ssss", b"abab", b"bsab", b"sabs"];
+
+/// Calls of each thread of [`swapping`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Roles {
+    /// All change the words, each third time in vain.
+    #[default]
+    AllSwap,
+    /// Some only look.
+    SomeLook,
+    /// All change the words; the values that they read before need no explanation.
+    Blind,
+}
+
 struct Swapping<B> {
     words: B,
+    roles: Roles,
+    care: Option<Care>,
     plan: Plan,
     named: ValueData,
     calls: History<PairCall, u64>,
@@ -342,9 +477,15 @@ struct Swapping<B> {
 /// time from a second value that no thread ever writes, which must change nothing. An order of the
 /// calls must explain the values that they read. The acts of a thread before it writes a value come
 /// before those of a thread that has read it.
-pub fn swapping(plan: &Plan, memory: &ExploredMemory, words: impl Both) -> Rc<dyn SubjectRun> {
+pub fn swapping(
+    plan: &Plan,
+    memory: &ExploredMemory,
+    words: impl Both,
+    roles: Roles,
+    care: Option<Care>,
+) -> Rc<dyn SubjectRun> {
     let named = ValueData::new(plan, memory);
-    Rc::new(Swapping { words, plan: *plan, named, calls: History::default() })
+    Rc::new(Swapping { words, roles, care, plan: *plan, named, calls: History::default() })
 }
 
 impl<B: Both> Swapping<B> {
@@ -356,19 +497,42 @@ impl<B: Both> Swapping<B> {
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) {
         self.calls.call(cpu, PairCall::Swap { old, new }, || self.words.swap(cpu, old, new).into());
     }
+
+    fn act(&self, cpu: &Explorer, n: usize, step: u8) {
+        if step != b's' {
+            let first = usize::from(step == b'b');
+            self.read(cpu, first);
+            self.read(cpu, 1 - first);
+            return;
+        }
+        let blind = self.roles == Roles::Blind;
+        let read = |which| match blind {
+            // A change that is taken back may be seen.
+            true => self.words.read(cpu, which),
+            false => self.read(cpu, which),
+        };
+        let old = [read(0), read(1)];
+        let value = self.named.value(cpu, n);
+        self.named.write(cpu, value);
+        let never = self.roles == Roles::AllSwap && (n + cpu.id()).is_multiple_of(3);
+        let old = if never { [old[0], 99] } else { old };
+        if blind {
+            old.iter().for_each(|value| self.named.read(cpu, *value));
+        }
+        self.swap(cpu, old, [value, value]);
+    }
 }
 
 impl<B: Both> SubjectRun for Swapping<B> {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
-            let old = [self.read(cpu, 0), self.read(cpu, 1)];
-            let value = self.named.value(cpu, n);
-            self.named.write(cpu, value);
-            let never = (n + cpu.id()).is_multiple_of(3);
-            self.swap(cpu, if never { [old[0], 99] } else { old }, [value, value]);
+            Care::repair(&self.care, cpu);
+            let looks = LOOKS[cpu.id() % LOOKS.len()][n % 4];
+            self.act(cpu, n, if self.roles == Roles::SomeLook { looks } else { b's' });
         }
     }
     fn last(&self, cpu: &Explorer) {
+        Care::inspect(&self.care, cpu);
         for which in [0, 1] {
             self.read(cpu, which);
         }

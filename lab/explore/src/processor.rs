@@ -370,6 +370,9 @@ impl Processor for Explorer {
     }
     #[track_caller]
     fn store(&self, word: &Word, value: u64, order: Ordering) {
+        if weaken::leaves_out(Location::caller()) {
+            return;
+        }
         let order = weaken::access(Location::caller(), order);
         self.step("store", word, WordAccess::Store(order), Other::None, |inner| {
             self.put(inner, "store", word, value, order);
@@ -377,6 +380,9 @@ impl Processor for Explorer {
     }
     #[track_caller]
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return self.load_in(word, order);
+        }
         let order = weaken::access(Location::caller(), order);
         self.update("swap", word, order, |_| Some(value))
     }
@@ -389,6 +395,10 @@ impl Processor for Explorer {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
+        if weaken::leaves_out(Location::caller()) {
+            let found = self.load_in(word, failure);
+            return if found == old { Ok(found) } else { Err(found) };
+        }
         let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
         let access = WordAccess::Compare { expected: old, success, failure };
         let found = self.step("compare_exchange", word, access, Other::None, |inner| {
@@ -399,16 +409,25 @@ impl Processor for Explorer {
     }
     #[track_caller]
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return self.load_in(word, order);
+        }
         let order = weaken::access(Location::caller(), order);
         self.update("fetch_add", word, order, |v| Some(v.wrapping_add(delta)))
     }
     #[track_caller]
     fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return self.load_in(word, order);
+        }
         let order = weaken::access(Location::caller(), order);
         self.update("fetch_or", word, order, |v| Some(v | bits))
     }
     #[track_caller]
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
+        if weaken::leaves_out(Location::caller()) {
+            return self.load_in(word, order);
+        }
         let order = weaken::access(Location::caller(), order);
         self.update("fetch_and", word, order, |v| Some(v & mask))
     }

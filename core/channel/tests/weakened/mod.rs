@@ -1,6 +1,7 @@
 //! The loom machine with an ordering taken away: the channel's own text, as if one of its
 //! accesses were weaker than it is written. A test that then still passes does not need the
-//! ordering.
+//! ordering. (A single ordering, by its place, is weakened by `ci/weaken-orderings`, for which the
+//! accesses keep the places of their callers.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -136,12 +137,14 @@ impl Processor for Weakened {
     fn id(&self) -> usize {
         self.inner.id
     }
+    #[track_caller]
     fn load(&self, word: &Word, order: Ordering) -> u64 {
         if let (Some(data), Ordering::Relaxed) = (&word.data, order) {
             self.inner.read(data);
         }
         self.inner.load(&word.inner, self.order(order, Missing::Acquire))
     }
+    #[track_caller]
     fn store(&self, word: &Word, value: u64, order: Ordering) {
         if let (Some(data), Ordering::Relaxed) = (&word.data, order) {
             self.inner.write(data, value);
@@ -151,9 +154,11 @@ impl Processor for Weakened {
         }
         self.inner.store(&word.inner, value, self.order(order, Missing::Release));
     }
+    #[track_caller]
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
         self.inner.swap(&word.inner, value, self.order(order, Missing::UpdateOrder))
     }
+    #[track_caller]
     fn compare_exchange(
         &self,
         word: &Word,
@@ -165,15 +170,19 @@ impl Processor for Weakened {
         let order = self.order(success, Missing::UpdateOrder);
         self.inner.compare_exchange(&word.inner, old, new, order, failure)
     }
+    #[track_caller]
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
         self.inner.fetch_add(&word.inner, delta, self.order(order, Missing::UpdateOrder))
     }
+    #[track_caller]
     fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
         self.inner.fetch_or(&word.inner, bits, self.order(order, Missing::UpdateOrder))
     }
+    #[track_caller]
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
         self.inner.fetch_and(&word.inner, mask, self.order(order, Missing::UpdateOrder))
     }
+    #[track_caller]
     fn fence(&self, order: Ordering) {
         if self.missing != Missing::Fence {
             self.inner.fence(order);
@@ -191,6 +200,7 @@ impl Processor for Weakened {
     fn copy_out(&self, from: &LoomBytes, at: usize, to: &mut [u8]) {
         self.inner.copy_out(from, at, to);
     }
+    #[track_caller]
     fn spin_until(
         &self,
         word: &Word,

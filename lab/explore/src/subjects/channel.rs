@@ -6,6 +6,7 @@
 //! although a message is there has lost a wake-up.
 
 mod stream;
+mod watched;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,6 +24,7 @@ use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::{Policy, Spinning, Wait};
 
 use stream::Streamed;
+use watched::WatchedQueue;
 
 use super::{BUDGET, ENDLESS, ExploredMember};
 use crate::end::End;
@@ -79,6 +81,15 @@ pub fn all(cases: &mut Vec<Case>) {
         };
         let about = "each sender's messages once, whole and in order; sleepers are woken";
         cases.push(Case::new(format!("channel/{}", algorithm.name()), about, make));
+    }
+    for algorithm in [Algorithm::Ticket, Algorithm::Posix, Algorithm::LockFree, Algorithm::Towpath] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            Ok(Rc::new(WatchedQueue::new(plan, memory, algorithm)))
+        };
+        let about = "few packets: each sender's messages once, and nothing is lost with the dead";
+        let endures_deaths = matches!(algorithm, Algorithm::LockFree | Algorithm::Towpath);
+        let name = format!("channel/watched-{}", algorithm.name());
+        cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
     }
 }
 

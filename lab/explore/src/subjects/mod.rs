@@ -3,6 +3,7 @@
 
 mod broadcast;
 mod channel;
+mod repair;
 mod robust;
 mod structures;
 mod transfer;
@@ -60,6 +61,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     broadcast::all(&mut cases, policy);
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
+    repair::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     forgetful_lock(&mut cases, policy);
     robust::planted(&mut cases, policy);

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use crate::harness::{Both, Case, Container, Order, entries, exchange, lookups, swapping};
+use crate::harness::{Both, Case, Container, Order, Roles, entries, exchange, lookups, swapping};
 use crate::{
     ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, Priorities, Set, Specification, SubjectRun,
     Transferred, Word,
@@ -27,7 +27,7 @@ use towpath_sync::{Policy, Wait};
 use super::{BUDGET, ExploredMember};
 
 /// The families.
-pub const FAMILIES: [&str; 10] = [
+pub const FAMILIES: [&str; 11] = [
     "dcas",
     "stack",
     "fifo",
@@ -38,18 +38,19 @@ pub const FAMILIES: [&str; 10] = [
     "priority-queue",
     "page-map",
     "dependency-map",
+    super::repair::FAMILY,
 ];
 
 /// Number of values for which a stack or a queue has room.
-const ROOM: usize = 4;
+pub(super) const ROOM: usize = 4;
 
-struct Shrunk;
+pub(super) struct Shrunk;
 
 impl GuerraouiVariant for Shrunk {
     const PLACES: usize = 2;
 }
 
-type Small = Guerraoui<Explorer, Boxed, Shrunk>;
+pub(super) type Small = Guerraoui<Explorer, Boxed, Shrunk>;
 
 /// Calls an operation on an object with keys.
 macro_rules! by_key {
@@ -89,7 +90,11 @@ fn over<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
     maps::<D>(cases, policy);
 }
 
-fn actor<R>(policy: Policy, cpu: &Explorer, act: impl FnOnce(&Actor<'_, Explorer, Wait>) -> R) -> R {
+pub(super) fn actor<R>(
+    policy: Policy,
+    cpu: &Explorer,
+    act: impl FnOnce(&Actor<'_, Explorer, Wait>) -> R,
+) -> R {
     let around = ExploredMember::new(cpu);
     let wait = Wait { policy, around: &around, budget: BUDGET };
     act(&Actor { cpu, wait: &wait, me: cpu.id() })
@@ -99,10 +104,10 @@ fn about(right: &str, blocking: bool) -> String {
     if blocking { right.into() } else { format!("{right}; no thread waits for the dead") }
 }
 
-struct WordsSubject<D> {
-    words: Vec<Word>,
-    dcas: D,
-    policy: Policy,
+pub(super) struct WordsSubject<D> {
+    pub words: Vec<Word>,
+    pub dcas: D,
+    pub policy: Policy,
 }
 
 impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
@@ -124,21 +129,22 @@ impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
 fn pair<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, name: &str) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let words = (0..2).map(|_| memory.word(Place::NewLine, 0)).collect();
-        Ok(swapping(plan, memory, WordsSubject { words, dcas: D::new(memory, plan.threads), policy }))
+        let words = WordsSubject { words, dcas: D::new(memory, plan.threads), policy };
+        Ok(swapping(plan, memory, words, Roles::AllSwap, None))
     };
     let planted = name.starts_with("planted/");
     let about = if planted { "wrong on purpose".into() } else { about("linearizable", D::BLOCKING) };
     cases.push(Case { endures_deaths: !D::BLOCKING && !planted, ..Case::new(name, about, make) });
 }
 
-struct StructureSubject<T> {
-    it: T,
-    policy: Policy,
+pub(super) struct StructureSubject<T> {
+    pub it: T,
+    pub policy: Policy,
 }
 
 macro_rules! container {
     ($structure:ident) => {
-        impl<D: DoubleCas<Explorer>> Container for StructureSubject<$structure<Explorer, D>> {
+        impl<D: DoubleCas<Explorer>> Container for StructureSubject<Rc<$structure<Explorer, D>>> {
             fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
                 match actor(self.policy, cpu, |me| self.it.push(me, value)) {
                     Ok(()) => Transferred::Done,
@@ -166,7 +172,7 @@ fn containers<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
     macro_rules! case {
         ($structure:ident, $name:literal, $order:ident, $ends:literal) => {
             let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-                let it = $structure::<Explorer, D>::new(memory, ROOM, plan.threads);
+                let it = Rc::new($structure::<Explorer, D>::new(memory, ROOM, plan.threads));
                 Ok(exchange(plan, memory, StructureSubject { it, policy }, Order::$order, ROOM, 1))
             };
             let about = about(concat!("linearizable, ", $ends), D::BLOCKING);

@@ -1,7 +1,9 @@
 //! Processor of the sequential machine.
 
+use std::panic::Location;
+
 use towpath_machine::{
-    Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, Scheduling,
+    Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, Scheduling, weaken,
 };
 
 use super::{
@@ -83,19 +85,26 @@ impl Processor for Sequential {
     fn id(&self) -> usize {
         self.id
     }
+    #[track_caller]
     fn load(&self, word: &Word, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         self.update("load", word, order, order, |_| None)
     }
+    #[track_caller]
     fn store(&self, word: &Word, value: u64, order: Ordering) {
+        let order = weaken::access(Location::caller(), order);
         self.turn(State::Ready, ACCESS, |inner| {
             inner.note(self.id, "store", word.0, value);
             let clock = if inner.turn.is_some() { inner.release(self.id, order) } else { [0; MAX] };
             inner.write_word(word.0, value, clock);
         });
     }
+    #[track_caller]
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         self.update("swap", word, order, order, |_| Some(value))
     }
+    #[track_caller]
     fn compare_exchange(
         &self,
         word: &Word,
@@ -104,19 +113,28 @@ impl Processor for Sequential {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
+        let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
         let found = self.update("compare_exchange", word, success, failure, |v| (v == old).then_some(new));
         if found == old { Ok(found) } else { Err(found) }
     }
+    #[track_caller]
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         self.update("fetch_add", word, order, order, |v| Some(v.wrapping_add(delta)))
     }
+    #[track_caller]
     fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         self.update("fetch_or", word, order, order, |v| Some(v | bits))
     }
+    #[track_caller]
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
+        let order = weaken::access(Location::caller(), order);
         self.update("fetch_and", word, order, order, |v| Some(v & mask))
     }
+    #[track_caller]
     fn fence(&self, order: Ordering) {
+        let Some(order) = weaken::fence(Location::caller(), order) else { return };
         self.turn(State::Ready, ACCESS, |inner| {
             if inner.turn.is_some() {
                 let read = inner.threads[self.id].read;
@@ -165,6 +183,7 @@ impl Processor for Sequential {
         }
     }
 
+    #[track_caller]
     fn spin_until(
         &self,
         word: &Word,
