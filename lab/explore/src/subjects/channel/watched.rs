@@ -189,9 +189,9 @@ impl WatchedQueue {
             drop(mine);
             cpu.delay(PAUSE);
         }
-        for sender in 1..self.plan.threads {
+        for (sender, taken) in taken.iter().enumerate().skip(1) {
             let lives = ExploredMember::new(cpu).is_alive(sender as u32 + 1);
-            assert!(!lives || taken[sender] == self.plan.ops as u64, "all messages, from {sender}");
+            assert!(!lives || *taken == self.plan.ops as u64, "all messages, from {sender}");
         }
         let mut mine = receiver.borrow_mut();
         mine.sweep(claim, &queue, cpu, &census);
