@@ -1,8 +1,9 @@
-//! Subjects of the explorer with an ordering weakened, for `ci/weaken-orderings`.
+//! Subjects of the explorer with an ordering weakened or a step left out, for
+//! `ci/weaken-orderings` and `ci/leave-out-repairs`.
 //!
-//! `weakened reach` prints each place of an access with the subjects that reach it. `weakened try`
-//! reads trials from its input, a line each, and answers each with a line; `weakened show` answers
-//! with the shortest schedule that fails, and its steps.
+//! `weakened list` prints the names of the subjects, `weakened reach` each place of an access with
+//! the subjects that reach it. `weakened try` reads trials from its input, a line each, and answers
+//! each with a line; `weakened show` answers with the shortest schedule that fails, and its steps.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -102,6 +103,7 @@ impl Known {
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("reach") => reach(),
+        Some("list") => subjects(Policy::Spin).iter().for_each(|case| println!("{}", case.name)),
         Some(how @ ("try" | "show")) => {
             let mut known = Known::default();
             for line in stdin().lock().lines().map_while(Result::ok) {
@@ -114,7 +116,7 @@ fn main() {
             }
         }
         _ => {
-            eprintln!("weakened reach | try | show: see ci/weaken-orderings");
+            eprintln!("weakened list | reach | try | show: see ci/weaken-orderings");
             std::process::exit(2);
         }
     }
