@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (half a
 //! minute for each algorithm; without a name, all of them), except in the middle of a long copy. In
-//! the ordinary tests k grows by a sixth at a time, so that a case takes less than a second.
+//! the ordinary tests k grows by a quarter at a time, so that a case takes less than a second.
 //!
 //! The victim is a forked child under ptrace; this process is the tracer, the survivors and the
 //! judge.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use towpath_machine::Native;
 use towpath_shm::{Error, Leftover, World, WorldSpec, leftovers};
-use towpath_testkit::{Child, Choice, KnownPath, Victim, mark, share_cases, shared_words, watchdog};
+use towpath_testkit::{Child, Choice, KnownPath, Victim, mark, share_cases_among, shared_words, watchdog};
 
 /// The name in question, and another one.
 const NAME: &str = "canal";
@@ -254,7 +254,8 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
 fn main() {
     let choice = Choice::from_arguments();
     println!("{:<10}{:<8}{:>8}", "act", "how", "rounds");
-    share_cases(|share| {
+    // Those that stand still keep the names' locks, and the judge waits for them.
+    share_cases_among(2, |share| {
         let directory = PathBuf::from(format!("/dev/shm/towpath-every-step.{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         // SAFETY: this process has one thread, and nothing has read the environment yet.

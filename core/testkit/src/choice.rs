@@ -1,5 +1,10 @@
 //! Choice of cases on the command line.
 
+/// Part of the steps by which they grow from one kill to the next, in ordinary tests.
+const COARSEST: u64 = 4;
+/// Part at which an ordinary test leaves out next to nothing.
+const FINEST: u64 = 1024;
+
 /// Cases to run, and density of the kills.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -28,13 +33,24 @@ impl Choice {
     }
 
     /// The number of steps after which to kill next: one more, or so that it grows by a
-    /// sixth.
+    /// quarter.
     pub fn after(&self, steps: u64) -> u64 {
-        self.after_part(steps, 6)
+        self.after_part(steps, COARSEST)
     }
 
     /// Number of steps after which to kill next, so that it grows by one in so many.
     pub fn after_part(&self, steps: u64, part: u64) -> u64 {
         steps + if self.every { 1 } else { 1 + steps / part }
+    }
+
+    /// Runs a case, with kills ever closer to each other until it has seen enough.
+    ///
+    /// `case` gets the part of the steps by which they grow, and returns whether it has seen what
+    /// lies between a few steps only. It is not run again with [`Choice::every`].
+    pub fn until_seen(&self, mut case: impl FnMut(u64) -> bool) {
+        let mut part = COARSEST;
+        while !case(part) && !self.every && part < FINEST {
+            part *= 4;
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use choice::Choice;
 pub use known_path::KnownPath;
 #[cfg(feature = "loom")]
 pub use model::model;
-pub use share::{Share, share_cases};
+pub use share::{Share, share_cases, share_cases_among};
 pub use victim::{Victim, mark};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

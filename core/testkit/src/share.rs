@@ -47,6 +47,17 @@ impl Share {
 ///
 /// If a case failed, or there was none.
 pub fn share_cases(act: impl Fn(&mut Share)) {
+    share_cases_among(1, act);
+}
+
+/// Runs a list of cases like [`share_cases`], in so many processes on each core.
+///
+/// For cases that wait for time to pass.
+///
+/// # Panics
+///
+/// As [`share_cases`].
+pub fn share_cases_among(on_each_core: usize, act: impl Fn(&mut Share)) {
     let cores = two_cores();
     let words = shared_words(2);
     let (taken, done) = (&words[0], &words[1]);
@@ -61,6 +72,7 @@ pub fn share_cases(act: impl Fn(&mut Share)) {
     };
     let workers = if cores[0] == cores[1] { vec![cores] } else { vec![cores, [cores[1], cores[0]]] };
     let children: Vec<Child> = workers
+        .repeat(on_each_core)
         .into_iter()
         .map(|cores| Child::fork(|| work(cores)).expect("a process can be started"))
         .collect();

@@ -3,7 +3,7 @@
 //! A survivor does not hang, and is told where data may be half changed.
 //!
 //! `cargo test -p towpath-c --test every_step -- every` does it for every k; in the ordinary tests
-//! k grows by a sixth at a time. The steps below the calls, under contention, are the business of
+//! k grows by a quarter at a time. The steps below the calls, under contention, are the business of
 //! `towpath-shm`'s tests; here the handles' own steps matter.
 #![allow(unsafe_code)]
 
