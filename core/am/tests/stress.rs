@@ -335,9 +335,14 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
 
 /// Returns the number of requests from each process to each. A process that only spins
 /// uses its time slice up in each wait, and a FIFO lock is then handed round at the pace of the
-/// scheduler: a request costs a millisecond there, not twenty microseconds.
+/// scheduler: a request costs a millisecond there, not twenty microseconds. Sleeping costs a tenth
+/// of that.
 fn count(waiting: Policy) -> u64 {
-    if waiting == Policy::Spin { 24 } else { 240 }
+    match waiting {
+        Policy::Spin => 18,
+        Policy::SpinThenYield => 240,
+        _ => 120,
+    }
 }
 
 fn main() {
