@@ -48,7 +48,7 @@ use round::{How, Round};
 use subjects::{SmallPageMap, TwoWords};
 
 /// At how many places an operation is interrupted in the ordinary tests.
-const SAMPLES: u64 = 4;
+const SAMPLES: u64 = 2;
 
 /// Contents of the structure when the victim begins: nothing, something, as much as there
 /// is room for.
