@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Compares towpath with multiprocessing: a queue of eight producers, and an uncontended lock.
+"""Compares towpath with multiprocessing: a queue of eight producers, NumPy arrays there and back,
+and an uncontended lock; and with faster-fifo and a copy of memory.
 
     python doors/python/bench.py [--messages 20000] [--runs 3]
 
-The two take turns. Prints medians, and the ratio of each figure.
+They take turns. Prints medians, and the ratio of each figure. faster-fifo takes part if it is
+installed (`pip install faster-fifo`).
 """
 
 import argparse
@@ -11,7 +13,14 @@ import multiprocessing
 import statistics
 import time
 
+import numpy
 import towpath
+
+try:
+    import faster_fifo
+    import faster_fifo_reduction  # noqa: F401: makes its queues picklable
+except ImportError:
+    faster_fifo = None
 
 PRODUCERS = 8
 
@@ -38,7 +47,69 @@ def queue_rate(ctx, messages):
     return rate
 
 
-def lock_time(ctx, rounds=200_000):
+class FasterFifo:
+    """faster-fifo's queue, with a context's names."""
+
+    def __init__(self):
+        self.Process = multiprocessing.get_context("fork").Process
+
+    @staticmethod
+    def Queue():
+        queue = faster_fifo.Queue(1 << 20)
+        # It gives up after ten seconds unless it is told otherwise.
+        put, get = queue.put, queue.get
+        queue.put, queue.get = (lambda body: put(body, True, 60.0)), (lambda: get(True, 60.0))
+        return queue
+
+
+def echo(there, back):
+    while (thing := there.get()) is not None:
+        back.put(thing)
+
+
+def echo_in_place(there, back):
+    while True:
+        with there.lease() as array:
+            if array is None:
+                return
+            back.put(array)
+
+
+def array_time(ctx, rounds, in_place):
+    """Microseconds for an array of 1 MB there and back."""
+    size = {"buffer_bytes": 1 << 21, "buffers": 4} if isinstance(ctx, towpath.Context) else {}
+    there, back = ctx.Queue(**size), ctx.Queue(**size)
+    process = ctx.Process(target=echo_in_place if in_place else echo, args=(there, back))
+    process.start()
+    array, times = numpy.ones(1_000_000, "u1"), []
+    for _ in range(rounds):
+        since = time.perf_counter()
+        if in_place:
+            with there.reserve(array.shape, array.dtype) as sent:
+                sent[:] = array
+            with back.lease() as returned:
+                assert returned[-1] == 1
+        else:
+            there.put(array)
+            assert back.get()[-1] == 1
+        times.append((time.perf_counter() - since) * 1e6)
+    there.put(None)
+    process.join()
+    return statistics.median(times)
+
+
+def copy_time(rounds):
+    """Microseconds for two copies of 1 MB."""
+    array, other, times = numpy.ones(1_000_000, "u1"), numpy.ones(1_000_000, "u1"), []
+    for _ in range(rounds):
+        since = time.perf_counter()
+        other[:] = array
+        array[:] = other
+        times.append((time.perf_counter() - since) * 1e6)
+    return statistics.median(times)
+
+
+def lock_time(ctx, rounds=20_000):
     """Nanoseconds of an acquire and a release."""
     lock = ctx.Lock()
     acquire, release = lock.acquire, lock.release
@@ -49,7 +120,7 @@ def lock_time(ctx, rounds=200_000):
     return (time.perf_counter() - since) / rounds * 1e9
 
 
-def with_time(ctx, rounds=200_000):
+def with_time(ctx, rounds=20_000):
     """Nanoseconds of a with block."""
     lock = ctx.Lock()
     since = time.perf_counter()
@@ -59,24 +130,38 @@ def with_time(ctx, rounds=200_000):
     return (time.perf_counter() - since) / rounds * 1e9
 
 
+def compare(name, variants, runs):
+    """Measures the variants in turn; prints medians, and the first one's ratio to each other one."""
+    found = {variant: [] for variant in variants}
+    for _ in range(runs):
+        for variant, measure in variants.items():
+            found[variant].append(measure())
+    medians = {variant: statistics.median(values) for variant, values in found.items()}
+    first = next(iter(medians.values()))
+    print(f"{name}: " + ", ".join(f"{variant} {each:.0f} ({first / each:.2f})" for variant, each in medians.items()))
+
+
 def main():
     arguments = argparse.ArgumentParser(description="Compares towpath with multiprocessing.")
     arguments.add_argument("--messages", type=int, default=20_000)
+    arguments.add_argument("--rounds", type=int, default=300)
     arguments.add_argument("--runs", type=int, default=3)
     asked = arguments.parse_args()
-    contexts = {"towpath": towpath.get_context("fork"), "multiprocessing": multiprocessing.get_context("fork")}
-    measures = {
-        "queue, 8 to 1, 64 B, messages/s": lambda ctx: queue_rate(ctx, asked.messages),
-        "lock, acquire and release, ns": lock_time,
-        "lock, with block, ns": with_time,
+    ours, theirs = towpath.get_context("fork"), multiprocessing.get_context("fork")
+    contexts = {"towpath": ours, "multiprocessing": theirs}
+    queues = {**contexts, "faster-fifo": FasterFifo()} if faster_fifo else contexts
+    rates = {name: lambda ctx=ctx: queue_rate(ctx, asked.messages) for name, ctx in queues.items()}
+    compare("queue, 8 to 1, 64 B, messages/s (ratio)", rates, asked.runs)
+    arrays = {
+        "towpath in place": lambda: array_time(ours, asked.rounds, True),
+        "towpath put and get": lambda: array_time(ours, asked.rounds, False),
+        "multiprocessing": lambda: array_time(theirs, asked.rounds, False),
+        "two copies": lambda: copy_time(asked.rounds),
     }
-    for name, measure in measures.items():
-        found = {library: [] for library in contexts}
-        for _ in range(asked.runs):
-            for library, ctx in contexts.items():
-                found[library].append(measure(ctx))
-        ours, theirs = (statistics.median(found[library]) for library in contexts)
-        print(f"{name}: towpath {ours:.0f}, multiprocessing {theirs:.0f}, ratio {ours / theirs:.2f}", flush=True)
+    compare("array of 1 MB there and back, us (ratio)", arrays, asked.runs)
+    for name, measure in (("acquire and release", lock_time), ("with block", with_time)):
+        locks = {library: lambda ctx=ctx: measure(ctx) for library, ctx in contexts.items()}
+        compare(f"lock, {name}, ns (ratio)", locks, 5 * asked.runs)
 
 
 if __name__ == "__main__":

@@ -35,27 +35,18 @@ def count(lock, died, counter):
             counter[0] += 1
 
 
-def again(gone, act):
-    """Acts; once more if it is told that the last process of the other side died."""
-    while True:
-        try:
-            return act()
-        except gone:
-            pass
-
-
-def produce(jobs, lock, died, gone, counter, moves, place):
+def produce(jobs, lock, died, counter, moves, place):
     number = 0
     while True:
-        again(gone, lambda: jobs.put((os.getpid(), number, b"x" * (number * 37 % 700))))
+        jobs.put((os.getpid(), number, b"x" * (number * 37 % 700)))
         number += 1
         count(lock, died, counter)
         moves[place] += 1
 
 
-def consume(jobs, report, lock, died, gone, counter, moves, place):
+def consume(jobs, report, lock, died, counter, moves, place):
     while True:
-        pid, number, _ = again(gone, jobs.get)
+        pid, number, _ = jobs.get()
         os.write(report, b"%10d %10d\n" % (pid, number))
         count(lock, died, counter)
         moves[place] += 1
@@ -70,10 +61,8 @@ def run(library, kills, seed):
         import towpath
 
         ctx, died = towpath.get_context("fork"), towpath.OwnerDied
-        gone = towpath.PeerDied
     else:
         ctx, died = multiprocessing.get_context("fork"), Never
-        gone = Never
     jobs, lock = ctx.Queue(64), ctx.Lock()
     counter = ctx.RawArray("Q", 1)
     moves = multiprocessing.RawArray("Q", PRODUCERS + CONSUMERS)
@@ -83,9 +72,9 @@ def run(library, kills, seed):
 
     def start(place):
         if place < PRODUCERS:
-            args = (produce, (jobs, lock, died, gone, counter, moves, place))
+            args = (produce, (jobs, lock, died, counter, moves, place))
         else:
-            args = (consume, (jobs, report_in, lock, died, gone, counter, moves, place))
+            args = (consume, (jobs, report_in, lock, died, counter, moves, place))
         process = ctx.Process(target=args[0], args=args[1], daemon=True)
         process.start()
         return process

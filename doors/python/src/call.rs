@@ -34,7 +34,8 @@ pub fn enter(world: &World) -> Result<(), Fault> {
         match world.enter(None) {
             // Another thread enters.
             Err(Error::AlreadyEntered { .. }) => std::thread::yield_now(),
-            other => return Ok(other?),
+            Err(error) => return Err(error.into()),
+            Ok(_) => crate::names::write(world),
         }
     }
     Ok(())

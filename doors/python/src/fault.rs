@@ -4,10 +4,12 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
-use towpath_shm::Error;
+use towpath_shm::{Error, World};
 use towpath_sync::LockError;
 use towpath_sync::queues::TransferError;
 use towpath_sync::robust::EpisodeError;
+
+use crate::names;
 
 /// Cause of a failed call.
 #[derive(Debug)]
@@ -22,6 +24,17 @@ pub enum Fault {
     Transfer(TransferError),
     /// The last owner died; its rank, if it is known.
     OwnerDied { rank: Option<u32> },
+    /// A death, with what is known of the dead.
+    Death(Box<Death>),
+}
+
+/// A death, as its exception tells of it.
+#[derive(Debug)]
+pub struct Death {
+    kind: &'static str,
+    text: &'static str,
+    rank: Option<u32>,
+    known: Option<(u32, String)>,
 }
 
 impl Fault {
@@ -33,6 +46,20 @@ impl Fault {
             Fault::Transfer(error) => error.is_timeout(),
             _ => false,
         }
+    }
+}
+
+impl Fault {
+    /// Adds number and name of the dead, if it tells of a death in that world.
+    pub fn of_world(self, world: &World) -> Fault {
+        let (kind, text, rank) = match self {
+            Fault::OwnerDied { rank } => ("OwnerDied", OWNER, rank),
+            Fault::Barrier(EpisodeError::PeerDied { rank }) => ("PeerDied", EPISODE, rank),
+            Fault::Transfer(TransferError::PeerDied { rank }) => ("PeerDied", OTHER_SIDE, rank),
+            other => return other,
+        };
+        let known = rank.and_then(|rank| names::of_dead(world, rank));
+        Fault::Death(Box::new(Death { kind, text, rank, known }))
     }
 }
 
@@ -80,11 +107,9 @@ impl From<Fault> for PyErr {
                 PyTimeoutError::new_err("the time was over")
             }
             Fault::Lock(error) => PyRuntimeError::new_err(error.to_string()),
-            Fault::Barrier(EpisodeError::PeerDied { rank }) => died("PeerDied", rank, EPISODE),
+            Fault::Barrier(EpisodeError::PeerDied { rank }) => died("PeerDied", EPISODE, rank, None),
             Fault::Barrier(error) => PyRuntimeError::new_err(error.to_string()),
-            Fault::Transfer(TransferError::PeerDied { rank }) => {
-                died("PeerDied", rank, "the other side died")
-            }
+            Fault::Transfer(TransferError::PeerDied { rank }) => died("PeerDied", OTHER_SIDE, rank, None),
             Fault::Transfer(error @ (TransferError::Closed | TransferError::Disconnected)) => {
                 of_package("Closed", error.to_string())
             }
@@ -93,7 +118,8 @@ impl From<Fault> for PyErr {
                 PyValueError::new_err(error.to_string())
             }
             Fault::Transfer(error) => PyRuntimeError::new_err(error.to_string()),
-            Fault::OwnerDied { rank } => died("OwnerDied", rank, OWNER),
+            Fault::OwnerDied { rank } => died("OwnerDied", OWNER, rank, None),
+            Fault::Death(death) => died(death.kind, death.text, death.rank, death.known),
         }
     }
 }
@@ -101,9 +127,17 @@ impl From<Fault> for PyErr {
 const OWNER: &str = "the last owner of the lock died and may have left half-changed data: acquire the lock with repair(), mend them, and go on";
 const EPISODE: &str = "a participant of the barrier died: the next episode is among the survivors";
 
+const OTHER_SIDE: &str = "the last process of the other side of the queue died";
+
 #[cold]
-fn died(kind: &'static str, rank: Option<u32>, text: &'static str) -> PyErr {
-    Python::attach(|py| match class(py, kind).and_then(|class| class.call1((text, rank))) {
+fn died(kind: &'static str, text: &'static str, rank: Option<u32>, known: Option<(u32, String)>) -> PyErr {
+    let text = match &known {
+        Some((pid, name)) if name.is_empty() => format!("{text} (it was process {pid})"),
+        Some((pid, name)) => format!("{text} (it was {name}, process {pid})"),
+        None => text.to_owned(),
+    };
+    let (pid, name) = known.unzip();
+    Python::attach(|py| match class(py, kind).and_then(|class| class.call1((text, rank, pid, name))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     })
@@ -119,13 +153,14 @@ fn of_package(kind: &'static str, text: String) -> PyErr {
 
 static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
-fn class<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyType>> {
+pub fn class<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyType>> {
     let errors = ERRORS.get_or_try_init(py, || py.import("towpath.errors").map(Bound::unbind))?;
     Ok(errors.bind(py).getattr(kind)?.cast_into::<PyType>()?)
 }
 
 /// Adds functions of this module.
 pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(names::set_name, m)?)?;
     m.add_function(wrap_pyfunction!(end, m)?)
 }
 

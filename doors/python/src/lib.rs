@@ -11,9 +11,13 @@ mod bytes;
 mod call;
 mod condition;
 mod fault;
+mod in_place;
 mod lock;
 mod messages;
+mod names;
+mod objects;
 mod others;
+mod quick;
 mod rw_lock;
 mod turns;
 mod world;
@@ -35,9 +39,11 @@ fn _towpath(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<others::PyBarrier>()?;
     m.add_class::<messages::PyMessages>()?;
     m.add_class::<messages::PyLease>()?;
+    m.add_class::<in_place::PyLent>()?;
+    m.add_class::<in_place::PyReservation>()?;
     m.add_class::<bytes::PyBytesInWorld>()?;
     m.add_class::<broadcast::PyBroadcast>()?;
     m.add_class::<broadcast::PyWriter>()?;
     m.add_class::<broadcast::PyReader>()?;
-    Ok(())
+    quick::add(m)
 }

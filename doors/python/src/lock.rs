@@ -19,6 +19,7 @@ use towpath_sync::{Deadline, Lock, LockError, Mutex, MutexGuard, Wait};
 
 use crate::call::participation;
 use crate::fault::Fault;
+use crate::names;
 use crate::turns::{timeout, waiting};
 
 type Value = Mutex<u64>;
@@ -182,7 +183,7 @@ impl PyLock {
         let (guard, woken) = condition.wait_before(guard, deadline)?;
         match self.keep(cpu, guard, depth)? {
             Got::Clean => Ok(woken != Woken::TimedOut),
-            Got::Unrepaired(rank) => Err(Fault::OwnerDied { rank }),
+            Got::Unrepaired(rank) => Err(Fault::OwnerDied { rank }.of_world(self.in_world())),
         }
     }
 
@@ -192,6 +193,59 @@ impl PyLock {
         Ok(self.is_mine(&cpu))
     }
 
+    /// Acquires if that can be done at once, and the data are consistent.
+    #[inline]
+    pub fn try_quickly(&self) -> bool {
+        let Ok((cpu, wait)) = self.object.world().participation() else { return false };
+        if self.is_mine(&cpu) {
+            if self.recursive {
+                // SAFETY: this thread is the holder.
+                unsafe { *self.depth.get() += 1 };
+            }
+            return self.recursive;
+        }
+        // SAFETY: as in `parts`.
+        let mutex = unsafe { self.object.as_ptr().as_ref() };
+        // SAFETY: as in `lock`.
+        let Some(held) = (unsafe { mutex.acquire_at_once(cpu, wait.around.identity()) }) else {
+            return false;
+        };
+        // SAFETY: as in `keep`.
+        unsafe {
+            *self.held.get() = Some(held);
+            *self.depth.get() = 0;
+        }
+        // Relaxed: as in `keep`.
+        self.holder.store(cpu.id() + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Releases if this thread holds it, and the data are consistent.
+    #[inline]
+    pub fn release_quickly(&self) -> bool {
+        let Ok((cpu, wait)) = self.object.world().participation() else { return false };
+        if !self.is_mine(&cpu) {
+            return false;
+        }
+        // SAFETY: this thread is the holder.
+        let (held, depth) = unsafe { (&mut *self.held.get(), &mut *self.depth.get()) };
+        if *depth > 0 {
+            *depth -= 1;
+            return true;
+        }
+        if held.as_ref().is_none_or(Robust::<Native>::owner_died) {
+            return false;
+        }
+        let Some(held) = held.take() else { return false };
+        self.holder.store(0, Ordering::Relaxed);
+        // SAFETY: as in `parts`.
+        let mutex = unsafe { self.object.as_ptr().as_ref() };
+        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
+        // world's.
+        unsafe { mutex.release(&cpu, &wait, held) };
+        true
+    }
+
     #[inline]
     fn acquire_within(&self, py: Python<'_>, time: Option<core::time::Duration>) -> PyResult<bool> {
         match waiting(py, time, |turn| self.lock(Deadline::within(turn)))? {
@@ -199,7 +253,7 @@ impl PyLock {
             Some(Got::Clean) => Ok(true),
             Some(Got::Unrepaired(rank)) => {
                 self.unlock()?;
-                Err(Fault::OwnerDied { rank }.into())
+                Err(Fault::OwnerDied { rank }.of_world(self.in_world()).into())
             }
         }
     }
@@ -207,26 +261,15 @@ impl PyLock {
 
 #[pymethods]
 impl PyLock {
-    /// Acquires the lock; with `block=False` or a time-out, returns whether it has.
-    ///
-    /// Raises OwnerDied if the last owner died with it: then the caller does not have the lock.
+    /// `acquire`, of which `quick` does the usual case.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn acquire(&self, py: Python<'_>, block: bool, timeout: Option<f64>) -> PyResult<bool> {
+    fn _acquire(&self, py: Python<'_>, block: bool, timeout: Option<f64>) -> PyResult<bool> {
         let time = if block { self::timeout(timeout)? } else { Some(core::time::Duration::ZERO) };
         self.acquire_within(py, time)
     }
 
-    /// Releases the lock.
-    fn release(&self) -> PyResult<()> {
-        self.unlock()
-    }
-
-    fn __enter__(&self, py: Python<'_>) -> PyResult<bool> {
-        self.acquire_within(py, None)
-    }
-
-    #[pyo3(signature = (*_exc))]
-    fn __exit__(&self, _exc: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+    /// `release`, of which `quick` does the usual case.
+    fn _release(&self) -> PyResult<()> {
         self.unlock()
     }
 
@@ -240,6 +283,12 @@ impl PyLock {
             Got::Clean => (false, None),
             Got::Unrepaired(rank) => (true, rank),
         }))
+    }
+
+    /// Rank, pid and name of a dead owner, as far as they are known.
+    fn _dead(&self, rank: Option<u32>) -> (Option<u32>, Option<u32>, Option<String>) {
+        let (pid, name) = rank.and_then(|rank| names::of_dead(self.in_world(), rank)).unzip();
+        (rank, pid, name)
     }
 
     /// Acquires for a repair: ``with lock.repair() as death:``. See `towpath.repair`.

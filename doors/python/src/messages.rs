@@ -1,20 +1,28 @@
-//! Queues of messages of any length: `put`, `get`, leases.
+//! Queues of objects: `put`, `get`, leases.
 //!
 //! A process joins as sender or receiver when it first puts or gets. A forked child joins anew; the
 //! handles that it has copied are its parent's, and are kept without being dropped.
 
 use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
-use towpath_shm::{MessageGuard, MessageReceiver, MessageSender, ParticipantId, World, WorldMessages};
+use towpath_readiness::{AsyncOperation, ReadyDescriptor};
+use towpath_shm::{
+    MessageGuard, MessageInPlace, MessageReceiver, MessageSender, MessageSpec, ParticipantId, World,
+    WorldMessages,
+};
+use towpath_sync::Attempt;
 use towpath_sync::queues::TransferError;
 
 use crate::call::participation;
-use crate::fault::Fault;
+use crate::fault::{Fault, class};
+use crate::in_place::{PyLent, PyReservation};
+use crate::objects::{self, Outgoing};
 use crate::turns::{timeout, waiting};
 
 /// An end of a queue, and the participant that has joined with it.
@@ -26,8 +34,21 @@ pub struct PyMessages {
     messages: WorldMessages,
     world: Py<PyAny>,
     name: String,
+    /// True if a process is told when the last one of the other side died.
+    tells: bool,
     sender: End<MessageSender>,
     receiver: End<MessageReceiver>,
+    ready: Mutex<Option<(u32, ManuallyDrop<ReadyDescriptor>)>>,
+}
+
+/// Reception of a message, for the descriptor.
+struct Reception<'a>(&'a MessageReceiver);
+
+impl<'a> AsyncOperation for Reception<'a> {
+    type Output = Result<MessageGuard<'a>, TransferError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_receive()
+    }
 }
 
 /// The caller's end of a queue, with which it joins if it has not.
@@ -51,8 +72,9 @@ fn end<T>(
 }
 
 impl PyMessages {
-    pub fn new(messages: WorldMessages, world: Py<PyAny>, name: String) -> PyMessages {
-        PyMessages { messages, world, name, sender: Mutex::new(None), receiver: Mutex::new(None) }
+    pub fn new(messages: WorldMessages, world: Py<PyAny>, name: String, tells: bool) -> PyMessages {
+        let (sender, receiver, ready) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
+        PyMessages { messages, world, name, tells, sender, receiver, ready }
     }
 
     fn sender(&self) -> Result<Arc<MessageSender>, Fault> {
@@ -63,31 +85,111 @@ impl PyMessages {
         end(self.messages.world(), &self.receiver, || self.messages.receiver())
     }
 
-    /// Receives a message, of which `take` makes the outcome.
-    fn receive<R: Send>(
+    /// Outcome of an attempt to receive.
+    #[inline]
+    fn after_receive<R>(&self, outcome: Result<R, TransferError>) -> Result<R, Fault> {
+        match outcome {
+            Ok(received) => Ok(received),
+            Err(error) => Err(self.without_senders(error)),
+        }
+    }
+
+    #[cold]
+    fn without_senders(&self, error: TransferError) -> Fault {
+        match error {
+            // The last sender has left in good order, or died. Another one may come: this process,
+            // being a sender itself from now on, waits for it. A death is told once.
+            TransferError::Disconnected | TransferError::PeerDied { .. } => match self.sender() {
+                Err(fault) => fault,
+                Ok(_) if self.tells && error != TransferError::Disconnected => {
+                    Fault::Transfer(error).of_world(self.messages.world())
+                }
+                Ok(_) => Fault::Transfer(TransferError::TimedOut),
+            },
+            error => error.into(),
+        }
+    }
+
+    /// Outcome of an attempt to send.
+    #[inline]
+    pub fn after_send(&self, outcome: Result<(), TransferError>) -> Result<(), Fault> {
+        outcome.map_err(|error| self.without_receivers(error))
+    }
+
+    #[cold]
+    fn without_receivers(&self, error: TransferError) -> Fault {
+        match error {
+            // As in `without_senders`.
+            TransferError::Disconnected | TransferError::PeerDied { .. } => match self.receiver() {
+                Err(fault) => fault,
+                Ok(_) if self.tells && error != TransferError::Disconnected => {
+                    Fault::Transfer(error).of_world(self.messages.world())
+                }
+                Ok(_) => Fault::Transfer(TransferError::TimedOut),
+            },
+            error => error.into(),
+        }
+    }
+
+    /// Receives a message.
+    #[inline]
+    fn receive(&self, py: Python<'_>, time: Option<Duration>) -> PyResult<Option<LeasedMessage>> {
+        let receiver = self.receiver()?;
+        let leased = |guard| LeasedMessage::new(&receiver, guard);
+        waiting(py, time, |turn| self.after_receive(receiver.receive_timeout(turn)).map(leased))
+    }
+
+    #[inline]
+    fn send_bytes(&self, py: Python<'_>, message: &[u8], time: Option<Duration>) -> PyResult<bool> {
+        let sender = self.sender()?;
+        let sent = waiting(py, time, |turn| self.after_send(sender.send_timeout(message, turn)));
+        Ok(sent?.is_some())
+    }
+
+    /// Reserves a buffer.
+    fn space(
         &self,
         py: Python<'_>,
         time: Option<Duration>,
-        take: impl Fn(&Arc<MessageReceiver>, MessageGuard<'_>) -> R + Send + Sync,
-    ) -> PyResult<Option<R>> {
-        let receiver = self.receiver()?;
-        waiting(py, time, |turn| match receiver.receive_timeout(turn) {
-            Ok(guard) => Ok(take(&receiver, guard)),
-            // The last sender has left in good order. Another one may come: this process, being a
-            // sender itself from now on, waits for it.
-            Err(TransferError::Disconnected) => {
-                self.sender()?;
-                Err(TransferError::TimedOut.into())
-            }
-            // Told once.
-            Err(error @ TransferError::PeerDied { .. }) => {
-                self.sender()?;
-                Err(error.into())
-            }
-            Err(error) => Err(error.into()),
-        })
+        queue: Py<PyMessages>,
+    ) -> PyResult<Option<PyReservation>> {
+        let sender = self.sender()?;
+        let taken = waiting(py, time, |turn| Ok(Taken(sender.reserve_timeout(turn)?)))?;
+        Ok(taken.map(|Taken(space)| PyReservation::new(&sender, space, queue)))
+    }
+
+    fn send_long(&self, py: Python<'_>, message: &Outgoing<'_>, time: Option<Duration>) -> PyResult<bool> {
+        let most = self.messages.spec().buffer_bytes;
+        if message.len() > most {
+            return Err(Fault::Transfer(TransferError::TooLong { most }).into());
+        }
+        let sender = self.sender()?;
+        let Some(Taken(mut space)) = waiting(py, time, |turn| Ok(Taken(sender.reserve_timeout(turn)?)))?
+        else {
+            return Ok(false);
+        };
+        message.write(&mut space);
+        let len = message.len();
+        let mut space = Taken(space);
+        let sent = waiting(py, time, |turn| {
+            let Taken(space) = &mut space;
+            self.after_send(space.send_timeout(len, turn))
+        });
+        Ok(sent?.is_some())
+    }
+
+    /// Time of a call's arguments.
+    #[inline]
+    fn time(block: bool, timeout: Option<f64>) -> PyResult<Option<Duration>> {
+        if block { self::timeout(timeout) } else { Ok(Some(Duration::ZERO)) }
     }
 }
+
+/// A reserved buffer on its way between threads.
+struct Taken<'a>(MessageInPlace<'a>);
+
+// SAFETY: a reserved buffer is the process's; the thread does not matter to it.
+unsafe impl Send for Taken<'_> {}
 
 fn part<T>(end: &End<T>, me: Option<ParticipantId>) {
     let taken = end.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -101,38 +203,23 @@ fn part<T>(end: &End<T>, me: Option<ParticipantId>) {
 impl Drop for PyMessages {
     fn drop(&mut self) {
         self._end();
+        if let Ok(Some((pid, ready))) = self.ready.get_mut().map(Option::take)
+            && pid == std::process::id()
+        {
+            drop(ManuallyDrop::into_inner(ready));
+        }
     }
 }
 
 #[pymethods]
 impl PyMessages {
     /// Sends bytes; False if the time was over.
-    ///
-    /// Raises PeerDied if the last receiver died.
     #[pyo3(signature = (message, block=true, timeout=None))]
     fn send(&self, py: Python<'_>, message: &[u8], block: bool, timeout: Option<f64>) -> PyResult<bool> {
-        let sender = self.sender()?;
-        let time = if block { self::timeout(timeout)? } else { Some(Duration::ZERO) };
-        let sent = waiting(py, time, |turn| match sender.send_timeout(message, turn) {
-            Ok(()) => Ok(()),
-            // The last receiver has left in good order: the message waits for the next one.
-            Err(TransferError::Disconnected) => {
-                self.receiver()?;
-                Ok(sender.send_timeout(message, turn)?)
-            }
-            // Told once.
-            Err(error @ TransferError::PeerDied { .. }) => {
-                self.receiver()?;
-                Err(error.into())
-            }
-            Err(error) => Err(error.into()),
-        });
-        Ok(sent?.is_some())
+        self.send_bytes(py, message, Self::time(block, timeout)?)
     }
 
-    /// The oldest message; None if the time was over.
-    ///
-    /// Raises PeerDied if the last sender died.
+    /// The oldest message's bytes; None if the time was over.
     #[pyo3(signature = (block=true, timeout=None), name = "receive")]
     fn receive_bytes(
         &self,
@@ -140,22 +227,82 @@ impl PyMessages {
         block: bool,
         timeout: Option<f64>,
     ) -> PyResult<Option<Py<PyBytes>>> {
-        let time = if block { self::timeout(timeout)? } else { Some(Duration::ZERO) };
-        let message = self.receive(py, time, |_, guard| guard.to_vec())?;
-        Ok(message.map(|message| PyBytes::new(py, &message).unbind()))
+        let message = self.receive(py, Self::time(block, timeout)?)?;
+        Ok(message.map(|message| PyBytes::new(py, &message.guard).unbind()))
+    }
+
+    /// Puts an object. Raises Full if there was no room in time.
+    #[pyo3(signature = (obj, block=true, timeout=None))]
+    fn put(&self, obj: &Bound<'_, PyAny>, block: bool, timeout: Option<f64>) -> PyResult<()> {
+        let (py, time) = (obj.py(), Self::time(block, timeout)?);
+        let message = Outgoing::of(obj)?;
+        let sent = if message.len() > MessageSpec::SHORT {
+            self.send_long(py, &message, time)?
+        } else if let Some(bytes) = message.as_they_are() {
+            self.send_bytes(py, bytes, time)?
+        } else {
+            let mut bytes = [0; MessageSpec::SHORT];
+            message.write(&mut bytes);
+            self.send_bytes(py, &bytes[..message.len()], time)?
+        };
+        if sent { Ok(()) } else { Err(PyErr::from_type(class(py, "Full")?, ())) }
+    }
+
+    /// Takes the oldest object. Raises Empty if there was none in time.
+    #[pyo3(signature = (block=true, timeout=None))]
+    fn get<'py>(&self, py: Python<'py>, block: bool, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(message) = self.receive(py, Self::time(block, timeout)?)? else {
+            return Err(PyErr::from_type(class(py, "Empty")?, ()));
+        };
+        objects::object_of(py, &message.guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
+    }
+
+    /// As `get` without waiting. If it raises Empty the descriptor becomes readable when
+    /// another attempt may succeed.
+    fn attempt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let receiver = self.receiver()?;
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = self.descriptor(&mut ready)?;
+        let outcome = loop {
+            match ready.attempt(&mut Reception(&receiver))? {
+                None => break None,
+                Some(outcome) => match self.after_receive(outcome) {
+                    Ok(guard) => break Some(guard),
+                    // It is a sender itself now: it tries again.
+                    Err(fault) if fault.is_timeout() => {}
+                    Err(fault) => return Err(fault.into()),
+                },
+            }
+        };
+        let Some(guard) = outcome else { return Err(PyErr::from_type(class(py, "Empty")?, ())) };
+        objects::object_of(py, &guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
+    }
+
+    /// Number of the descriptor that `attempt` makes readable.
+    fn fileno(&self) -> PyResult<RawFd> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.descriptor(&mut ready)?.as_fd().as_raw_fd())
+    }
+
+    /// Reserves a buffer for a message; None if the time was over.
+    #[pyo3(signature = (block=true, timeout=None))]
+    fn reserve(slf: &Bound<'_, Self>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyReservation>> {
+        slf.get().space(slf.py(), Self::time(block, timeout)?, slf.clone().unbind())
     }
 
     /// The oldest message under a lease; None if the time was over.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn lease(&self, py: Python<'_>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyLease>> {
-        let time = if block { self::timeout(timeout)? } else { Some(Duration::ZERO) };
-        let lease = self.receive(py, time, |receiver, guard| {
-            // SAFETY: the receiver lives as long as the lease, which drops the guard first.
-            let guard = unsafe { core::mem::transmute::<MessageGuard<'_>, MessageGuard<'static>>(guard) };
-            LeasedMessage { guard, _receiver: Arc::clone(receiver) }
-        })?;
-        let Some(leased) = lease else { return Ok(None) };
-        Ok(Some(PyLease(Mutex::new(Some((std::process::id(), ManuallyDrop::new(leased)))))))
+    fn lease(slf: &Bound<'_, Self>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyLease>> {
+        let leased = slf.get().receive(slf.py(), Self::time(block, timeout)?)?;
+        let Some(leased) = leased else { return Ok(None) };
+        let message = Mutex::new(Some((std::process::id(), ManuallyDrop::new(leased))));
+        Ok(Some(PyLease { message, queue: slf.clone().unbind() }))
+    }
+
+    /// Becomes a sender, so that its death is noticed before its first message.
+    fn join_sender(&self) -> PyResult<()> {
+        self.sender()?;
+        Ok(())
     }
 
     /// Number of messages that wait, about.
@@ -176,11 +323,11 @@ impl PyMessages {
         part(&self.receiver, me);
     }
 
-    /// Number of messages, of buffers, and bytes of a buffer.
+    /// Number of messages, of buffers, bytes of a buffer, and whether it tells of deaths.
     #[getter]
-    fn spec(&self) -> (usize, usize, usize) {
+    fn spec(&self) -> (usize, usize, usize, bool) {
         let spec = self.messages.spec();
-        (spec.capacity, spec.buffers, spec.buffer_bytes)
+        (spec.capacity, spec.buffers, spec.buffer_bytes, self.tells)
     }
 
     /// The world in which it lies.
@@ -197,6 +344,22 @@ impl PyMessages {
 }
 
 impl PyMessages {
+    fn descriptor<'a>(
+        &self,
+        ready: &'a mut Option<(u32, ManuallyDrop<ReadyDescriptor>)>,
+    ) -> PyResult<&'a mut ReadyDescriptor> {
+        let pid = std::process::id();
+        // A parent's is not dropped.
+        if ready.as_ref().is_none_or(|(of, _)| *of != pid) {
+            *ready = None;
+        }
+        let made = match ready.take() {
+            Some(made) => made,
+            None => (pid, ManuallyDrop::new(ReadyDescriptor::new()?)),
+        };
+        Ok(&mut ready.insert(made).1)
+    }
+
     /// Length by the end that there is, so that a look makes no receiver of a sender.
     fn receiver_or_sender_len(&self) -> Result<usize, Fault> {
         let joined = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|end| end.0);
@@ -217,13 +380,26 @@ struct LeasedMessage {
 // SAFETY: a lease is the process's; the thread does not matter to it.
 unsafe impl Send for LeasedMessage {}
 
+impl LeasedMessage {
+    #[inline]
+    fn new(receiver: &Arc<MessageReceiver>, guard: MessageGuard<'_>) -> LeasedMessage {
+        // SAFETY: the receiver lives as long as the lease, which drops the guard first.
+        let guard = unsafe { core::mem::transmute::<MessageGuard<'_>, MessageGuard<'static>>(guard) };
+        LeasedMessage { guard, _receiver: Arc::clone(receiver) }
+    }
+}
+
 /// A message under a lease: it comes again if this process dies before it is done with.
 #[pyclass(frozen, name = "Lease", module = "towpath._towpath")]
-pub struct PyLease(Mutex<Option<(u32, ManuallyDrop<LeasedMessage>)>>);
+pub struct PyLease {
+    /// `None` after it was done with. The number is the process's.
+    message: Mutex<Option<(u32, ManuallyDrop<LeasedMessage>)>>,
+    queue: Py<PyMessages>,
+}
 
 impl PyLease {
     fn take(&self) -> PyResult<LeasedMessage> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.message.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some((_, leased)) => Ok(ManuallyDrop::into_inner(leased)),
             None => Err(PyValueError::new_err("the message was done with already")),
         }
@@ -233,7 +409,7 @@ impl PyLease {
 impl Drop for PyLease {
     fn drop(&mut self) {
         // A forked child's copy is its parent's.
-        if let Ok(Some((pid, leased))) = self.0.get_mut().map(Option::take)
+        if let Ok(Some((pid, leased))) = self.message.get_mut().map(Option::take)
             && pid == std::process::id()
         {
             ManuallyDrop::into_inner(leased).guard.give_back();
@@ -245,10 +421,24 @@ impl Drop for PyLease {
 impl PyLease {
     /// A copy of the message.
     fn bytes(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((_, leased)) => Ok(PyBytes::new(py, &leased.guard).unbind()),
             None => Err(PyValueError::new_err("the message was done with already")),
         }
+    }
+
+    /// The object of the message. Its buffers lie in the queue, until the lease ends.
+    fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let message: *const [u8] = match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, leased)) => &raw const leased.guard[..],
+            None => return Err(PyValueError::new_err("the message was done with already")),
+        };
+        // SAFETY: mapped as long as the queue's handle, which this lease keeps; not written by any
+        // other process as long as the lease lasts, which its only user ends afterwards.
+        objects::object_of(py, unsafe { &*message }, |buffer, read_only| {
+            let lent = PyLent::new(buffer, read_only, self.queue.clone_ref(py));
+            Ok(Bound::new(py, lent)?.into_any())
+        })
     }
 
     /// The message is done with.

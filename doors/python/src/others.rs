@@ -203,7 +203,8 @@ impl PyBarrier {
     fn _wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let act = |turn| {
             let (cpu, wait) = participation(self.object.world())?;
-            Ok(self.barrier().wait_as(&cpu, &wait, Deadline::within(turn))?)
+            let arrived = self.barrier().wait_as(&cpu, &wait, Deadline::within(turn));
+            arrived.map_err(|error| Fault::Barrier(error).of_world(self.object.world()))
         };
         Ok(waiting(py, self::timeout(timeout)?, act)?.is_some())
     }

@@ -116,7 +116,7 @@ impl PyRwLock {
         };
         if let Some(rank) = died(&owned) {
             lock.give(owned)?;
-            return Err(Fault::OwnerDied { rank }.into());
+            return Err(Fault::OwnerDied { rank }.of_world(lock.object.world()).into());
         }
         Ok(PyReading { lock: slf.clone().unbind(), owned: Mutex::new(Some(owned)) })
     }
@@ -135,7 +135,7 @@ impl PyRwLock {
         let dead = died(&owned);
         if let (Some(rank), false) = (dead, repair) {
             lock.give(owned)?;
-            return Err(Fault::OwnerDied { rank }.into());
+            return Err(Fault::OwnerDied { rank }.of_world(lock.object.world()).into());
         }
         let owned = Mutex::new(Some(owned));
         Ok(PyWriting { lock: slf.clone().unbind(), owned, owner_died: dead.is_some() })

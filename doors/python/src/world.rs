@@ -12,6 +12,7 @@ use crate::condition::PyCondition;
 use crate::fault::Fault;
 use crate::lock::PyLock;
 use crate::messages::PyMessages;
+use crate::names;
 use crate::others::{PyBarrier, PyEvent, PySemaphore};
 use crate::rw_lock::PyRwLock;
 
@@ -53,7 +54,8 @@ impl PyWorld {
             (Some(raw), _) => World::from_descriptor(unsafe { OwnedFd::from_raw_fd(raw) }),
             (None, Some(name)) if !create => World::open(&name),
             (None, name) if create => {
-                let object_bytes = memory.max(OBJECT_BYTES);
+                // Besides what the caller wants: the names of processes.
+                let object_bytes = memory.max(OBJECT_BYTES) + names::bytes_for(processes);
                 World::create(&WorldSpec { name, processes, area_bytes: 0, object_bytes, params: [0; 16] })
             }
             (None, _) => World::from_environment(),
@@ -179,9 +181,10 @@ impl PyWorld {
         capacity: usize,
         buffers: usize,
         buffer_bytes: usize,
+        tells: bool,
     ) -> PyResult<PyMessages> {
         let (world, this) = parts(slf)?;
         let spec = MessageSpec { capacity, buffers, buffer_bytes };
-        Ok(PyMessages::new(world.messages(name, &spec).map_err(Fault::World)?, this, name.to_owned()))
+        Ok(PyMessages::new(world.messages(name, &spec).map_err(Fault::World)?, this, name.to_owned(), tells))
     }
 }

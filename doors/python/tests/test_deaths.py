@@ -65,6 +65,7 @@ def test_next_owner_is_told_until_a_repair(ctx):
         with pytest.raises(towpath.OwnerDied) as told:
             lock.acquire()
         assert told.value.rank is not None
+        assert (told.value.pid, told.value.name) == (process.pid, process.name)
         assert pickle.loads(pickle.dumps(told.value)).rank == told.value.rank
     with pytest.raises(KeyError):
         with lock.repair():
@@ -72,7 +73,7 @@ def test_next_owner_is_told_until_a_repair(ctx):
     with pytest.raises(towpath.OwnerDied):
         lock.acquire()
     with lock.repair() as death:
-        assert death is not None
+        assert death.pid == process.pid
     with lock:
         pass
     with lock.repair() as death:
@@ -163,18 +164,57 @@ def test_reader_is_told_of_a_dead_writer():
 
 def test_getter_is_told_when_the_last_putter_died():
     ctx = towpath.get_context("fork")
-    queue = ctx.Queue()
+    queue = ctx.Queue(peer_died=True)
     process = started(ctx, put_for_ever, queue)
     for number in range(50):
         assert queue.get(timeout=30)[1] == number
     killed(process)
-    with pytest.raises(towpath.PeerDied):
+    with pytest.raises(towpath.PeerDied) as told:
         while True:
             queue.get(timeout=30)
+    assert (told.value.pid, told.value.name) == (process.pid, process.name)
+    assert process.name in str(told.value)
     with pytest.raises(towpath.Empty):
         queue.get(timeout=0.1)
     queue.put("on")
     assert queue.get(timeout=30) == "on"
+
+
+def put_one(queue, stays):
+    queue.put("one")
+    stays.wait(30)
+
+
+def test_death_of_the_first_putter_is_no_end():
+    ctx = towpath.get_context("fork")
+    queue, stays = ctx.Queue(), ctx.Event()
+    killed(started(ctx, put_for_ever, queue))
+    first = started(ctx, put_one, queue, stays)
+    while queue.get(timeout=30) != "one":
+        pass
+    killed(first)
+    with pytest.raises(towpath.Empty):
+        queue.get(timeout=0.1)
+    second = started(ctx, put_one, queue, stays)
+    assert queue.get(timeout=30) == "one"
+    stays.set()
+    second.join()
+
+
+def test_orderly_exit_is_no_death(ctx):
+    queue, back, stays = ctx.Queue(peer_died=True), ctx.Queue(peer_died=True), ctx.Event()
+    stays.set()
+    for _ in range(3):
+        process = started(ctx, put_one, queue, stays)
+        process.join()
+        assert queue.get(timeout=30) == "one"
+        with pytest.raises(towpath.Empty):
+            queue.get(timeout=0.05)
+        back.put(1)
+        taker = started(ctx, back.get)
+        taker.join()
+        back.put(2)
+        assert back.get(timeout=30) == 2
 
 
 def test_putters_killed_at_random_lose_nothing():
@@ -191,20 +231,14 @@ def test_putters_killed_at_random_lose_nothing():
         putters[victim] = started(ctx, put_for_ever, queue)
     for putter in putters:
         killed(putter)
-    with pytest.raises((towpath.Empty, towpath.PeerDied)):
+    with pytest.raises(towpath.Empty):
         while True:
             take(queue, last, timeout=1)
     assert len(last) > 10
 
 
 def take(queue, last, timeout=30):
-    try:
-        pid, number, body = queue.get(timeout=timeout)
-    except towpath.PeerDied:
-        if timeout == 1:
-            raise
-        # The others had not put anything yet: the next get waits for them.
-        pid, number, body = queue.get(timeout=timeout)
+    pid, number, body = queue.get(timeout=timeout)
     assert body == b"x" * (number * 37 % 900)
     assert number == last.get(pid, -1) + 1, "no gap, no double"
     last[pid] = number

@@ -82,9 +82,12 @@ def test_workers_killed_at_random_lose_what_they_ran():
         while kills < 12:
             time.sleep(dice.random() * 0.05)
             pids = executor.pids()
-            if pids:
+            try:
                 os.kill(dice.choice(pids), signal.SIGKILL)
                 kills += 1
+            except (IndexError, ProcessLookupError):
+                # Its successor has yet to come.
+                pass
         lost = 0
         for number, future in enumerate(futures):
             try:

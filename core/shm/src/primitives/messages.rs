@@ -9,8 +9,8 @@ use core::ops::Deref;
 use core::time::Duration;
 
 use towpath_machine::{Object, Plain};
-use towpath_sync::Deadline;
 use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue};
+use towpath_sync::{Attempt, Deadline};
 
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
@@ -145,7 +145,7 @@ impl WorldMessages {
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 #[derive(Clone)]
 pub struct MessageSender {
-    pool: WorldPool,
+    pub(super) pool: WorldPool,
     venue: WorldVenue<MessageSlot, Mpmc>,
     joined: ValueSender<MessageSlot, WorldVenue<MessageSlot, Mpmc>>,
 }
@@ -198,9 +198,18 @@ impl MessageSender {
         let deadline = time.map_or(Deadline::NEVER, Deadline::within);
         let mut buffer = self.pool.take_before(deadline)?;
         buffer[..message.len()].copy_from_slice(message);
+        self.send_buffer(&mut buffer, message.len(), deadline)
+    }
+
+    pub(super) fn send_buffer(
+        &self,
+        buffer: &mut PoolBuffer,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
         self.venue.call(|queue, cpu, wait| {
             let value = MessageSlot {
-                len: message.len() as u64,
+                len: len as u64,
                 pool: self.pool.tag(),
                 number: buffer.number as u32,
                 bytes: [0; SHORT],
@@ -261,6 +270,16 @@ impl MessageReceiver {
     /// As [`MessageReceiver::try_receive`].
     pub fn receive_timeout(&self, time: Duration) -> Result<MessageGuard<'_>, TransferError> {
         self.read(self.joined.receive_in_place_timeout(time)?)
+    }
+
+    /// Receives the oldest message if there is one, or says where it would sleep: for event
+    /// loops.
+    pub fn attempt_receive(&self) -> Attempt<Result<MessageGuard<'_>, TransferError>> {
+        match self.joined.attempt_receive_in_place() {
+            Attempt::Done(slot) => Attempt::Done(slot.and_then(|slot| self.read(slot))),
+            Attempt::Asleep(asleep) => Attempt::Asleep(asleep),
+            Attempt::Again => Attempt::Again,
+        }
     }
 
     fn read<'a>(&'a self, slot: InSlot<'a>) -> Result<MessageGuard<'a>, TransferError> {

@@ -8,6 +8,7 @@ mod broadcast;
 mod bytes;
 mod condvar;
 mod event;
+mod message_in_place;
 mod messages;
 mod mutex;
 mod once;
@@ -22,6 +23,7 @@ use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use bytes::WorldBytes;
+pub use message_in_place::MessageInPlace;
 pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};
 pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};

@@ -8,7 +8,7 @@ use towpath_machine::{Native, Plain};
 
 use super::leases::end;
 use super::{Leased, Leasing, ManyToMany, Reserved, TransferError, ValueReceiver, ValueSender, Venue, value};
-use crate::Deadline;
+use crate::{Attempt, Deadline, Wait};
 
 /// First byte of a slot's value.
 ///
@@ -195,12 +195,30 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
         self.in_place_before(Deadline::within(time))
     }
 
+    /// Receives in place if there is a value, or says where it would sleep: for event
+    /// loops.
+    pub fn attempt_receive_in_place(&self) -> Attempt<Result<ValueInPlace<'_, T, V>, TransferError>> {
+        let tried = self.venue.call(|queue, cpu, wait| {
+            let act = |wait: &Wait<'_>, turn| self.lease(&V::Kind::leasing(queue), cpu, wait, turn);
+            Ok(Attempt::of(wait, TransferError::is_timeout, act))
+        });
+        tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
+    }
+
     fn in_place_before(&self, deadline: Deadline) -> Result<ValueInPlace<'_, T, V>, TransferError> {
-        let (leased, value) = self.venue.call(|queue, cpu, wait| {
-            let queue = V::Kind::leasing(queue);
-            let leased = queue.lease_in_place(cpu, wait, deadline)?;
-            Ok((leased, value_of::<T>(&queue, leased.slot()).cast_const()))
-        })?;
+        self.venue.call(|queue, cpu, wait| self.lease(&V::Kind::leasing(queue), cpu, wait, deadline))
+    }
+
+    #[inline]
+    fn lease(
+        &self,
+        queue: &ManyToMany<'_, Native>,
+        cpu: &Native,
+        wait: &Wait<'_>,
+        deadline: Deadline,
+    ) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+        let leased = queue.lease_in_place(cpu, wait, deadline)?;
+        let value = value_of::<T>(queue, leased.slot()).cast_const();
         Ok(ValueInPlace { receiver: self, leased: Some(leased), value })
     }
 }

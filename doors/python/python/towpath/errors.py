@@ -24,25 +24,39 @@ class OwnerDied(RuntimeError):
     ``with lock.repair():`` has ended without an exception.
     """
 
-    def __init__(self, text: str = "", rank: Optional[int] = None, pid: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        rank: Optional[int] = None,
+        pid: Optional[int] = None,
+        name: Optional[str] = None,
+    ) -> None:
         super().__init__(text)
         self.rank = rank
         self.pid = pid
+        self.name = name
 
     def __reduce__(self):
-        return type(self), (self.args[0], self.rank, self.pid)
+        return type(self), (self.args[0], self.rank, self.pid, self.name)
 
 
 class PeerDied(BrokenBarrierError):
     """Another process of a barrier, a queue or a broadcast died."""
 
-    def __init__(self, text: str = "", rank: Optional[int] = None, pid: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        rank: Optional[int] = None,
+        pid: Optional[int] = None,
+        name: Optional[str] = None,
+    ) -> None:
         super().__init__(text)
         self.rank = rank
         self.pid = pid
+        self.name = name
 
     def __reduce__(self):
-        return type(self), (self.args[0], self.rank, self.pid)
+        return type(self), (self.args[0], self.rank, self.pid, self.name)
 
 
 class Closed(ValueError):
@@ -63,8 +77,7 @@ class WorkerDied(PeerDied):
         name: Optional[str] = None,
         exitcode: Optional[int] = None,
     ) -> None:
-        super().__init__(text, rank, pid)
-        self.name = name
+        super().__init__(text, rank, pid, name)
         self.exitcode = exitcode
 
     def __reduce__(self):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import ctypes
+import functools
 import pickle
 import secrets
+import weakref
 from multiprocessing.reduction import ForkingPickler
-from pickle import loads
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Tuple
 
 from . import _towpath
 from .errors import Closed, Empty, Full
@@ -26,6 +27,17 @@ def _dumps(thing: Any) -> bytes:
         return bytes(ForkingPickler.dumps(thing, 5))
 
 
+@functools.lru_cache(256)
+def _pickle_of_array(shape: Tuple[int, ...], kind: Any) -> Tuple[bytes, int]:
+    """The pickle of an array without its bytes, and their number."""
+    import numpy
+
+    if kind.hasobject:
+        raise ValueError("an array of Python objects does not lie in a queue")
+    array = numpy.empty(shape, kind)
+    return pickle.dumps(array, 5, buffer_callback=lambda _: None), array.nbytes
+
+
 class Queue:
     """A first-in, first-out queue of objects between processes.
 
@@ -33,7 +45,12 @@ class Queue:
     the process is killed the moment after. So a queue has a size (``maxsize``, rounded up to a
     power of two; 1,024 without one), and ``put`` waits when it is full. A message of more than
     232 bytes, pickled, needs one of ``buffers`` buffers of ``buffer_bytes`` bytes, which is the
-    longest message.
+    longest message. Buffers of objects, as those of NumPy arrays, do not go through the pickle.
+
+    With ``peer_died`` a ``get`` raises PeerDied, once, when the last process that has put was
+    killed and all was taken; ``put`` when the last one that has got was killed. For queues of
+    which each end has one process, or whose processes all have begun: one that has yet to put
+    is not known.
     """
 
     def __init__(
@@ -45,54 +62,131 @@ class Queue:
         buffers: int = 16,
         buffer_bytes: int = 1 << 18,
         processes: int = 64,
+        peer_died: bool = False,
     ) -> None:
         capacity = maxsize if maxsize > 0 else 1024
         if world is None:
             memory = 320 * (capacity + 64) * 2 + (buffer_bytes + 1024) * buffers + (1 << 17)
             world = World(create=True, processes=processes, memory=memory)
         name = name or secrets.token_hex(8)
-        self._take(world._object("_messages", name, capacity, buffers, buffer_bytes))
+        self._take(world._object("_messages", name, capacity, buffers, buffer_bytes, peer_died))
 
     def _take(self, messages: _towpath.Messages) -> None:
         self._messages = messages
         self._send = messages.send
         self._receive = messages.receive
+        self._waiters: Any = weakref.WeakKeyDictionary()
         self._closed = False
+        # Called without a step between.
+        if type(self).put is Queue.put:
+            self.put = messages.put  # type: ignore[method-assign]
+        if type(self).get is Queue.get:
+            self.get = messages.get  # type: ignore[method-assign]
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"Queue {self!r} is closed")
 
     def put(self, obj: Any, block: bool = True, timeout: Optional[float] = None) -> None:
-        """Puts an object. Raises Full if there was no room in time, PeerDied once after the last
-        receiver died."""
-        if self._closed:
-            raise Closed(f"Queue {self!r} is closed")
-        if not self._send(_dumps(obj), block, timeout):
-            raise Full
+        """Puts an object. Raises Full if there was no room in time."""
+        self._check()
+        self._messages.put(obj, block, timeout)
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
-        """Takes the oldest object. Raises Empty if there was none in time, PeerDied once after
-        the last sender died and all was received."""
-        if self._closed:
-            raise Closed(f"Queue {self!r} is closed")
-        message = self._receive(block, timeout)
-        if message is None:
-            raise Empty
-        return loads(message)
+        """Takes the oldest object. Raises Empty if there was none in time."""
+        self._check()
+        return self._messages.get(block, timeout)
+
+    @contextlib.contextmanager
+    def reserve(
+        self, shape: Any, dtype: Any = "float64", block: bool = True, timeout: Optional[float] = None
+    ) -> Iterator[Any]:
+        """A NumPy array in a buffer of the queue, to be written in a ``with`` block.
+
+        It is put when the block ends, without a copy; not if the block raises, or the process is
+        killed. At first it has any values. It is valid within the block only.
+        """
+        import numpy
+
+        self._check()
+        shape = (int(shape),) if hasattr(shape, "__index__") else tuple(shape)
+        kind = numpy.dtype(dtype)
+        pickled, size = _pickle_of_array(shape, kind)
+        reserved = self._messages.reserve(block, timeout)
+        if reserved is None:
+            raise Full
+        try:
+            yield numpy.ndarray(shape, kind, reserved.begin(pickled, size))
+            reserved.send(pickled, size)
+        finally:
+            reserved.end()
 
     @contextlib.contextmanager
     def lease(self, block: bool = True, timeout: Optional[float] = None) -> Iterator[Any]:
-        """Takes the oldest object for a ``with`` block.
+        """Takes the oldest object for a ``with`` block, without a copy of its buffers.
 
         If the process is killed within the block the object comes in again, for another
-        receiver; also if the block raises.
+        receiver; also if the block raises. NumPy arrays in it lie in the queue, and are valid
+        within the block only.
         """
+        self._check()
         lease = self._messages.lease(block, timeout)
         if lease is None:
             raise Empty
         try:
-            yield loads(lease.bytes())
+            yield lease.object()
         except BaseException:
             lease.give_back()
             raise
         lease.done()
+
+    def try_get(self) -> Any:
+        """As ``get_nowait``; if it raises Empty the descriptor becomes readable in time."""
+        self._check()
+        return self._messages.attempt()
+
+    def as_fd(self) -> int:
+        """A descriptor for event loops: after ``try_get`` has raised Empty it becomes readable
+        when another ``try_get`` may succeed. It may be readable for no reason."""
+        return self._messages.fileno()
+
+    fileno = as_fd
+
+    async def get_async(self) -> Any:
+        """``get`` for asyncio. A task that is cancelled loses nothing."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                found = self.try_get()
+            except Empty:
+                pass
+            else:
+                # The attempt has made the descriptor forget that others wait.
+                self._wake(loop)
+                return found
+            waiters = self._waiters.setdefault(loop, [])
+            if not waiters:
+                loop.add_reader(self.as_fd(), self._wake, loop)
+            waiter = loop.create_future()
+            waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                waiters.remove(waiter)
+                if not waiters and self._waiters.get(loop) is waiters:
+                    del self._waiters[loop]
+                    loop.remove_reader(self.as_fd())
+
+    def _wake(self, loop: Any) -> None:
+        waiters = self._waiters.pop(loop, None)
+        if waiters is None:
+            return
+        loop.remove_reader(self.as_fd())
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def put_nowait(self, obj: Any) -> None:
         """``put(obj, False)``."""
@@ -117,6 +211,8 @@ class Queue:
     def close(self) -> None:
         """This process puts and gets no more. The others go on."""
         self._closed = True
+        self.__dict__.pop("put", None)
+        self.__dict__.pop("get", None)
 
     def shutdown(self) -> None:
         """Closes the queue for all: puts raise Closed, gets too when all was taken."""
@@ -143,7 +239,8 @@ class SimpleQueue(Queue):
 
     def get(self) -> Any:  # type: ignore[override]
         """Takes the oldest object."""
-        return Queue.get(self)
+        self._check()
+        return self._messages.get()
 
     def put(self, obj: Any) -> None:  # type: ignore[override]
         """Puts an object."""

@@ -135,7 +135,7 @@ class _Slot:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.inbox = Queue(256, buffers=4, buffer_bytes=_PART, processes=16)
+        self.inbox = Queue(256, buffers=4, buffer_bytes=_PART, processes=16, peer_died=True)
         self.generation = 0
         self.process: Any = None
         self.sentinel = -1
@@ -168,7 +168,7 @@ class Workers:
         self._start_with = (initializer, initargs)
         self._jobs_each = jobs_each
         self._daemon = daemon
-        self._results = Queue(1024, buffers=16, buffer_bytes=_PART, processes=2 * count + 16)
+        self._results = Queue(1024, buffers=16, buffer_bytes=_PART, processes=2 * count + 16, peer_died=True)
         world = World(create=True, processes=2 * count + 16, memory=8 * count + 4096)
         self._marks = world._object("_bytes", "marks", 8 * count)
         self._mark = memoryview(buffer_of(self._marks)).cast("B").cast("Q")
@@ -186,7 +186,7 @@ class Workers:
         self._pid = os.getpid()
         # A sender from now on: a worker that starts finds its parent there.
         for slot in self._slots:
-            slot.inbox.qsize()
+            slot.inbox._messages.join_sender()
         self._threads = [
             threading.Thread(target=act, name=f"towpath-{act.__name__}", daemon=True)
             for act in (self._listen, self._watch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import ctypes
+import multiprocessing
 import os
 import weakref
 from multiprocessing import reduction, util
@@ -306,7 +307,7 @@ def repair(lock: _towpath.Lock, timeout: Optional[float] = None) -> Iterator[Opt
         raise TimeoutError("the lock was held by others until the time was over")
     died, rank = got
     try:
-        yield OwnerDied("the last owner died", rank) if died else None
+        yield OwnerDied("the last owner died", *lock._dead(rank)) if died else None
         if died:
             lock.make_consistent()
     finally:
@@ -339,11 +340,23 @@ def _arrange_end() -> None:
     util.Finalize(None, _end_all, exitpriority=-100)
 
 
+def _begin() -> None:
+    """What each process does at first, also after a fork."""
+    _towpath.set_name(multiprocessing.current_process().name)
+    _arrange_end()
+
+
+def _begin_fork() -> None:
+    # Its name is not known before multiprocessing has set it.
+    _towpath.set_name("")
+    _arrange_end()
+
+
 class _Sentinel:
     pass
 
 
 _sentinel = _Sentinel()
-_arrange_end()
-os.register_at_fork(after_in_child=_arrange_end)
-util.register_after_fork(_sentinel, lambda _: _arrange_end())
+_begin()
+os.register_at_fork(after_in_child=_begin_fork)
+util.register_after_fork(_sentinel, lambda _: _begin())

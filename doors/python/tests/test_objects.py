@@ -1,0 +1,273 @@
+"""Objects in queues: buffers beside the pickle, arrays in place, descriptors, asyncio."""
+
+import asyncio
+import array
+import gc
+import os
+import pickle
+import select
+import signal
+import threading
+import time
+
+import numpy
+import pytest
+
+import towpath
+
+
+def echo(queue, back):
+    while (thing := queue.get()) is not None:
+        back.put(thing)
+
+
+def sum_leases(queue, back):
+    while True:
+        with queue.lease(timeout=30) as thing:
+            if thing is None:
+                return
+            back.put((float(thing.sum()), thing.dtype.str, thing.shape))
+
+
+THINGS = [
+    None,
+    17,
+    b"",
+    b"x" * 231,
+    b"y" * 232,
+    b"z" * 100_000,
+    bytearray(b"mutable"),
+    "text" * 5000,
+    (1, [2.5, {"k": b"v"}]),
+    array.array("i", range(10)),
+]
+
+ARRAYS = [
+    numpy.arange(5),
+    numpy.zeros((0, 3)),
+    numpy.array(3.5),
+    numpy.arange(60_000, dtype="float32").reshape(200, 300),
+    numpy.arange(600).reshape(20, 30).T,
+    numpy.arange(600)[::7],
+    numpy.array([("a", 1)], dtype=[("name", "U3"), ("number", "i4")]),
+    numpy.array([1, "mixed", None], dtype=object),
+]
+
+
+def test_things_come_back_as_they_were(ctx):
+    queue, back = ctx.Queue(buffer_bytes=1 << 20), ctx.Queue(buffer_bytes=1 << 20)
+    process = ctx.Process(target=echo, args=(queue, back))
+    process.start()
+    for thing in THINGS[1:]:
+        queue.put(thing)
+        returned = back.get(timeout=30)
+        assert returned == thing and type(returned) is type(thing)
+    for thing in ARRAYS:
+        queue.put(thing)
+        returned = back.get(timeout=30)
+        numpy.testing.assert_array_equal(returned, thing)
+        assert returned.dtype == thing.dtype and returned.flags.writeable
+    queue.put({"two": ARRAYS[3], "three": [ARRAYS[0], ARRAYS[3] + 1]})
+    returned = back.get(timeout=30)
+    numpy.testing.assert_array_equal(returned["three"][1], ARRAYS[3] + 1)
+    frozen = numpy.arange(1000)
+    frozen.flags.writeable = False
+    queue.put(frozen)
+    assert not back.get(timeout=30).flags.writeable
+    queue.put(None)
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_buffers_do_not_go_through_the_pickle():
+    queue = towpath.Queue()
+    numbers = numpy.arange(10_000)
+    queue.put(numbers)
+    message = queue._receive()
+    assert len(message) >= numbers.nbytes and pickle.dumps(numbers, 5) not in message
+    assert message.count(numbers.tobytes()) == 1
+    assert message.index(numbers.tobytes()) % 64 == 0
+
+
+def test_thing_that_cannot_be_put_leaves_nothing():
+    queue = towpath.Queue(buffers=2)
+    for _ in range(5):
+        with pytest.raises(Exception):
+            queue.put(lambda: None)
+        with pytest.raises(ValueError):
+            queue.put(numpy.zeros(1 << 20))
+        with pytest.raises(pickle.PicklingError):
+            queue.put(pickle.PickleBuffer(memoryview(b"abcdef")[::2]))
+        with pytest.raises(towpath.Empty):
+            queue.get(False)
+    for _ in range(2):
+        queue.put(b"z" * 1000)
+    with pytest.raises(towpath.Full):
+        queue.put(b"z" * 1000, False)
+
+
+def test_reserved_array_arrives_without_a_copy():
+    ctx = towpath.get_context("fork")
+    queue, back = ctx.Queue(buffers=2), ctx.Queue()
+    process = ctx.Process(target=sum_leases, args=(queue, back))
+    process.start()
+    for number in range(1, 6):
+        with queue.reserve((100, number), "float32") as numbers:
+            numbers[:] = number
+        assert back.get(timeout=30) == (100.0 * number * number, "<f4", (100, number))
+    with queue.reserve(10, "u1") as numbers:
+        numbers[:] = 1
+    assert back.get(timeout=30) == (10.0, "|u1", (10,))
+    queue.put(None)
+    process.join()
+
+
+def test_reservation_that_fails_sends_nothing():
+    queue = towpath.Queue(buffers=1)
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            with queue.reserve(10):
+                raise KeyError
+    with pytest.raises(ValueError):
+        with queue.reserve(1 << 20):
+            pass
+    with pytest.raises(ValueError):
+        with queue.reserve(2, object):
+            pass
+    with queue.reserve(10) as numbers:
+        with pytest.raises(towpath.Full):
+            with queue.reserve(10, block=False):
+                pass
+        numbers[:] = 2
+    with queue.lease() as numbers:
+        assert numbers.sum() == 20
+        first = numbers.__array_interface__["data"][0]
+    with queue.reserve(10) as numbers:
+        assert numbers.__array_interface__["data"][0] == first, "the only buffer there is"
+
+
+def die_with_reservation(queue, ready):
+    with queue.reserve(10):
+        ready.set()
+        time.sleep(1000)
+
+
+def die_with_lease(queue, ready):
+    with queue.lease() as numbers:
+        numbers[:] = 0
+        ready.set()
+        time.sleep(1000)
+
+
+def test_buffers_of_the_killed_come_back():
+    ctx = towpath.get_context("fork")
+    queue = ctx.Queue(buffers=1)
+    for target in (die_with_reservation, die_with_lease):
+        ready = ctx.Event()
+        process = ctx.Process(target=target, args=(queue, ready))
+        if target is die_with_lease:
+            with queue.reserve(10) as numbers:
+                numbers[:] = 5
+        process.start()
+        assert ready.wait(30)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    # With its bytes as the dead left them.
+    with queue.lease(timeout=30) as numbers:
+        assert numbers.shape == (10,) and numbers.sum() == 0
+    with queue.reserve(10, timeout=30):
+        pass
+
+
+def test_view_outlives_its_queue():
+    queue = towpath.Queue()
+    queue.put(numpy.arange(1000))
+    with queue.lease() as numbers:
+        pass
+    with queue.reserve(10) as written:
+        pass
+    queue._messages.world._objects.clear()
+    del queue
+    gc.collect()
+    # Any values, but mapped.
+    assert numbers.sum() >= 0 or True
+    written[:] = 1
+
+
+def put_slowly(queue):
+    for number in range(20):
+        time.sleep(0.005)
+        queue.put(number)
+
+
+def test_descriptor_becomes_readable():
+    ctx = towpath.get_context("fork")
+    queue = ctx.Queue()
+    process = ctx.Process(target=put_slowly, args=(queue,))
+    process.start()
+    poll = select.poll()
+    poll.register(queue, select.POLLIN)
+    found = []
+    while len(found) < 20:
+        try:
+            found.append(queue.try_get())
+        except towpath.Empty:
+            assert poll.poll(30_000)
+    assert found == list(range(20))
+    process.join()
+
+
+def test_tasks_await_objects():
+    ctx = towpath.get_context("fork")
+    queue = ctx.Queue()
+
+    async def take(most):
+        return [await queue.get_async() for _ in range(most)]
+
+    async def all_of_them():
+        cancelled = asyncio.create_task(queue.get_async())
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        takers = [asyncio.create_task(take(5)) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        process = ctx.Process(target=put_slowly, args=(queue,))
+        process.start()
+        found = await asyncio.wait_for(asyncio.gather(*takers), 30)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(queue.get_async(), 0.02)
+        process.join()
+        return found
+
+    found = asyncio.run(all_of_them())
+    assert sorted(sum(found, [])) == list(range(20))
+    queue.put("later")
+    assert asyncio.run(queue.get_async()) == "later"
+
+
+def test_lock_takes_all_forms_of_arguments():
+    lock = towpath.get_context().Lock()
+    assert lock.acquire() is True
+    results = []
+
+    def other():
+        results.extend([lock.acquire(False), lock.acquire(block=False), lock.acquire(True, 0.01)])
+        results.append(lock.acquire(timeout=0.01))
+        with pytest.raises(ValueError):
+            lock.release()
+        with pytest.raises(TypeError):
+            lock.acquire(no=1)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert results == [False] * 4
+    assert lock.release() is None
+    with lock as got:
+        assert got is True
+    with pytest.raises(ValueError):
+        lock.release()
+    with pytest.raises(TypeError):
+        lock.acquire(1, 2, 3)
+    with pytest.raises(TypeError):
+        type(lock).acquire(5)
+    assert "OwnerDied" in type(lock).acquire.__doc__
