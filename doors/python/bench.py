@@ -77,7 +77,7 @@ def echo_in_place(there, back):
 
 def array_time(ctx, rounds, in_place):
     """Microseconds for an array of 1 MB there and back."""
-    size = {"buffer_bytes": 1 << 21, "buffers": 4} if isinstance(ctx, towpath.Context) else {}
+    size = {"buffer_bytes": 1 << 21, "buffers": 1} if isinstance(ctx, towpath.Context) else {}
     there, back = ctx.Queue(**size), ctx.Queue(**size)
     process = ctx.Process(target=echo_in_place if in_place else echo, args=(there, back))
     process.start()

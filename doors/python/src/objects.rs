@@ -14,12 +14,14 @@
 //! ```
 
 use core::ptr;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
 
 const RAW: u8 = 1;
 const WITH_BUFFERS: u8 = 2;
@@ -105,6 +107,42 @@ fn pickled<'py>(
     }
 }
 
+/// NumPy's arrays, and the package's function that makes the pickle of one without its bytes.
+struct Arrays {
+    kind: Py<PyType>,
+    pickle_of: Py<PyAny>,
+}
+
+/// What is known of NumPy, if the program has imported it.
+fn arrays(py: Python<'_>) -> PyResult<Option<&Arrays>> {
+    static ARRAYS: PyOnceLock<Arrays> = PyOnceLock::new();
+    if let Some(arrays) = ARRAYS.get(py) {
+        return Ok(Some(arrays));
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(numpy) = modules.get_item("numpy") else { return Ok(None) };
+    // Another thread may be importing it.
+    let Ok(kind) = numpy.getattr("ndarray") else { return Ok(None) };
+    let kind = kind.cast_into::<PyType>()?.unbind();
+    let pickle_of = py.import("towpath.queues")?.getattr("_pickle_of")?.unbind();
+    ARRAYS.get_or_try_init(py, || Ok(Arrays { kind, pickle_of })).map(Some)
+}
+
+/// The message of an array whose bytes are one buffer as it lies. `None`: of another object.
+fn of_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Outgoing<'py>>> {
+    let py = object.py();
+    let Some(arrays) = arrays(py)? else { return Ok(None) };
+    if !object.get_type().is(&arrays.kind) {
+        return Ok(None);
+    }
+    let Ok(bytes) = arrays.pickle_of.bind(py).call1((object,))?.cast_into::<PyBytes>() else {
+        return Ok(None);
+    };
+    let buffer = PyUntypedBuffer::get(object)?;
+    let len = places(bytes.as_bytes().len(), [buffer.len_bytes()].into_iter()).1;
+    Ok(Some(Outgoing { body: Body::WithBuffers(bytes, vec![buffer]), len }))
+}
+
 impl<'py> Outgoing<'py> {
     /// The message of an object.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Outgoing<'py>> {
@@ -118,6 +156,9 @@ impl<'py> Outgoing<'py> {
             || object.is_exact_instance_of::<PyFloat>();
         if is_plain {
             return Ok(Outgoing::pickle(pickled(py, object, None)?));
+        }
+        if let Some(message) = of_array(object)? {
+            return Ok(message);
         }
         let list = PyList::empty(py);
         let bytes = pickled(py, object, Some(&list))?;
@@ -225,16 +266,56 @@ pub fn object_of<'py>(
         Some(&RAW) => Ok(PyBytes::new(py, &message[1..]).into_any()),
         Some(&WITH_BUFFERS) => {
             let (bytes, buffers) = parts(message).ok_or_else(damaged)?;
+            if let [(buffer, read_only)] = buffers[..]
+                && let Some(shape) = known_shape(py, bytes)
+            {
+                let kind = &arrays(py)?.ok_or_else(damaged)?.kind;
+                return kind.bind(py).call1((shape.0, shape.1, lend(buffer, read_only)?));
+            }
             let list = PyList::empty(py);
-            for (buffer, read_only) in buffers {
+            for &(buffer, read_only) in &buffers {
                 list.append(lend(buffer, read_only)?)?;
             }
             let named = PyDict::new(py);
             named.set_item(pyo3::intern!(py, "buffers"), list)?;
-            pickle(py)?.loads.bind(py).call((PyBytes::new(py, bytes),), Some(&named))
+            let object = pickle(py)?.loads.bind(py).call((PyBytes::new(py, bytes),), Some(&named))?;
+            if let [(buffer, _)] = buffers[..] {
+                note_shape(&object, bytes, buffer.len())?;
+            }
+            Ok(object)
         }
         _ => pickle(py)?.loads.bind(py).call1((PyBytes::new(py, message),)),
     }
+}
+
+/// Shape and dtype of arrays by their pickles without bytes: unpickling takes longer.
+static SHAPES: Mutex<BTreeMap<Vec<u8>, (Py<PyAny>, Py<PyAny>)>> = Mutex::new(BTreeMap::new());
+
+/// Maximum number of shapes that are remembered.
+const MOST_SHAPES: usize = 64;
+
+/// Shape and dtype of the array of a pickle, if it is one that was seen before.
+fn known_shape<'py>(py: Python<'py>, bytes: &[u8]) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
+    shapes.get(bytes).map(|(shape, kind)| (shape.bind(py).clone(), kind.bind(py).clone()))
+}
+
+/// Remembers the shape of an array that is all of its only buffer, as it lies.
+fn note_shape(object: &Bound<'_, PyAny>, bytes: &[u8], len: usize) -> PyResult<()> {
+    let Some(arrays) = arrays(object.py())? else { return Ok(()) };
+    if !object.get_type().is(&arrays.kind)
+        || !object.getattr("flags")?.getattr("c_contiguous")?.is_truthy()?
+        || object.getattr("nbytes")?.extract::<usize>()? != len
+        || len == 0
+    {
+        return Ok(());
+    }
+    let found = (object.getattr("shape")?.unbind(), object.getattr("dtype")?.unbind());
+    let mut shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
+    if shapes.len() < MOST_SHAPES {
+        shapes.insert(bytes.to_vec(), found);
+    }
+    Ok(())
 }
 
 /// A buffer of a message as memory of this process alone.

@@ -32,10 +32,19 @@ def _pickle_of_array(shape: Tuple[int, ...], kind: Any) -> Tuple[bytes, int]:
     """The pickle of an array without its bytes, and their number."""
     import numpy
 
-    if kind.hasobject:
-        raise ValueError("an array of Python objects does not lie in a queue")
-    array = numpy.empty(shape, kind)
-    return pickle.dumps(array, 5, buffer_callback=lambda _: None), array.nbytes
+    array, buffers = numpy.empty(shape, kind), []  # type: ignore[var-annotated]
+    pickled = pickle.dumps(array, 5, buffer_callback=buffers.append)
+    if len(buffers) != 1:
+        raise ValueError(f"an array of {kind} cannot be written in a queue: put it")
+    return pickled, array.nbytes
+
+
+def _pickle_of(array: Any) -> Optional[bytes]:
+    """The pickle of an array whose bytes are one buffer as it lies, without it; None: another."""
+    kind = array.dtype
+    if kind.kind in "biufc" and array.flags.carray and array.size and array.shape:
+        return _pickle_of_array(array.shape, kind)[0]
+    return None
 
 
 class Queue:
