@@ -158,7 +158,7 @@ def test_pool_has_the_calls_of_multiprocessing(ctx):
 def test_worker_of_a_pool_runs_so_many_jobs():
     with towpath.get_context("fork").Pool(2, maxtasksperchild=3) as pool:
         pids = [pid for _, pid in pool.map(sleep_and_return, range(18), 1)]
-        assert all(pids.count(pid) == 3 for pid in set(pids))
+        assert len(set(pids)) >= 6 and all(pids.count(pid) <= 3 for pid in set(pids))
 
 
 def test_pool_goes_on_when_a_worker_is_killed():
