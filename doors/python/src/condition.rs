@@ -86,6 +86,14 @@ impl PyCondition {
         Ok(())
     }
 
+    /// Leaves the condition in good order.
+    fn _end(&self) {
+        if let Ok((cpu, wait)) = self.object.world().participation() {
+            // SAFETY: as in `wait`.
+            unsafe { self.object.as_ptr().as_ref() }.forget_as(&cpu, &wait);
+        }
+    }
+
     /// The world in which it lies.
     #[getter]
     fn world(&self, py: Python<'_>) -> Py<PyAny> {

@@ -139,6 +139,11 @@ impl PyEvent {
         self.object.is_set()
     }
 
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        let state = if slf.get().is_set() { "set" } else { "unset" };
+        format!("<Event at {:?} {state}>", slf.as_ptr())
+    }
+
     /// Waits until it is set; returns False if the time was over.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {

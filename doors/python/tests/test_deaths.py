@@ -140,10 +140,13 @@ def test_barrier_tells_of_a_death():
     assert ready.wait(30)
     barrier.join()
     killer = started(ctx, kill_after, process.pid)
-    with pytest.raises(towpath.PeerDied):
+    with pytest.raises(towpath.PeerDied) as told:
         barrier.wait(30)
+    assert told.value.pid == process.pid
     process.join()
     killer.join()
+    assert not barrier.broken and barrier.n_waiting == 0
+    assert [barrier.wait(30) for _ in range(3)] == [0] * 3, "among the survivors"
 
 
 def test_reader_is_told_of_a_dead_writer():

@@ -182,6 +182,64 @@ def test_broadcast_reaches_all_readers():
         reader.join()
 
 
+def wait_at(barrier, results):
+    try:
+        results.put(barrier.wait(30))
+    except threading.BrokenBarrierError as error:
+        results.put(type(error).__name__)
+
+
+def test_barrier_breaks_and_is_reset():
+    ctx = towpath.get_context("fork")
+    barrier, results = ctx.Barrier(3), ctx.Queue()
+    for end in (barrier.abort, barrier.reset, lambda: barrier.wait(0.05)):
+        waiter = ctx.Process(target=wait_at, args=(barrier, results))
+        waiter.start()
+        while barrier.n_waiting < 1:
+            time.sleep(0.001)
+        try:
+            end()
+        except threading.BrokenBarrierError:
+            pass
+        assert results.get(timeout=30) == "BrokenBarrierError"
+        waiter.join()
+        if end != barrier.reset:
+            assert barrier.broken
+            with pytest.raises(threading.BrokenBarrierError):
+                barrier.wait(30)
+            barrier.reset()
+        assert not barrier.broken and barrier.n_waiting == 0
+        waiters = [ctx.Process(target=wait_at, args=(barrier, results)) for _ in range(2)]
+        for waiter in waiters:
+            waiter.start()
+        assert sorted([barrier.wait(30), results.get(timeout=30), results.get(timeout=30)]) == [0, 1, 2]
+        for waiter in waiters:
+            waiter.join()
+        # For other processes than those, which were its participants.
+        barrier.reset()
+
+
+def fail():
+    raise KeyError
+
+
+def test_action_that_fails_breaks_the_barrier():
+    barrier = towpath.get_context("fork").Barrier(2, fail)
+    results = []
+
+    def wait():
+        try:
+            barrier.wait(30)
+        except Exception as error:
+            results.append(type(error))
+
+    other = threading.Thread(target=wait)
+    other.start()
+    wait()
+    other.join()
+    assert set(results) == {KeyError, threading.BrokenBarrierError}
+
+
 WAITS = {
     "get": "queue.get()",
     "acquire": "lock.acquire()",

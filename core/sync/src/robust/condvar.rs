@@ -189,6 +189,19 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
         }
     }
 
+    /// Frees the places of this process's waits that are over. For a process that ends in
+    /// good order, and holds the mutex no more: otherwise its end wakes a waiter for no reason.
+    pub fn forget_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        for word in self.used(cpu) {
+            // Relaxed, both: the places carry no data.
+            let seen = cpu.load(word, Ordering::Relaxed);
+            if seen & (WAITS | NOTIFIED) == 0 && identity(seen) == wait.identity() {
+                // It fails if another thread of this process waits there just now.
+                let _ = cpu.compare_exchange(word, seen, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Frees a place in which the waiter still waits. Returns whether it did.
     fn leave(&self, cpu: &P, place: usize, value: u64) -> bool {
         let word = &self.places[place].0;

@@ -197,6 +197,26 @@ fn notification_of_a_dead_waiter_goes_to_another() {
 }
 
 #[test]
+fn waiter_that_ends_in_good_order_wakes_no_other() {
+    let (condvar, dead) = (Condvar::<Native, 4>::in_arena(&Heap), AtomicU64::new(0));
+    let members = [2, 3].map(|me| Member { me, dead: &dead });
+    let [a, b] = [0, 1].map(Native::with_id);
+    let [first, second] = members.each_ref().map(|member| member.wait(Policy::Park));
+    let (served, waits) = (condvar.begin(&a, &first), condvar.begin(&b, &second));
+    condvar.notify_one_by(&b, &second);
+    condvar.end(&a, served);
+    condvar.forget_as(&a, &first);
+    dead.store(1 << 2, SeqCst);
+    let shortly = Deadline::within(Duration::from_millis(60));
+    assert_eq!(condvar.sleep(&b, &second, &waits, shortly), Woken::TimedOut);
+    // A place of a wait that is not over stays.
+    let waits = condvar.begin(&b, &second);
+    condvar.forget_as(&b, &second);
+    condvar.notify_one_by(&a, &first);
+    assert_eq!(condvar.sleep(&b, &second, &waits, soon()), Woken::Notified);
+}
+
+#[test]
 fn waiters_are_notified_one_by_one_and_all_together() {
     let (tokens, more): (Mutex<u64>, Condvar) = (Mutex::new(0), Condvar::new());
     let taken = AtomicU64::new(0);

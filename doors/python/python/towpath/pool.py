@@ -111,6 +111,8 @@ def _feed(tasks: Any, workers: Workers, cache: dict) -> None:
                 workers.submit((function, args, kwargs), done)
             except Exception as error:
                 done(False, error)
+            # Nothing here keeps what the caller has passed.
+            del done, function, args, kwargs
         if set_length is not None:
             set_length(index + 1)
         del call, sequence, set_length

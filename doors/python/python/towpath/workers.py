@@ -412,6 +412,7 @@ class Workers:
                         succeeded, value = False, error
                 each.done(succeeded, value)
                 del each, value
+            outcomes.clear()
         os.write(self._wake_in, b"q")
 
     def _bury(self, slot: _Slot) -> List[Tuple[_Job, bool, Any]]:

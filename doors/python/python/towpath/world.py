@@ -9,15 +9,16 @@ import multiprocessing
 import os
 import weakref
 from multiprocessing import reduction, util
+from threading import BrokenBarrierError
 from typing import Any, Iterator, Optional
 
 from . import _towpath
-from .errors import OwnerDied
+from .errors import OwnerDied, PeerDied
 
 # Worlds of this process by inode of their segment, and all of them.
 _by_inode: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 _all: weakref.WeakSet = weakref.WeakSet()
-# Queues and broadcasts, which a process leaves before it leaves their worlds.
+# Queues, broadcasts and conditions, which a process leaves before it leaves their worlds.
 _joined: weakref.WeakSet = weakref.WeakSet()
 # Handles that a fork has copied. They are their parent's: the child must not end them.
 _inherited: list = []
@@ -102,7 +103,7 @@ class World(_towpath._World):
             found = getattr(self, kind)(name, *args)
             if wrap is not None:
                 found = wrap(found)
-            if kind in ("_messages", "_broadcast"):
+            if kind in ("_messages", "_broadcast", "_condition"):
                 _joined.add(found)
             self._objects[kind, name, args[-1:] if kind == "_lock" else ()] = found
         return found
@@ -150,6 +151,7 @@ class Condition:
         self.wait = inner.wait
         self.notify = inner.notify
         self.notify_all = inner.notify_all
+        self._end = inner._end
 
     def __enter__(self) -> bool:
         return self._inner.lock.__enter__()
@@ -187,55 +189,125 @@ def _condition(world: World, name: str, lock: _towpath.Lock) -> Condition:
 class Barrier:
     """A barrier, as multiprocessing's, whose waiters are told of a death by PeerDied.
 
-    Without ``abort`` and ``reset``: after a time-out or a death the next episode is among those
-    that are left.
+    After a death the next episode is among those that are left. A time-out or ``abort`` breaks it
+    for all, until ``reset``.
     """
 
-    def __init__(self, inner: _towpath._Barrier) -> None:
-        import threading
+    # Words in shared memory: arrivals in this episode, the episode, whether it is broken, resets,
+    # known deaths, and the episode, plus one, in which the last one was told.
+    _ARRIVALS, _EPISODE, _BROKEN, _RESETS, _DEATHS, _TOLD = range(6)
+    # Longest time between two looks whether it is broken, in seconds.
+    _TURN = 0.05
 
-        self._inner = inner
-        self._mine = threading.local()
-        self._number = buffer_of(inner.world._object("_bytes", f"{inner.name}-n", 8))
-        self._order = inner.world.lock(f"{inner.name}-order")
+    def __init__(self, inner: _towpath._Barrier) -> None:
+        self._world, self._name = inner.world, inner.name
+        self._inners = {0: inner}
+        self._words = memoryview(buffer_of(self._world._object("_bytes", f"{self._name}-n", 48))).cast("B").cast("Q")
+        self._order = self._world.lock(f"{self._name}-order")
+        self._parties = inner.parties
         self._action: Any = None
         self._timeout: Optional[float] = None
 
     @property
     def parties(self) -> int:
         """Number of participants."""
-        return self._inner.parties
+        return self._parties
+
+    @property
+    def broken(self) -> bool:
+        """True after a time-out or ``abort``, until ``reset``."""
+        return bool(self._words[self._BROKEN])
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of waiters."""
+        return self._words[self._ARRIVALS]
 
     def join(self) -> None:
         """Takes this thread's place without arriving: the others are told if it dies."""
-        self._inner.join()
+        self._inner(self._words[self._RESETS]).join()
+
+    def abort(self) -> None:
+        """Breaks it: waiters, within 50 ms, and all that come raise BrokenBarrierError."""
+        with repair(self._order):
+            self._words[self._BROKEN] = 1
+
+    def reset(self) -> None:
+        """Makes it usable again. Those that wait raise BrokenBarrierError."""
+        with repair(self._order):
+            self._words[self._RESETS] += 1
+            for word in (self._ARRIVALS, self._BROKEN, self._DEATHS, self._TOLD):
+                self._words[word] = 0
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Arrives and waits for all; returns a number that is different for each of them.
 
-        Raises PeerDied if a participant died, BrokenBarrierError if the time was over.
+        Raises PeerDied if a participant died, BrokenBarrierError if it is broken. When another
+        process has taken the place of a dead one, numbers are different again after ``reset``.
         """
-        from threading import BrokenBarrierError
+        import time
 
         timeout = self._timeout if timeout is None else timeout
-        if getattr(self._mine, "index", None) is None:
-            number = ctypes.c_uint64.from_buffer(self._number)
-            with repair(self._order):
-                self._mine.index = number.value % self.parties
-                number.value += 1
-        index = self._mine.index
-        if not self._inner._wait(timeout):
-            raise BrokenBarrierError("not all participants came in time")
-        self._mine.index = None
+        until = None if timeout is None else time.monotonic() + timeout
+        with repair(self._order):
+            resets = self._words[self._RESETS]
+            if self._words[self._BROKEN]:
+                raise BrokenBarrierError("the barrier is broken: reset it")
+            index, episode = self._words[self._ARRIVALS], self._words[self._EPISODE]
+            self._words[self._ARRIVALS] += 1
+            if self._words[self._ARRIVALS] >= self._parties - self._words[self._DEATHS]:
+                self._words[self._ARRIVALS] = 0
+                self._words[self._EPISODE] += 1
+        try:
+            self._pass(resets, until)
+        except PeerDied:
+            self._note_death(resets, episode)
+            raise
         if self._action is not None:
             if index == 0:
-                self._action()
-            if not self._inner._wait(timeout):
-                raise BrokenBarrierError("the action was not done in time")
+                try:
+                    self._action()
+                except BaseException:
+                    self.abort()
+                    raise
+            self._pass(resets, until)
         return index
 
+    def _note_death(self, resets: int, episode: int) -> None:
+        """Counts the death of which all are told that have waited in this episode."""
+        with repair(self._order):
+            if self._words[self._RESETS] != resets or self._words[self._TOLD] == episode + 1:
+                return
+            self._words[self._TOLD] = episode + 1
+            self._words[self._DEATHS] = min(self._words[self._DEATHS] + 1, self._parties - 1)
+            if self._words[self._EPISODE] == episode:
+                self._words[self._ARRIVALS] = 0
+                self._words[self._EPISODE] += 1
+
+    def _inner(self, resets: int) -> Any:
+        inner = self._inners.get(resets)
+        if inner is None:
+            # What waits at the one before has arrived there, and is not waited for here.
+            inner = self._world._object("_barrier", f"{self._name}-r{resets}", self._parties)
+            self._inners = {resets: inner}
+        return inner
+
+    def _pass(self, resets: int, until: Optional[float]) -> None:
+        import time
+
+        inner = self._inner(resets)
+        while True:
+            left = self._TURN if until is None else min(self._TURN, max(until - time.monotonic(), 0.0))
+            if inner._wait(left):
+                return
+            if self._words[self._BROKEN] or self._words[self._RESETS] != resets:
+                raise BrokenBarrierError("the barrier was broken or reset meanwhile")
+            if until is not None and time.monotonic() >= until:
+                self.abort()
+                raise BrokenBarrierError("not all participants came in time")
+
     def __reduce__(self):
-        return _barrier, (self._inner.world, self._inner.name, self.parties, self._action, self._timeout)
+        return _barrier, (self._world, self._name, self._parties, self._action, self._timeout)
 
 
 def _barrier(world: World, name: str, parties: int, action: Any, timeout: Optional[float]) -> Barrier:
