@@ -64,9 +64,9 @@ pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{
-    MessageGuard, MessageInPlace, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver,
-    PoolSender, PoolStage, SemaphorePermit, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue,
-    WorldRing, WorldVenue,
+    MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver, PoolSender,
+    PoolStage, ReservedMessage, SemaphorePermit, WorldBroadcast, WorldBytes, WorldMessages, WorldPool,
+    WorldQueue, WorldRing, WorldVenue,
 };
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};

@@ -24,7 +24,7 @@ pub enum Fault {
     Transfer(TransferError),
     /// The last owner died; its rank, if it is known.
     OwnerDied { rank: Option<u32> },
-    /// A death, with what is known of the dead.
+    /// A death, with number and name of the dead if they are known.
     Death(Box<Death>),
 }
 

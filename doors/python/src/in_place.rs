@@ -1,4 +1,6 @@
-//! Memory of messages as Python's buffers: written before they are sent, read while under a lease.
+//! Memory of messages as Python's buffers.
+//!
+//! They are written before they are sent, and read while under a lease.
 
 use core::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use towpath_shm::{MessageInPlace, MessageSender};
+use towpath_shm::{MessageSender, ReservedMessage};
 use towpath_sync::LockError;
 use towpath_sync::queues::TransferError;
 
@@ -55,7 +57,7 @@ impl PyLent {
 
 /// A buffer and the sender that has it. Fields are dropped in this order.
 struct Space {
-    space: MessageInPlace<'static>,
+    space: ReservedMessage<'static>,
     _sender: Arc<MessageSender>,
 }
 
@@ -73,11 +75,11 @@ pub struct PyReservation {
 impl PyReservation {
     pub fn new(
         sender: &Arc<MessageSender>,
-        space: MessageInPlace<'_>,
+        space: ReservedMessage<'_>,
         queue: Py<PyMessages>,
     ) -> PyReservation {
         // SAFETY: the sender lives as long as the space, which is dropped first.
-        let space = unsafe { core::mem::transmute::<MessageInPlace<'_>, MessageInPlace<'static>>(space) };
+        let space = unsafe { core::mem::transmute::<ReservedMessage<'_>, ReservedMessage<'static>>(space) };
         let space = ManuallyDrop::new(Space { space, _sender: Arc::clone(sender) });
         PyReservation { space: Mutex::new(Some((std::process::id(), space))), queue }
     }
@@ -106,7 +108,7 @@ impl PyReservation {
         })?
     }
 
-    /// Sends what `begin` wrote, with its buffer of so many bytes.
+    /// Sends the message that `begin` wrote, with its buffer of so many bytes.
     fn send(&self, py: Python<'_>, pickle: &[u8], len: usize) -> PyResult<()> {
         let total = objects::bytes_before(pickle, len) + len;
         let queue = self.queue.get();

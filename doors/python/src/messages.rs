@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 use towpath_readiness::{AsyncOperation, ReadyDescriptor};
 use towpath_shm::{
-    MessageGuard, MessageInPlace, MessageReceiver, MessageSender, MessageSpec, ParticipantId, World,
+    MessageGuard, MessageReceiver, MessageSender, MessageSpec, ParticipantId, ReservedMessage, World,
     WorldMessages,
 };
 use towpath_sync::Attempt;
@@ -22,7 +22,7 @@ use towpath_sync::queues::TransferError;
 use crate::call::participation;
 use crate::fault::{Fault, class};
 use crate::in_place::{PyLent, PyReservation};
-use crate::objects::{self, Outgoing};
+use crate::objects::{self, ObjectMessage};
 use crate::turns::{timeout, waiting};
 
 /// An end of a queue, and the participant that has joined with it.
@@ -41,10 +41,10 @@ pub struct PyMessages {
     ready: Mutex<Option<(u32, ManuallyDrop<ReadyDescriptor>)>>,
 }
 
-/// Reception of a message, for the descriptor.
-struct Reception<'a>(&'a MessageReceiver);
+/// Receiving of a message, for the descriptor.
+struct Receiving<'a>(&'a MessageReceiver);
 
-impl<'a> AsyncOperation for Reception<'a> {
+impl<'a> AsyncOperation for Receiving<'a> {
     type Output = Result<MessageGuard<'a>, TransferError>;
     fn attempt(&mut self) -> Attempt<Self::Output> {
         self.0.attempt_receive()
@@ -154,25 +154,31 @@ impl PyMessages {
         queue: Py<PyMessages>,
     ) -> PyResult<Option<PyReservation>> {
         let sender = self.sender()?;
-        let taken = waiting(py, time, |turn| Ok(Taken(sender.reserve_timeout(turn)?)))?;
-        Ok(taken.map(|Taken(space)| PyReservation::new(&sender, space, queue)))
+        let taken = waiting(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?;
+        Ok(taken.map(|TakenBuffer(space)| PyReservation::new(&sender, space, queue)))
     }
 
-    fn send_long(&self, py: Python<'_>, message: &Outgoing<'_>, time: Option<Duration>) -> PyResult<bool> {
+    fn send_long(
+        &self,
+        py: Python<'_>,
+        message: &ObjectMessage<'_>,
+        time: Option<Duration>,
+    ) -> PyResult<bool> {
         let most = self.messages.spec().buffer_bytes;
         if message.len() > most {
             return Err(Fault::Transfer(TransferError::TooLong { most }).into());
         }
         let sender = self.sender()?;
-        let Some(Taken(mut space)) = waiting(py, time, |turn| Ok(Taken(sender.reserve_timeout(turn)?)))?
+        let Some(TakenBuffer(mut space)) =
+            waiting(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?
         else {
             return Ok(false);
         };
         message.write(&mut space);
         let len = message.len();
-        let mut space = Taken(space);
+        let mut space = TakenBuffer(space);
         let sent = waiting(py, time, |turn| {
-            let Taken(space) = &mut space;
+            let TakenBuffer(space) = &mut space;
             self.after_send(space.send_timeout(len, turn))
         });
         Ok(sent?.is_some())
@@ -186,10 +192,10 @@ impl PyMessages {
 }
 
 /// A reserved buffer on its way between threads.
-struct Taken<'a>(MessageInPlace<'a>);
+struct TakenBuffer<'a>(ReservedMessage<'a>);
 
 // SAFETY: a reserved buffer is the process's; the thread does not matter to it.
-unsafe impl Send for Taken<'_> {}
+unsafe impl Send for TakenBuffer<'_> {}
 
 fn part<T>(end: &End<T>, me: Option<ParticipantId>) {
     let taken = end.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -235,7 +241,7 @@ impl PyMessages {
     #[pyo3(signature = (obj, block=true, timeout=None))]
     fn put(&self, obj: &Bound<'_, PyAny>, block: bool, timeout: Option<f64>) -> PyResult<()> {
         let (py, time) = (obj.py(), Self::time(block, timeout)?);
-        let message = Outgoing::of(obj)?;
+        let message = ObjectMessage::of(obj)?;
         let sent = if message.len() > MessageSpec::SHORT {
             self.send_long(py, &message, time)?
         } else if let Some(bytes) = message.as_they_are() {
@@ -257,14 +263,15 @@ impl PyMessages {
         objects::object_of(py, &message.guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
     }
 
-    /// As `get` without waiting. If it raises Empty the descriptor becomes readable when
-    /// another attempt may succeed.
+    /// Takes the oldest object if there is one.
+    ///
+    /// If it raises Empty the descriptor becomes readable when another attempt may succeed.
     fn attempt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let receiver = self.receiver()?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = self.descriptor(&mut ready)?;
         let outcome = loop {
-            match ready.attempt(&mut Reception(&receiver))? {
+            match ready.attempt(&mut Receiving(&receiver))? {
                 None => break None,
                 Some(outcome) => match self.after_receive(outcome) {
                     Ok(guard) => break Some(guard),

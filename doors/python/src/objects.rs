@@ -9,8 +9,12 @@
 //! The second kind, all numbers in the machine's order:
 //!
 //! ```text
-//! 0: 2 | 4: u32 number of buffers | 8: u64 length of the pickle | 16: a u64 for each buffer: length,
-//! and its upper bit: it may not be written | the pickle | each buffer, from a multiple of 64 on
+//!  0: 2
+//!  4: u32 number of buffers
+//!  8: u64 length of the pickle
+//! 16: a u64 for each buffer: length; upper bit: it may not be written
+//!     the pickle
+//!     each buffer, from a multiple of 64 on
 //! ```
 
 use core::ptr;
@@ -34,7 +38,7 @@ const ALIGN: usize = 64;
 struct Pickle {
     dumps: Py<PyAny>,
     loads: Py<PyAny>,
-    /// Of multiprocessing, for what pickle alone does not know.
+    /// Function of multiprocessing, for objects that pickle alone does not know.
     others: Py<PyAny>,
     protocol: Py<PyAny>,
     error: Py<PyAny>,
@@ -59,12 +63,12 @@ fn pickle(py: Python<'_>) -> PyResult<&Pickle> {
 }
 
 /// A message that has yet to be written.
-pub struct Outgoing<'py> {
-    body: Body<'py>,
+pub struct ObjectMessage<'py> {
+    body: ObjectBody<'py>,
     len: usize,
 }
 
-enum Body<'py> {
+enum ObjectBody<'py> {
     Raw(Bound<'py, PyBytes>),
     Pickle(Bound<'py, PyBytes>),
     WithBuffers(Bound<'py, PyBytes>, Vec<PyUntypedBuffer>),
@@ -107,13 +111,13 @@ fn pickled<'py>(
     }
 }
 
-/// NumPy's arrays, and the package's function that makes the pickle of one without its bytes.
+/// The type of NumPy's arrays, and the function that makes pickles of them without bytes.
 struct Arrays {
     kind: Py<PyType>,
     pickle_of: Py<PyAny>,
 }
 
-/// What is known of NumPy, if the program has imported it.
+/// The type of NumPy's arrays, if the program has imported it.
 fn arrays(py: Python<'_>) -> PyResult<Option<&Arrays>> {
     static ARRAYS: PyOnceLock<Arrays> = PyOnceLock::new();
     if let Some(arrays) = ARRAYS.get(py) {
@@ -128,8 +132,10 @@ fn arrays(py: Python<'_>) -> PyResult<Option<&Arrays>> {
     ARRAYS.get_or_try_init(py, || Ok(Arrays { kind, pickle_of })).map(Some)
 }
 
-/// The message of an array whose bytes are one buffer as it lies. `None`: of another object.
-fn of_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Outgoing<'py>>> {
+/// The message of an array whose bytes are one buffer as it lies.
+///
+/// `None`: of another object.
+fn of_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<ObjectMessage<'py>>> {
     let py = object.py();
     let Some(arrays) = arrays(py)? else { return Ok(None) };
     if !object.get_type().is(&arrays.kind) {
@@ -140,22 +146,25 @@ fn of_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Outgoing<'py>>> 
     };
     let buffer = PyUntypedBuffer::get(object)?;
     let len = places(bytes.as_bytes().len(), [buffer.len_bytes()].into_iter()).1;
-    Ok(Some(Outgoing { body: Body::WithBuffers(bytes, vec![buffer]), len }))
+    Ok(Some(ObjectMessage { body: ObjectBody::WithBuffers(bytes, vec![buffer]), len }))
 }
 
-impl<'py> Outgoing<'py> {
+impl<'py> ObjectMessage<'py> {
     /// The message of an object.
-    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Outgoing<'py>> {
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<ObjectMessage<'py>> {
         let py = object.py();
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
-            return Ok(Outgoing { len: 1 + bytes.as_bytes().len(), body: Body::Raw(bytes.clone()) });
+            return Ok(ObjectMessage {
+                len: 1 + bytes.as_bytes().len(),
+                body: ObjectBody::Raw(bytes.clone()),
+            });
         }
         let is_plain = object.is_none()
             || object.is_exact_instance_of::<PyInt>()
             || object.is_exact_instance_of::<PyString>()
             || object.is_exact_instance_of::<PyFloat>();
         if is_plain {
-            return Ok(Outgoing::pickle(pickled(py, object, None)?));
+            return Ok(ObjectMessage::pickle(pickled(py, object, None)?));
         }
         if let Some(message) = of_array(object)? {
             return Ok(message);
@@ -163,7 +172,7 @@ impl<'py> Outgoing<'py> {
         let list = PyList::empty(py);
         let bytes = pickled(py, object, Some(&list))?;
         if list.is_empty() {
-            return Ok(Outgoing::pickle(bytes));
+            return Ok(ObjectMessage::pickle(bytes));
         }
         let mut buffers = Vec::with_capacity(list.len());
         for each in &list {
@@ -172,11 +181,11 @@ impl<'py> Outgoing<'py> {
         }
         let lengths = buffers.iter().map(PyUntypedBuffer::len_bytes);
         let len = places(bytes.as_bytes().len(), lengths).1;
-        Ok(Outgoing { body: Body::WithBuffers(bytes, buffers), len })
+        Ok(ObjectMessage { body: ObjectBody::WithBuffers(bytes, buffers), len })
     }
 
-    fn pickle(bytes: Bound<'py, PyBytes>) -> Outgoing<'py> {
-        Outgoing { len: bytes.as_bytes().len(), body: Body::Pickle(bytes) }
+    fn pickle(bytes: Bound<'py, PyBytes>) -> ObjectMessage<'py> {
+        ObjectMessage { len: bytes.as_bytes().len(), body: ObjectBody::Pickle(bytes) }
     }
 
     /// Number of bytes.
@@ -187,7 +196,7 @@ impl<'py> Outgoing<'py> {
     /// The bytes, if they lie in Python's memory as they are.
     pub fn as_they_are(&self) -> Option<&[u8]> {
         match &self.body {
-            Body::Pickle(bytes) => Some(bytes.as_bytes()),
+            ObjectBody::Pickle(bytes) => Some(bytes.as_bytes()),
             _ => None,
         }
     }
@@ -199,12 +208,12 @@ impl<'py> Outgoing<'py> {
     /// If there is no room for it.
     pub fn write(&self, to: &mut [u8]) {
         match &self.body {
-            Body::Pickle(bytes) => to[..self.len].copy_from_slice(bytes.as_bytes()),
-            Body::Raw(bytes) => {
+            ObjectBody::Pickle(bytes) => to[..self.len].copy_from_slice(bytes.as_bytes()),
+            ObjectBody::Raw(bytes) => {
                 to[0] = RAW;
                 to[1..self.len].copy_from_slice(bytes.as_bytes());
             }
-            Body::WithBuffers(bytes, buffers) => {
+            ObjectBody::WithBuffers(bytes, buffers) => {
                 let lengths: Vec<_> =
                     buffers.iter().map(|each| (each.len_bytes(), each.readonly())).collect();
                 let firsts = write_head(to, bytes.as_bytes(), &lengths);
@@ -235,7 +244,7 @@ pub fn bytes_before(pickle: &[u8], len: usize) -> usize {
     places(pickle.len(), [len].into_iter()).0[0]
 }
 
-/// Writes what comes before the buffers; returns the first byte of each.
+/// Writes the part before the buffers; returns the first byte of each.
 ///
 /// # Panics
 ///
@@ -255,8 +264,9 @@ pub fn write_head(to: &mut [u8], pickle: &[u8], lengths: &[(usize, bool)]) -> Ve
     firsts
 }
 
-/// The object of a message. `lend` makes an object of a buffer: of its bytes, and whether they
-/// may not be written.
+/// The object of a message.
+///
+/// `lend` makes an object of a buffer: of its bytes, and whether they may not be written.
 pub fn object_of<'py>(
     py: Python<'py>,
     message: &[u8],

@@ -1,4 +1,4 @@
-//! The calls of an uncontended lock, without what PyO3 does at each call.
+//! The calls of an uncontended lock, without PyO3's work at each call.
 //!
 //! PyO3 counts its entries, catches panics and reads arguments; that takes longer than the lock
 //! itself. Here a call without arguments tries once, with the GIL. Whatever else there is (an

@@ -13,13 +13,15 @@ use super::pool::PoolBuffer;
 ///
 /// At first it has any bytes.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
-pub struct MessageInPlace<'a> {
+pub struct ReservedMessage<'a> {
     sender: &'a MessageSender,
     buffer: PoolBuffer,
 }
 
-impl MessageInPlace<'_> {
-    /// Sends the first `len` bytes; gives up after that time, and may be called again then.
+impl ReservedMessage<'_> {
+    /// Sends the first `len` bytes; gives up after that time.
+    ///
+    /// It may be called again then.
     ///
     /// # Errors
     ///
@@ -33,14 +35,14 @@ impl MessageInPlace<'_> {
     }
 }
 
-impl Deref for MessageInPlace<'_> {
+impl Deref for ReservedMessage<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.buffer
     }
 }
 
-impl DerefMut for MessageInPlace<'_> {
+impl DerefMut for ReservedMessage<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.buffer
     }
@@ -54,8 +56,8 @@ impl MessageSender {
     /// # Errors
     ///
     /// As [`WorldPool::take_timeout`].
-    pub fn reserve_timeout(&self, time: Duration) -> Result<MessageInPlace<'_>, TransferError> {
-        Ok(MessageInPlace { sender: self, buffer: self.pool.take_timeout(time)? })
+    pub fn reserve_timeout(&self, time: Duration) -> Result<ReservedMessage<'_>, TransferError> {
+        Ok(ReservedMessage { sender: self, buffer: self.pool.take_timeout(time)? })
     }
 }
 

@@ -272,8 +272,9 @@ impl MessageReceiver {
         self.read(self.joined.receive_in_place_timeout(time)?)
     }
 
-    /// Receives the oldest message if there is one, or says where it would sleep: for event
-    /// loops.
+    /// Receives the oldest message if there is one, or says where it would sleep.
+    ///
+    /// For event loops.
     pub fn attempt_receive(&self) -> Attempt<Result<MessageGuard<'_>, TransferError>> {
         match self.joined.attempt_receive_in_place() {
             Attempt::Done(slot) => Attempt::Done(slot.and_then(|slot| self.read(slot))),

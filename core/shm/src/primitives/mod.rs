@@ -23,7 +23,7 @@ use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use bytes::WorldBytes;
-pub use message_in_place::MessageInPlace;
+pub use message_in_place::ReservedMessage;
 pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};
 pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};
