@@ -39,7 +39,7 @@ pub fn run(command: Option<LabCommand>) -> Outcome {
         Some(LabCommand::Explore(_)) => "`towpath explore`",
     };
     Err(CommandFailure::new(format!(
-        "{name} belongs to the laboratory, without which this towpath was built: build it with `cargo build --release -p towpath-cli` in Towpath's sources; here there are run, lock, key, mpirun, doctor and clean \
+        "{name} belongs to the laboratory, without which this towpath was built: build it with `cargo build --release -p towpath-cli` in Towpath's sources; here there are run, lock, key, mpirun, preload, doctor and clean \
          (`towpath --help`)"
     ))
     .with_code(2))

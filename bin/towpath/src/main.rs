@@ -13,6 +13,7 @@ mod lock;
 mod mpich;
 mod mpirun;
 mod output;
+mod preload;
 mod run;
 mod size;
 
@@ -55,6 +56,7 @@ enum Command {
     Lock(lock::Arguments),
     Key(key::Arguments),
     Mpirun(mpirun::Arguments),
+    Preload(preload::Arguments),
     Doctor(doctor::Arguments),
     Clean(clean::Arguments),
 }
@@ -81,6 +83,7 @@ fn run(command: Option<Command>) -> Outcome {
         Some(Command::Lock(arguments)) => lock::run(&arguments),
         Some(Command::Key(arguments)) => key::run(&arguments),
         Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
+        Some(Command::Preload(arguments)) => preload::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),
     }

@@ -7,6 +7,7 @@
 
 mod barrier;
 pub mod barriers;
+mod compact_condition;
 mod deadline;
 mod intents;
 mod lock;
@@ -24,6 +25,7 @@ mod waited;
 mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
+pub use compact_condition::CompactCondition;
 pub use deadline::{Deadline, TimedOut};
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};

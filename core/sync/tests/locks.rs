@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use towpath_machine::{Heap, Native, Processor, Random};
 use towpath_sync::locks::{
-    Anderson, Mcs, McsHeld, ModeWord, Posix, Preemption, Published, Reactive, Robust, SchedulerConscious,
-    TestAndSet, TestAndTestAndSet, Ticket,
+    Anderson, Compact, Mcs, McsHeld, ModeWord, Posix, Preemption, Published, Reactive, Robust,
+    SchedulerConscious, TestAndSet, TestAndTestAndSet, Ticket,
 };
 use towpath_sync::{
     Alone, AtMemory, Deadline, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait,
@@ -94,6 +94,8 @@ fn excludes<L: Lock<Native> + Sync>() {
 
 #[test]
 fn one_at_a_time() {
+    excludes::<Compact<Native>>();
+    excludes::<Compact<Native, 0>>();
     excludes::<Reactive<Native, 8, 0, 0>>(); // Changes over all the time.
     excludes::<Reactive<Native, 8, 1, 1, ModeWord<Native>>>();
     for_each_lock!([atomics ll_sc fetch_op published kernel_mutex] Native, 8 => excludes());
@@ -322,6 +324,7 @@ fn gives_up<L: Lock<Native> + Sync>() {
 
 #[test]
 fn waiters_give_up_at_their_deadlines() {
+    gives_up::<Compact<Native>>();
     for_each_lock!([atomics ll_sc published kernel_mutex] Native, 8 => gives_up());
 }
 

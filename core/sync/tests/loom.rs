@@ -6,8 +6,8 @@ use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::locks::{
-    Anderson, Clh, HybridQueue, Mcs, ModeWord, Preemption, Published, Reactive, Robust, SchedulerConscious,
-    TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+    Anderson, Clh, Compact, HybridQueue, Mcs, ModeWord, Preemption, Published, Reactive, Robust,
+    SchedulerConscious, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 use towpath_testkit::model;
@@ -283,6 +283,15 @@ fn reactive_changing_over_among_three() {
 fn reactive_going_to_the_queue() {
     let (arena, wait) = parking();
     check::<Reactive<LoomProcessor, 3, 1, 0>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn compact() {
+    all::<Compact<LoomProcessor>>();
+    all::<Compact<LoomProcessor, 0>>();
+    attempt::<Compact<LoomProcessor>>();
+    let (arena, wait) = parking();
+    check::<Compact<LoomProcessor>, _>(3, 1, arena, wait);
 }
 
 #[test]

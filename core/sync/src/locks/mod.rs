@@ -2,6 +2,7 @@
 
 mod anderson;
 mod clh;
+mod compact;
 mod hybrid_queue;
 mod list;
 mod mcs;
@@ -16,6 +17,7 @@ mod ticket;
 
 pub use anderson::{Anderson, Granted};
 pub use clh::{Clh, ClhHeld};
+pub use compact::Compact;
 pub use hybrid_queue::{HybridHeld, HybridQueue};
 pub use mcs::{Mcs, McsHeld};
 pub use posix::{Posix, PosixHeld};

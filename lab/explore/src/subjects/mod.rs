@@ -20,7 +20,7 @@ use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 use towpath_machine::{Ordering, Processor};
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
-use towpath_sync::locks::{ModeWord, Reactive, Robust};
+use towpath_sync::locks::{Compact, ModeWord, Reactive, Robust};
 use towpath_sync::{
     AtMemory, Atomics, Barrier, Deadline, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,
     for_each_barrier, for_each_lock,
@@ -53,6 +53,8 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     // calls waiters.
     lock::<Robust<Explorer, 8, 0>>(&mut cases, policy);
     lock::<Robust<Explorer, 8, 1>>(&mut cases, policy);
+    lock::<Compact<Explorer>>(&mut cases, policy);
+    lock::<Compact<Explorer, 0>>(&mut cases, policy);
     lock::<Reactive<Explorer, 8, 0, 0, ModeWord<Explorer>>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));

@@ -1,0 +1,103 @@
+//! `towpath preload`: an unchanged program whose pthread locks are Towpath's.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use towpath::Policy;
+use towpath_machine::Native;
+
+use crate::{CommandFailure, Outcome};
+
+/// Exit code if this command itself fails, apart from the codes that programs use.
+const PRELOAD_FAILED: u8 = 125;
+
+/// File names of the library (`doors/preload`), as it is installed and as Cargo builds
+/// it.
+const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
+
+#[derive(Debug, Args)]
+#[command(
+    about = "Run a program with Towpath's locks instead of libc's",
+    long_about = "Runs an unchanged program whose pthread mutexes, conditions and other locks are Towpath's: a library is loaded before libc (LD_PRELOAD). Objects with attributes that it does not carry (robust, process-shared, with priorities) stay libc's. The program's children inherit it.",
+    after_help = "Examples:
+  towpath preload -- ./server                     with Towpath's locks
+  towpath preload --waiting park -- ./server      waiters sleep at once
+  towpath preload --report -- ./server            and a report on standard error at the end
+
+Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc.
+
+Exit codes: the program's; 125: the library is missing; 126: the program can't be executed; 127: there is no such program.",
+    trailing_var_arg = true
+)]
+pub struct Arguments {
+    /// Waiting policy of the program's threads
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)), default_value = "adaptive")]
+    waiting: String,
+    /// Say on standard error, at the end, how many objects were passed to libc
+    #[arg(long)]
+    report: bool,
+    /// The program and its arguments
+    #[arg(required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Replaces this process by the program.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let failed = |message: String| CommandFailure::new(message).with_code(PRELOAD_FAILED);
+    let library = library().map_err(failed)?;
+    let Some((program, rest)) = arguments.program.split_first() else {
+        return Err(failed("name the program to run".into()));
+    };
+    let mut preloaded = library.into_os_string();
+    if let Some(before) = env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
+        preloaded.push(":");
+        preloaded.push(before);
+    }
+    let mut command = Command::new(program);
+    command
+        .args(rest)
+        .env("LD_PRELOAD", preloaded)
+        .env("TOWPATH_PRELOAD_WAITING", &arguments.waiting)
+        .env("TOWPATH_PRELOAD_BUDGET", Native::switch_cost().to_string());
+    if arguments.report {
+        command.env("TOWPATH_PRELOAD_REPORT", "1");
+    }
+    let error = command.exec();
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    let remedy = "name a program that exists and may be executed";
+    Err(CommandFailure::new(format!("{} can't be executed: {error}; {remedy}", program.display()))
+        .with_code(code))
+}
+
+/// The library, beside this command or where scripts install.
+fn library() -> Result<PathBuf, String> {
+    let beside = env::current_exe().ok().and_then(|command| Some(command.parent()?.to_owned()));
+    let installed = beside.as_ref().and_then(|folder| Some(folder.parent()?.join("lib")));
+    let folders: Vec<PathBuf> = beside.into_iter().chain(installed).collect();
+    let found =
+        folders.iter().flat_map(|folder| LIBRARY.map(|name| folder.join(name))).find(|file| file.is_file());
+    let Some(library) = found else {
+        let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        return Err(format!(
+            "there is no {} in {}: build it with `cargo build --release -p towpath-pthread`",
+            LIBRARY[1],
+            places.join(" or ")
+        ));
+    };
+    // The loader takes both for the end of a name.
+    let splits = |name: &OsStr| name.as_bytes().iter().any(|byte| b": ".contains(byte));
+    if splits(library.as_os_str()) {
+        return Err(format!(
+            "{} has a space or a colon in its name, at which LD_PRELOAD ends: move it",
+            library.display()
+        ));
+    }
+    Ok(library)
+}

@@ -1,0 +1,240 @@
+//! Entries for mutexes.
+//!
+//! Normal, default, adaptive, recursive and error-checking ones of one process are carried.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use towpath_sync::{Deadline, Lock};
+
+use crate::layout::{MutexKind, MutexWords};
+use crate::passed::{self, Passed};
+use crate::real;
+use crate::time::TimeLimit;
+use crate::waiting::{Awake, CPU, wait};
+
+/// The calling thread, as an owner. Never 0.
+#[inline(always)]
+fn caller() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
+impl MutexWords {
+    /// Takes the lock, waiting until the deadline.
+    #[inline(always)]
+    fn take(&self, deadline: Deadline) -> bool {
+        if real::is_single_threaded() && self.lock.takes_alone(&CPU) || self.lock.takes_free(&CPU) {
+            return true;
+        }
+        self.take_slowly(deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slowly(&self, deadline: Deadline) -> bool {
+        Awake::begins();
+        let has_it = self.lock.lock_until(&CPU, &wait(), deadline).is_ok();
+        Awake::ends();
+        has_it
+    }
+
+    #[inline(always)]
+    fn release(&self) {
+        if !(real::is_single_threaded() && self.lock.releases_alone(&CPU)) {
+            self.lock.unlock(&CPU, &wait(), ());
+        }
+    }
+
+    /// Acquires by `take`, for an owner that is written down.
+    fn acquire_as_owner(&self, kind: MutexKind, busy: c_int, take: impl FnOnce() -> bool) -> c_int {
+        let me = caller();
+        // Relaxed: it is the caller's own number only if the caller has written it.
+        if self.owner.load(Ordering::Relaxed) == me {
+            if kind == MutexKind::ErrorChecking {
+                return if busy == EBUSY { EBUSY } else { EDEADLK };
+            }
+            // Relaxed: by the owner alone.
+            let Some(depth) = self.depth.load(Ordering::Relaxed).checked_add(1) else { return libc::EAGAIN };
+            self.depth.store(depth, Ordering::Relaxed);
+            return 0;
+        }
+        if !take() {
+            return busy;
+        }
+        self.owner.store(me, Ordering::Relaxed);
+        0
+    }
+
+    fn release_as_owner(&self) -> c_int {
+        // Relaxed, all: as in `acquire_as_owner`.
+        if self.owner.load(Ordering::Relaxed) != caller() {
+            return EPERM;
+        }
+        match self.depth.load(Ordering::Relaxed) {
+            0 => {
+                self.owner.store(0, Ordering::Relaxed);
+                self.release();
+            }
+            depth => self.depth.store(depth - 1, Ordering::Relaxed),
+        }
+        0
+    }
+}
+
+/// Locks a mutex of any kind.
+///
+/// # Safety
+///
+/// As `pthread_mutex_lock`.
+#[inline(always)]
+pub unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    match words.kind() {
+        MutexKind::Plain => {
+            words.take(Deadline::NEVER);
+            0
+        }
+        MutexKind::Passed => {
+            passed::count(Passed::Mutex);
+            // SAFETY: as the caller's.
+            unsafe { real::mutex_lock(mutex) }
+        }
+        kind => words.acquire_as_owner(kind, 0, || words.take(Deadline::NEVER)),
+    }
+}
+
+/// Unlocks a mutex of any kind.
+///
+/// # Safety
+///
+/// As `pthread_mutex_unlock`.
+#[inline(always)]
+pub unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    match words.kind() {
+        MutexKind::Plain => {
+            words.release();
+            0
+        }
+        // SAFETY: as the caller's.
+        MutexKind::Passed => unsafe { real::mutex_unlock(mutex) },
+        _ => words.release_as_owner(),
+    }
+}
+
+/// Returns whether a mutex is carried by this library.
+///
+/// # Safety
+///
+/// `mutex` is a mutex.
+pub unsafe fn is_carried(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: a mutex (the caller's promise).
+    unsafe { MutexWords::at(mutex) }.kind() != MutexKind::Passed
+}
+
+unsafe fn try_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    let take = || words.lock.try_lock(&CPU).is_some();
+    match words.kind() {
+        MutexKind::Plain => match take() {
+            true => 0,
+            false => EBUSY,
+        },
+        MutexKind::Passed => {
+            passed::count(Passed::Mutex);
+            // SAFETY: as the caller's.
+            unsafe { real::mutex_trylock(mutex) }
+        }
+        kind => words.acquire_as_owner(kind, EBUSY, take),
+    }
+}
+
+unsafe fn lock_until(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    let kind = words.kind();
+    // SAFETY: the caller's time.
+    let until = unsafe { TimeLimit::of_program(clock, time) };
+    let take = || {
+        words.take(Deadline::PAST)
+            || until.is_ok_and(|until| until.wait(|deadline| words.take(deadline).then_some(())).is_some())
+    };
+    let over = until.err().unwrap_or(ETIMEDOUT);
+    match kind {
+        MutexKind::Plain => match take() {
+            true => 0,
+            false => over,
+        },
+        kind => words.acquire_as_owner(kind, over, take),
+    }
+}
+
+unsafe fn init(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) -> c_int {
+    // SAFETY: as the caller's. Libc's function writes the kind, and zero elsewhere.
+    let result = unsafe { real::mutex_init(mutex, attributes) };
+    // SAFETY: a mutex now.
+    if result == 0 && !unsafe { is_carried(mutex) } {
+        passed::count_object(Passed::Mutex);
+    }
+    result
+}
+
+unsafe fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    if words.kind() == MutexKind::Passed {
+        // SAFETY: as the caller's.
+        return unsafe { real::mutex_destroy(mutex) };
+    }
+    if words.lock.is_held(&CPU) {
+        return EBUSY;
+    }
+    words.invalidate();
+    0
+}
+
+unsafe fn timed_lock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int {
+    // SAFETY: the caller's mutex and time.
+    unsafe {
+        if is_carried(mutex) {
+            return lock_until(mutex, libc::CLOCK_REALTIME, time);
+        }
+        passed::count(Passed::Mutex);
+        real::mutex_timedlock(mutex, time)
+    }
+}
+
+unsafe fn clock_lock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int {
+    // SAFETY: the caller's mutex and time.
+    unsafe {
+        if is_carried(mutex) {
+            return lock_until(mutex, clock, time);
+        }
+        passed::count(Passed::Mutex);
+        real::mutex_clocklock(mutex, clock, time)
+    }
+}
+
+// Each entry, and the name by which libraries that were linked long ago know it.
+crate::entries! {
+    /// Initialises a mutex.
+    pthread_mutex_init = "__pthread_mutex_init" (mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) => init(mutex, attributes);
+    /// Makes a mutex unusable.
+    pthread_mutex_destroy = "__pthread_mutex_destroy" (mutex: *mut pthread_mutex_t) => destroy(mutex);
+    /// Locks a mutex.
+    pthread_mutex_lock = "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock(mutex);
+    /// Locks a mutex if that can be had at once.
+    pthread_mutex_trylock = "__pthread_mutex_trylock" (mutex: *mut pthread_mutex_t) => try_lock(mutex);
+    /// Unlocks a mutex.
+    pthread_mutex_unlock = "__pthread_mutex_unlock" (mutex: *mut pthread_mutex_t) => unlock(mutex);
+    /// Locks a mutex; gives up at a time of the realtime clock.
+    pthread_mutex_timedlock (mutex: *mut pthread_mutex_t, time: *const timespec) => timed_lock(mutex, time);
+    /// Locks a mutex; gives up at a time of this clock.
+    pthread_mutex_clocklock (mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) => clock_lock(mutex, clock, time);
+}

@@ -1,0 +1,116 @@
+//! Functions of libc's that this library stands before.
+//!
+//! Found by `dlsym` when they are first wanted, which may be before this library is initialised. It
+//! allocates nothing when it finds them, and its own lock does not come through an entry.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+
+/// Version of conditions that programs of x86-64 are linked with; an older one has
+/// another layout.
+const CONDITIONS: &CStr = c"GLIBC_2.3.2";
+
+/// Address of a function, looked up once.
+fn found(known: &AtomicPtr<c_void>, name: &'static CStr) -> *mut c_void {
+    // Relaxed: each thread that looks it up finds the same.
+    let address = known.load(Ordering::Relaxed);
+    if address.is_null() { look_up(known, name) } else { address }
+}
+
+#[cold]
+fn look_up(known: &AtomicPtr<c_void>, name: &'static CStr) -> *mut c_void {
+    let mut address = ptr::null_mut();
+    if name.to_bytes().starts_with(b"pthread_cond_") {
+        // SAFETY: names that end with zero.
+        address = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), CONDITIONS.as_ptr()) };
+    }
+    if address.is_null() {
+        // SAFETY: as above.
+        address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    }
+    if address.is_null() {
+        crate::start::give_up(name);
+    }
+    known.store(address, Ordering::Relaxed);
+    address
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal($($argument:ident: $type:ty),*);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// As libc's function of this name.
+        pub unsafe fn $name($($argument: $type),*) -> c_int {
+            static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            let address = found(&KNOWN, $symbol);
+            // SAFETY: the function of this name has this signature. It may be cancelled, and then
+            // unwinds.
+            unsafe {
+                core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> c_int>(address)(
+                    $($argument),*
+                )
+            }
+        }
+    )*};
+}
+
+functions! {
+    /// `pthread_mutex_init`.
+    mutex_init = c"pthread_mutex_init"(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t);
+    /// `pthread_mutex_destroy`.
+    mutex_destroy = c"pthread_mutex_destroy"(mutex: *mut pthread_mutex_t);
+    /// `pthread_mutex_lock`.
+    mutex_lock = c"pthread_mutex_lock"(mutex: *mut pthread_mutex_t);
+    /// `pthread_mutex_trylock`.
+    mutex_trylock = c"pthread_mutex_trylock"(mutex: *mut pthread_mutex_t);
+    /// `pthread_mutex_timedlock`.
+    mutex_timedlock = c"pthread_mutex_timedlock"(mutex: *mut pthread_mutex_t, time: *const timespec);
+    /// `pthread_mutex_clocklock`.
+    mutex_clocklock = c"pthread_mutex_clocklock"(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
+    /// `pthread_mutex_unlock`.
+    mutex_unlock = c"pthread_mutex_unlock"(mutex: *mut pthread_mutex_t);
+    /// `pthread_cond_init`.
+    cond_init = c"pthread_cond_init"(condition: *mut pthread_cond_t, attributes: *const pthread_condattr_t);
+    /// `pthread_cond_destroy`.
+    cond_destroy = c"pthread_cond_destroy"(condition: *mut pthread_cond_t);
+    /// `pthread_cond_signal`.
+    cond_signal = c"pthread_cond_signal"(condition: *mut pthread_cond_t);
+    /// `pthread_cond_broadcast`.
+    cond_broadcast = c"pthread_cond_broadcast"(condition: *mut pthread_cond_t);
+    /// `pthread_cond_wait`.
+    cond_wait = c"pthread_cond_wait"(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);
+    /// `pthread_cond_timedwait`.
+    cond_timedwait = c"pthread_cond_timedwait"(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec);
+    /// `pthread_cond_clockwait`.
+    cond_clockwait = c"pthread_cond_clockwait"(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
+}
+
+/// Place of libc's variable that says whether the process has one thread.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// Answer of a libc that does not say.
+static NO: u8 = 0;
+
+/// Looks for libc's variable.
+pub fn find_single_threaded() {
+    // SAFETY: a name that ends with zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    let place = if found.is_null() { ptr::from_ref(&NO).cast_mut() } else { found.cast() };
+    SINGLE_THREADED.store(place, Ordering::Relaxed);
+}
+
+/// Returns whether the process has one thread: then libc's locks, too, do without atomic
+/// exchanges.
+#[inline(always)]
+pub fn is_single_threaded() -> bool {
+    // Relaxed: written before the program begins.
+    let place = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: libc's variable, or `NO`; libc changes it only while there is one thread, or with the
+    // thread that is about to be.
+    !place.is_null() && unsafe { place.read_volatile() } != 0
+}

@@ -1,0 +1,63 @@
+//! Start of the library in a process: settings from the environment, which
+//! `towpath preload` has made.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int};
+
+use towpath_sync::Policy;
+
+use crate::{layout, passed, real, waiting};
+
+/// Called by the loader, before the program's `main`. Other libraries' constructors may
+/// have used locks already: until now, with the default settings.
+#[used]
+// SAFETY: the loader's list of functions without arguments that matter to this one.
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    if !layout::is_known() {
+        give_up(c"objects of a known layout");
+    }
+    real::find_single_threaded();
+    let policy = variable(c"TOWPATH_PRELOAD_WAITING")
+        .and_then(|name| Policy::from_name(name.to_str().ok()?))
+        .unwrap_or_default();
+    let budget = variable(c"TOWPATH_PRELOAD_BUDGET").and_then(|ns| ns.to_str().ok()?.parse().ok());
+    waiting::set(policy, budget);
+    if variable(c"TOWPATH_PRELOAD_REPORT").is_some() {
+        passed::report_at_exit();
+    }
+}
+
+/// Value of an environment variable that is set and not empty.
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: a name that ends with zero. The value stays while the environment is not changed: the
+    // program does that later, if at all, and this is used at once.
+    let value = unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() {
+            return None;
+        }
+        CStr::from_ptr(value)
+    };
+    (!value.is_empty()).then_some(value)
+}
+
+/// Ends the process: this libc lacks something, and its objects would be misread.
+#[cold]
+pub fn give_up(missing: &CStr) -> ! {
+    for part in
+        [c"libtowpath-pthread: this libc has no ", missing, c": run the program without `towpath preload`\n"]
+    {
+        write(part.to_bytes());
+    }
+    // SAFETY: no preconditions.
+    unsafe { libc::_exit(125) }
+}
+
+/// Writes to standard error, without a lock.
+pub fn write(text: &[u8]) -> c_int {
+    // SAFETY: a text of this length.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) as c_int }
+}

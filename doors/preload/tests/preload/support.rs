@@ -1,0 +1,248 @@
+//! Cases in processes of their own, and pthread's objects for them.
+
+use std::cell::UnsafeCell;
+use std::env;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+
+/// Variable with the name of the case that a process is to run.
+const CASE: &str = "TOWPATH_PRELOAD_CASE";
+/// Time after which a case hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Names of waiting policies under which the library runs the cases.
+const WAITING: [&str; 2] = ["adaptive", "spin-then-yield"];
+
+/// Runs a case without the library and with it. In the process of the case: the case.
+pub fn with_and_without(name: &str, case: fn()) {
+    if env::var_os(CASE).is_some() {
+        return case();
+    }
+    run(name, None);
+    for waiting in WAITING {
+        run(name, Some(waiting));
+    }
+}
+
+/// Returns whether this process has the library.
+pub fn has_library() -> bool {
+    env::var_os("LD_PRELOAD").is_some()
+}
+
+/// The library, beside this program.
+fn library() -> PathBuf {
+    let file = env::current_exe().unwrap().with_file_name("libtowpath_pthread.so");
+    assert!(file.is_file(), "{} is built with the tests", file.display());
+    file
+}
+
+fn run(name: &str, waiting: Option<&str>) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1").stdout(Stdio::null());
+    if let Some(waiting) = waiting {
+        command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_WAITING", waiting);
+    }
+    let (mut child, start) = (command.spawn().unwrap(), Instant::now());
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > PATIENCE => {
+                child.kill().unwrap();
+                panic!("{name} hangs, waiting: {waiting:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    assert!(status.success(), "{name} fails, waiting: {waiting:?}, {status}");
+}
+
+/// Cases: tests that run with the library and without.
+macro_rules! cases {
+    ($($(#[$doc:meta])* fn $name:ident() $body:block)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            fn case() $body
+            let module = module_path!().split_once("::").map_or("", |(_, module)| module);
+            $crate::support::with_and_without(&format!("{module}::{}", stringify!($name)), case);
+        }
+    )*};
+}
+pub(crate) use cases;
+
+/// Place of an object of pthread's, which threads share.
+pub struct Object<T>(UnsafeCell<T>);
+// SAFETY: pthread's objects are made to be used by several threads; data under them are touched by
+// their holders.
+unsafe impl<T> Sync for Object<T> {}
+
+impl<T> Object<T> {
+    pub const fn new(value: T) -> Self {
+        Object(UnsafeCell::new(value))
+    }
+    pub const fn at(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+pub type Mutex = Object<pthread_mutex_t>;
+pub type Condition = Object<pthread_cond_t>;
+
+pub const MUTEX: Mutex = Object::new(libc::PTHREAD_MUTEX_INITIALIZER);
+pub const CONDITION: Condition = Object::new(libc::PTHREAD_COND_INITIALIZER);
+
+// SAFETY, for each of the calls below: objects that are initialised, and stay where they are.
+impl Mutex {
+    pub fn lock(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_lock(self.at()) }
+    }
+    pub fn try_lock(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_trylock(self.at()) }
+    }
+    pub fn timed_lock(&self, time: timespec) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_timedlock(self.at(), &time) }
+    }
+    pub fn clock_lock(&self, clock: c_int, time: timespec) -> c_int {
+        unsafe extern "C" {
+            fn pthread_mutex_clocklock(
+                mutex: *mut pthread_mutex_t,
+                clock: c_int,
+                time: *const timespec,
+            ) -> c_int;
+        }
+        // SAFETY: as above.
+        unsafe { pthread_mutex_clocklock(self.at(), clock, &time) }
+    }
+    pub fn unlock(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_unlock(self.at()) }
+    }
+    pub fn destroy(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_destroy(self.at()) }
+    }
+    /// Initialises it, with attributes that `change` has changed.
+    pub fn init(&self, change: impl Fn(*mut pthread_mutexattr_t) -> c_int) {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: the attributes are initialised before they are changed and used; no thread uses
+        // the mutex yet.
+        unsafe {
+            assert_eq!(libc::pthread_mutexattr_init(attributes.as_mut_ptr()), 0);
+            assert_eq!(change(attributes.as_mut_ptr()), 0);
+            assert_eq!(libc::pthread_mutex_init(self.at(), attributes.as_ptr()), 0);
+            assert_eq!(libc::pthread_mutexattr_destroy(attributes.as_mut_ptr()), 0);
+        }
+    }
+    pub fn of_type(kind: c_int) -> Mutex {
+        let mutex = MUTEX;
+        // SAFETY: initialised attributes.
+        mutex.init(|attributes| unsafe { libc::pthread_mutexattr_settype(attributes, kind) });
+        mutex
+    }
+    pub fn make_shared(attributes: *mut pthread_mutexattr_t) -> c_int {
+        // SAFETY: initialised attributes.
+        unsafe { libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED) }
+    }
+    pub fn make_robust(attributes: *mut pthread_mutexattr_t) -> c_int {
+        // SAFETY: initialised attributes.
+        unsafe { libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST) }
+    }
+}
+
+impl Condition {
+    pub fn wait(&self, mutex: &Mutex) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_cond_wait(self.at(), mutex.at()) }
+    }
+    pub fn timed_wait(&self, mutex: &Mutex, time: timespec) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_cond_timedwait(self.at(), mutex.at(), &time) }
+    }
+    pub fn clock_wait(&self, mutex: &Mutex, clock: c_int, time: timespec) -> c_int {
+        unsafe extern "C" {
+            fn pthread_cond_clockwait(
+                condition: *mut pthread_cond_t,
+                mutex: *mut pthread_mutex_t,
+                clock: c_int,
+                time: *const timespec,
+            ) -> c_int;
+        }
+        // SAFETY: as above.
+        unsafe { pthread_cond_clockwait(self.at(), mutex.at(), clock, &time) }
+    }
+    pub fn signal(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::pthread_cond_signal(self.at()) }, 0);
+    }
+    pub fn broadcast(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::pthread_cond_broadcast(self.at()) }, 0);
+    }
+    pub fn destroy(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { libc::pthread_cond_destroy(self.at()) }
+    }
+    /// Initialises it, with attributes that `change` has changed.
+    pub fn init(&self, change: impl Fn(*mut pthread_condattr_t) -> c_int) {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: the attributes are initialised before they are changed and used; no thread uses
+        // the condition yet.
+        unsafe {
+            assert_eq!(libc::pthread_condattr_init(attributes.as_mut_ptr()), 0);
+            assert_eq!(change(attributes.as_mut_ptr()), 0);
+            assert_eq!(libc::pthread_cond_init(self.at(), attributes.as_ptr()), 0);
+        }
+    }
+    pub fn make_shared(attributes: *mut pthread_condattr_t) -> c_int {
+        // SAFETY: initialised attributes.
+        unsafe { libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED) }
+    }
+}
+
+/// The time of a clock in so many milliseconds.
+pub fn in_ms(clock: c_int, ms: i64) -> timespec {
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time; the clock exists.
+    assert_eq!(unsafe { libc::clock_gettime(clock, &mut time) }, 0);
+    let ns = time.tv_nsec + ms * 1_000_000;
+    timespec { tv_sec: time.tv_sec + ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) }
+}
+
+/// Memory for an object that this process shares with the children that it forks.
+pub fn shared<T>() -> &'static Object<T> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of the kernel's choice, which is zeroed, aligned, long enough, and
+    // never unmapped.
+    unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), size_of::<T>(), access, kind, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        &*page.cast()
+    }
+}
+
+/// Forks; the child does its part and ends with its code, which this returns.
+pub fn in_child(part: impl FnOnce() -> c_int, meanwhile: impl FnOnce()) -> c_int {
+    // SAFETY: the child calls what a child of several threads may, and ends without more.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = part();
+            // SAFETY: no preconditions.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            meanwhile();
+            let mut status = 0;
+            // SAFETY: a place for the status; the child is this process's.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            libc::WEXITSTATUS(status)
+        }
+    }
+}
