@@ -8,6 +8,7 @@
 mod barrier;
 pub mod barriers;
 mod compact_condition;
+mod compact_rw_lock;
 mod deadline;
 mod intents;
 mod lock;
@@ -26,6 +27,7 @@ mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
 pub use compact_condition::CompactCondition;
+pub use compact_rw_lock::CompactRwLock;
 pub use deadline::{Deadline, TimedOut};
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};

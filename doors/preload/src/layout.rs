@@ -16,6 +16,14 @@
 //! | 36–39 | bits for process-shared and the clock, waiters | the bits, by libc's `init` |
 //! | 40–47 | signals | unused |
 //!
+//! | `pthread_rwlock_t` | libc | here |
+//! | --- | --- | --- |
+//! | 0–23 | readers, writers, futexes | [`CompactRwLock`] |
+//! | 24–27 | writer | unused |
+//! | 28–31 | process-shared | the same, by libc's `init` |
+//! | 32–47 | elision, padding | writer; unused |
+//! | 48–51 | preference | the same, by libc's `init` or a static initialiser |
+//!
 //! All zero, but for the type, is what static initialisers make; zero words are an unlocked lock
 //! and a condition without waiters. [`is_known`] compares with what libc's functions make.
 #![allow(unsafe_code)]
@@ -23,10 +31,10 @@
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use libc::{pthread_cond_t, pthread_mutex_t};
+use libc::{pthread_cond_t, pthread_mutex_t, pthread_rwlock_t};
 use towpath_machine::Native;
-use towpath_sync::CompactCondition;
 use towpath_sync::locks::Compact;
+use towpath_sync::{CompactCondition, CompactRwLock};
 
 use crate::real;
 
@@ -37,6 +45,13 @@ const ELISION: i32 = 0x300;
 const SHARED_CONDITION: u32 = 1;
 /// Bit of a condition's attributes: its time-outs are of the monotonic clock.
 const MONOTONIC: u32 = 2;
+
+/// Preference `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`.
+const WRITERS_NOT_RECURSIVE: u32 = 2;
+
+unsafe extern "C" {
+    fn pthread_rwlockattr_setkind_np(attributes: *mut libc::pthread_rwlockattr_t, kind: i32) -> i32;
+}
 
 /// Words of a `pthread_mutex_t`.
 #[derive(Debug)]
@@ -131,7 +146,50 @@ impl ConditionWords {
     }
 }
 
+/// Words of a `pthread_rwlock_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RwLockWords {
+    pub lock: CompactRwLock<Native>,
+    _libc_writer: AtomicI32,
+    shared: AtomicI32,
+    /// Writer ([`crate::mutex`]); 0: none.
+    pub writer: AtomicU64,
+    _padding: AtomicU64,
+    preference: AtomicU32,
+}
+
+impl RwLockWords {
+    /// The words at a program's lock.
+    ///
+    /// # Safety
+    ///
+    /// As [`MutexWords::at`], of a readers–writer lock.
+    #[inline(always)]
+    pub unsafe fn at<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLockWords {
+        // SAFETY: as in `MutexWords::at`.
+        unsafe { &*lock.cast() }
+    }
+
+    /// Returns whether it is shared between processes: then it is libc's.
+    #[inline(always)]
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: it does not change while the lock is in use.
+        self.shared.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether waiting writers keep new readers out.
+    pub fn prefers_writers(&self) -> bool {
+        // Relaxed: as above.
+        self.preference.load(Ordering::Relaxed) == WRITERS_NOT_RECURSIVE
+    }
+}
+
 const _: () = {
+    assert!(size_of::<RwLockWords>() <= size_of::<pthread_rwlock_t>());
+    assert!(align_of::<RwLockWords>() == align_of::<pthread_rwlock_t>());
+    assert!(offset_of!(RwLockWords, shared) == 28);
+    assert!(offset_of!(RwLockWords, preference) == 48);
     assert!(size_of::<MutexWords>() <= size_of::<pthread_mutex_t>());
     assert!(align_of::<MutexWords>() == align_of::<pthread_mutex_t>());
     assert!(offset_of!(MutexWords, kind) == 16);
@@ -142,7 +200,7 @@ const _: () = {
 
 /// Returns whether libc makes its objects as this file says.
 pub fn is_known() -> bool {
-    mutexes_are_known() && conditions_are_known()
+    mutexes_are_known() && conditions_are_known() && rw_locks_are_known()
 }
 
 fn mutexes_are_known() -> bool {
@@ -208,4 +266,26 @@ fn conditions_are_known() -> bool {
     [false, true]
         .iter()
         .all(|&shared| made(shared, libc::CLOCK_REALTIME) && made(shared, libc::CLOCK_MONOTONIC))
+}
+
+fn rw_locks_are_known() -> bool {
+    let made = |shared: bool, preference: u32| {
+        let (mut attributes, mut lock) =
+            (MaybeUninit::<libc::pthread_rwlockattr_t>::uninit(), MaybeUninit::<pthread_rwlock_t>::uninit());
+        // SAFETY: the attributes are initialised before they are changed and used; the lock by
+        // `rwlock_init`, and no thread uses it.
+        unsafe {
+            libc::pthread_rwlockattr_init(attributes.as_mut_ptr());
+            libc::pthread_rwlockattr_setpshared(attributes.as_mut_ptr(), shared.into());
+            pthread_rwlockattr_setkind_np(attributes.as_mut_ptr(), preference as i32);
+            real::rwlock_init(lock.as_mut_ptr(), attributes.as_ptr());
+            libc::pthread_rwlockattr_destroy(attributes.as_mut_ptr());
+            let words = lock.as_ptr().cast::<[u64; 7]>().read();
+            let known = RwLockWords::at(lock.as_mut_ptr());
+            let is_empty = words[..3] == [0; 3] && words[3] as u32 == 0 && words[4..6] == [0; 2];
+            let prefers = known.prefers_writers();
+            is_empty && (known.is_shared(), prefers) == (shared, preference == WRITERS_NOT_RECURSIVE)
+        }
+    };
+    (0..3).all(|preference| made(false, preference) && made(true, preference))
 }

@@ -53,6 +53,7 @@ mod layout;
 mod mutex;
 mod passed;
 mod real;
+mod rw_lock;
 mod start;
 mod time;
 mod waiting;

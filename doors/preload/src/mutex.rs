@@ -17,7 +17,7 @@ use crate::waiting::{Awake, CPU, wait};
 
 /// The calling thread, as an owner. Never 0.
 #[inline(always)]
-fn caller() -> u64 {
+pub fn caller() -> u64 {
     // SAFETY: no preconditions.
     unsafe { libc::pthread_self() }
 }

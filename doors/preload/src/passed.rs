@@ -14,11 +14,13 @@ pub enum Passed {
     Mutex,
     /// Process-shared condition.
     Condition,
+    /// Process-shared readers–writer lock.
+    RwLock,
 }
 
 /// Counts of a kind.
 #[derive(Debug)]
-struct Count {
+struct PassedCount {
     name: &'static str,
     /// Number of objects that this process has initialised.
     objects: AtomicU64,
@@ -26,15 +28,16 @@ struct Count {
     uses: AtomicU64,
 }
 
-impl Count {
-    const fn of(name: &'static str) -> Count {
-        Count { name, objects: AtomicU64::new(0), uses: AtomicU64::new(0) }
+impl PassedCount {
+    const fn of(name: &'static str) -> PassedCount {
+        PassedCount { name, objects: AtomicU64::new(0), uses: AtomicU64::new(0) }
     }
 }
 
-static COUNTS: [Count; 2] = [
-    Count::of("mutexes (robust, process-shared or with priorities)"),
-    Count::of("conditions (process-shared)"),
+static COUNTS: [PassedCount; 3] = [
+    PassedCount::of("mutexes (robust, process-shared or with priorities)"),
+    PassedCount::of("conditions (process-shared)"),
+    PassedCount::of("readers–writer locks (process-shared)"),
 ];
 
 /// Counts an object that is initialised.

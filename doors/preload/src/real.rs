@@ -8,7 +8,10 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, pthread_spinlock_t, timespec,
+};
 
 /// Version of conditions that programs of x86-64 are linked with; an older one has
 /// another layout.
@@ -89,6 +92,30 @@ functions! {
     cond_timedwait = c"pthread_cond_timedwait"(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec);
     /// `pthread_cond_clockwait`.
     cond_clockwait = c"pthread_cond_clockwait"(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
+    /// `pthread_rwlock_init`.
+    rwlock_init = c"pthread_rwlock_init"(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t);
+    /// `pthread_rwlock_destroy`.
+    rwlock_destroy = c"pthread_rwlock_destroy"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_rdlock`.
+    rwlock_rdlock = c"pthread_rwlock_rdlock"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_wrlock`.
+    rwlock_wrlock = c"pthread_rwlock_wrlock"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_tryrdlock`.
+    rwlock_tryrdlock = c"pthread_rwlock_tryrdlock"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_trywrlock`.
+    rwlock_trywrlock = c"pthread_rwlock_trywrlock"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_unlock`.
+    rwlock_unlock = c"pthread_rwlock_unlock"(lock: *mut pthread_rwlock_t);
+    /// `pthread_rwlock_timedrdlock`.
+    rwlock_timedrdlock = c"pthread_rwlock_timedrdlock"(lock: *mut pthread_rwlock_t, time: *const timespec);
+    /// `pthread_rwlock_timedwrlock`.
+    rwlock_timedwrlock = c"pthread_rwlock_timedwrlock"(lock: *mut pthread_rwlock_t, time: *const timespec);
+    /// `pthread_rwlock_clockrdlock`.
+    rwlock_clockrdlock = c"pthread_rwlock_clockrdlock"(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
+    /// `pthread_rwlock_clockwrlock`.
+    rwlock_clockwrlock = c"pthread_rwlock_clockwrlock"(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
+    /// `pthread_spin_trylock`.
+    spin_trylock = c"pthread_spin_trylock"(lock: *mut pthread_spinlock_t);
 }
 
 /// Place of libc's variable that says whether the process has one thread.

@@ -33,7 +33,7 @@ impl TimeLimit {
         // SAFETY: it points to a time (the caller's promise).
         let time = unsafe { time.read() };
         let is_clock = clock == libc::CLOCK_REALTIME || clock == libc::CLOCK_MONOTONIC;
-        let is_time = (0..SECOND).contains(&(time.tv_nsec as i64));
+        let is_time = (0..SECOND).contains(&(time.tv_nsec));
         if is_clock && is_time { Ok(TimeLimit { clock, time }) } else { Err(libc::EINVAL) }
     }
 
@@ -42,9 +42,8 @@ impl TimeLimit {
         let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: a place for the time; the clock exists.
         unsafe { libc::clock_gettime(self.clock, &mut now) };
-        let seconds = (self.time.tv_sec as i64).saturating_sub(now.tv_sec as i64);
-        let left =
-            seconds.saturating_mul(SECOND).saturating_add(self.time.tv_nsec as i64 - now.tv_nsec as i64);
+        let seconds = self.time.tv_sec.saturating_sub(now.tv_sec);
+        let left = seconds.saturating_mul(SECOND).saturating_add(self.time.tv_nsec - now.tv_nsec);
         u64::try_from(left).unwrap_or(0)
     }
 

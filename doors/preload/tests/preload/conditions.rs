@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EINVAL, EPERM, ETIMEDOUT, timespec};
 
-use super::support::{CONDITION, Condition, MUTEX, Mutex, Object, cases, in_ms};
+use super::support::{Condition, Mutex, Object, cases, in_ms, new_condition, new_mutex};
 
 /// A number that threads wait for.
 struct Count {
@@ -22,8 +22,8 @@ struct Count {
 impl Count {
     const fn new() -> Count {
         Count {
-            mutex: MUTEX,
-            condition: CONDITION,
+            mutex: new_mutex(),
+            condition: new_condition(),
             value: Object::new(0),
             waiters: Object::new(0),
             for_ever: false,
@@ -126,7 +126,10 @@ fn start(count: &Count) -> libc::pthread_t {
     let routine = waiter as extern "C-unwind" fn(*mut c_void) -> *mut c_void;
     // SAFETY: the same function, which pthread calls; the count outlives the thread.
     unsafe {
-        let routine = std::mem::transmute::<_, extern "C" fn(*mut c_void) -> *mut c_void>(routine);
+        let routine = std::mem::transmute::<
+            extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+            extern "C" fn(*mut c_void) -> *mut c_void,
+        >(routine);
         let argument = std::ptr::from_ref(count).cast_mut().cast();
         assert_eq!(libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), routine, argument), 0);
         thread.assume_init()
@@ -183,7 +186,7 @@ cases! {
     }
 
     fn wait_ends_at_its_time_and_not_before() {
-        let (mutex, condition, steady) = (MUTEX, CONDITION, CONDITION);
+        let (mutex, condition, steady) = (new_mutex(), new_condition(), new_condition());
         // SAFETY: initialised attributes.
         steady.init(|attributes| unsafe { libc::pthread_condattr_setclock(attributes, CLOCK_MONOTONIC) });
         assert_eq!(mutex.lock(), 0);
@@ -199,7 +202,7 @@ cases! {
     }
 
     fn wait_without_the_mutex_is_refused_where_it_can_tell() {
-        let (mutex, condition) = (Mutex::of_type(libc::PTHREAD_MUTEX_ERRORCHECK), CONDITION);
+        let (mutex, condition) = (Mutex::of_type(libc::PTHREAD_MUTEX_ERRORCHECK), new_condition());
         assert_eq!(condition.wait(&mutex), EPERM);
         assert_eq!(condition.destroy(), 0);
     }

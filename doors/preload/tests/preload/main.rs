@@ -5,5 +5,6 @@
 
 mod conditions;
 mod mutexes;
+mod rw_locks;
 mod support;
 mod worlds;

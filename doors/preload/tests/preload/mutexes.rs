@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, timespec};
 
-use super::support::{MUTEX, Mutex, Object, cases, has_library, in_ms};
+use super::support::{Mutex, Object, cases, has_library, in_ms, new_mutex};
 
 /// Adds, not atomically, under the mutex.
 fn excludes(mutex: &Mutex, threads: u32, rounds: u32) {
@@ -38,7 +38,7 @@ fn elsewhere<T: Send>(call: impl FnOnce() -> T + Send) -> T {
 
 cases! {
     fn one_thread_at_a_time() {
-        excludes(&MUTEX, 4, 2_000);
+        excludes(&new_mutex(), 4, 2_000);
         excludes(&Mutex::of_type(libc::PTHREAD_MUTEX_NORMAL), 32, 500);
         excludes(&Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE), 8, 1_000);
         excludes(&Mutex::of_type(libc::PTHREAD_MUTEX_ERRORCHECK), 8, 1_000);
@@ -73,7 +73,7 @@ cases! {
     }
 
     fn timed_lock_ends_at_its_time_and_not_before() {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         assert_eq!(mutex.lock(), 0);
         elsewhere(|| {
             let start = Instant::now();
@@ -95,7 +95,7 @@ cases! {
     }
 
     fn waiters_that_give_up_leave_the_lock_in_order() {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 let mutex = &mutex;
@@ -123,7 +123,7 @@ cases! {
 
     /// The words of a held lock tell whose it is: libc's has an owner in its third one.
     fn lock_is_the_library_s_if_it_is_there() {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         assert_eq!(mutex.lock(), 0);
         // SAFETY: a look at the object's words, of this thread's lock.
         let words = unsafe { mutex.at().cast::<[u32; 4]>().read() };
@@ -134,7 +134,7 @@ cases! {
     /// The next owner frees a lock's memory while the last one may still release it.
     fn owner_frees_the_lock_that_it_got_last() {
         for _ in 0..500 {
-            let mutex = Box::leak(Box::new(MUTEX));
+            let mutex = Box::leak(Box::new(new_mutex()));
             assert_eq!(mutex.lock(), 0);
             let address = std::ptr::from_mut(mutex).addr();
             std::thread::scope(|scope| {

@@ -93,8 +93,15 @@ impl<T> Object<T> {
 pub type Mutex = Object<pthread_mutex_t>;
 pub type Condition = Object<pthread_cond_t>;
 
-pub const MUTEX: Mutex = Object::new(libc::PTHREAD_MUTEX_INITIALIZER);
-pub const CONDITION: Condition = Object::new(libc::PTHREAD_COND_INITIALIZER);
+/// A mutex as its static initialiser makes it.
+pub const fn new_mutex() -> Mutex {
+    Object::new(libc::PTHREAD_MUTEX_INITIALIZER)
+}
+
+/// A condition as its static initialiser makes it.
+pub const fn new_condition() -> Condition {
+    Object::new(libc::PTHREAD_COND_INITIALIZER)
+}
 
 // SAFETY, for each of the calls below: objects that are initialised, and stay where they are.
 impl Mutex {
@@ -142,7 +149,7 @@ impl Mutex {
         }
     }
     pub fn of_type(kind: c_int) -> Mutex {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         // SAFETY: initialised attributes.
         mutex.init(|attributes| unsafe { libc::pthread_mutexattr_settype(attributes, kind) });
         mutex

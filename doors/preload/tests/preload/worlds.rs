@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use libc::{EOWNERDEAD, pthread_cond_t, pthread_mutex_t};
 
-use super::support::{Condition, MUTEX, Mutex, Object, cases, has_library, in_child, shared};
+use super::support::{Condition, Mutex, Object, cases, has_library, in_child, new_mutex, shared};
 
 cases! {
     fn robust_mutex_tells_of_a_death() {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         mutex.init(Mutex::make_robust);
         std::thread::scope(|scope| scope.spawn(|| assert_eq!(mutex.lock(), 0)).join().unwrap());
         assert_eq!(mutex.lock(), EOWNERDEAD);
@@ -48,7 +48,7 @@ cases! {
     }
 
     fn mutex_with_priorities_is_libc_s() {
-        let mutex = MUTEX;
+        let mutex = new_mutex();
         // SAFETY: initialised attributes.
         mutex.init(|attributes| unsafe {
             libc::pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT)
@@ -60,7 +60,7 @@ cases! {
     ///
     /// As in programs that take their locks before they fork and let go of them on both sides.
     fn child_goes_on_with_the_locks_of_its_parent() {
-        let (mutex, stop) = (MUTEX, std::sync::atomic::AtomicBool::new(false));
+        let (mutex, stop) = (new_mutex(), std::sync::atomic::AtomicBool::new(false));
         let recursive = Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE);
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {

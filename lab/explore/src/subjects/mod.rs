@@ -3,6 +3,7 @@
 
 mod broadcast;
 mod channel;
+mod compact;
 mod repair;
 mod robust;
 mod structures;
@@ -58,6 +59,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     lock::<Reactive<Explorer, 8, 0, 0, ModeWord<Explorer>>>(&mut cases, policy);
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
+    compact::all(&mut cases, policy);
     robust::all(&mut cases, policy);
     transfer::all(&mut cases, policy);
     broadcast::all(&mut cases, policy);

@@ -1,0 +1,201 @@
+//! Entries for readers–writer locks. Those of one process are carried.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use libc::{
+    CLOCK_REALTIME, EBUSY, EDEADLK, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec,
+};
+use towpath_sync::Deadline;
+
+use crate::layout::RwLockWords;
+use crate::mutex::caller;
+use crate::passed::{self, Passed};
+use crate::time::TimeLimit;
+use crate::waiting::{Awake, CPU, wait};
+use crate::{real, waiting};
+
+/// Access that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RwAccess {
+    Read,
+    Write,
+}
+
+impl RwLockWords {
+    /// Acquires until the deadline. Returns whether it did.
+    fn take(&self, wish: RwAccess, deadline: Deadline) -> bool {
+        match wish {
+            RwAccess::Read => self.lock.read(&CPU, &wait(), deadline).is_ok(),
+            RwAccess::Write => {
+                let has_it = self.lock.write(&CPU, &wait(), deadline, self.prefers_writers()).is_ok();
+                if has_it {
+                    // Relaxed: only the thread itself looks for its own number.
+                    self.writer.store(caller(), Ordering::Relaxed);
+                }
+                has_it
+            }
+        }
+    }
+
+    /// Acquires by `take`, which waits.
+    fn acquire(&self, wish: RwAccess, wait: impl FnOnce() -> c_int) -> c_int {
+        if self.take(wish, Deadline::PAST) {
+            return 0;
+        }
+        // Relaxed: as in `take`.
+        if self.lock.is_written(&CPU) && self.writer.load(Ordering::Relaxed) == caller() {
+            return EDEADLK;
+        }
+        Awake::begins();
+        let result = wait();
+        Awake::ends();
+        result
+    }
+}
+
+unsafe fn lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
+    // SAFETY: a lock (the caller's promise).
+    let words = unsafe { RwLockWords::at(lock) };
+    if words.is_shared() {
+        passed::count(Passed::RwLock);
+        // SAFETY: as the caller's.
+        return unsafe {
+            match wish {
+                RwAccess::Read => real::rwlock_rdlock(lock),
+                RwAccess::Write => real::rwlock_wrlock(lock),
+            }
+        };
+    }
+    words.acquire(wish, || {
+        words.take(wish, Deadline::NEVER);
+        0
+    })
+}
+
+unsafe fn try_lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
+    // SAFETY: a lock (the caller's promise).
+    let words = unsafe { RwLockWords::at(lock) };
+    if words.is_shared() {
+        passed::count(Passed::RwLock);
+        // SAFETY: as the caller's.
+        return unsafe {
+            match wish {
+                RwAccess::Read => real::rwlock_tryrdlock(lock),
+                RwAccess::Write => real::rwlock_trywrlock(lock),
+            }
+        };
+    }
+    if words.take(wish, Deadline::PAST) { 0 } else { EBUSY }
+}
+
+/// Acquires until a time of a clock.
+///
+/// `None`: of the realtime clock, by libc's older function.
+unsafe fn lock_until(
+    lock: *mut pthread_rwlock_t,
+    wish: RwAccess,
+    clock: Option<clockid_t>,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: a lock (the caller's promise).
+    let words = unsafe { RwLockWords::at(lock) };
+    if words.is_shared() {
+        passed::count(Passed::RwLock);
+        // SAFETY: as the caller's.
+        return unsafe {
+            match (wish, clock) {
+                (RwAccess::Read, None) => real::rwlock_timedrdlock(lock, time),
+                (RwAccess::Write, None) => real::rwlock_timedwrlock(lock, time),
+                (RwAccess::Read, Some(clock)) => real::rwlock_clockrdlock(lock, clock, time),
+                (RwAccess::Write, Some(clock)) => real::rwlock_clockwrlock(lock, clock, time),
+            }
+        };
+    }
+    // SAFETY: the caller's time.
+    let limit = match unsafe { TimeLimit::of_program(clock.unwrap_or(CLOCK_REALTIME), time) } {
+        Ok(limit) => limit,
+        Err(error) => return error,
+    };
+    words.acquire(wish, || match limit.wait(|deadline| words.take(wish, deadline).then_some(())) {
+        Some(()) => 0,
+        None => ETIMEDOUT,
+    })
+}
+
+unsafe fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: a lock (the caller's promise).
+    let words = unsafe { RwLockWords::at(lock) };
+    if words.is_shared() {
+        // SAFETY: as the caller's.
+        return unsafe { real::rwlock_unlock(lock) };
+    }
+    if words.lock.is_written(&CPU) {
+        // Relaxed: as in `take`.
+        words.writer.store(0, Ordering::Relaxed);
+        words.lock.write_unlock(&CPU, &wait());
+    } else {
+        words.lock.read_unlock(&CPU, &wait());
+    }
+    0
+}
+
+unsafe fn init(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) -> c_int {
+    // SAFETY: as the caller's. Libc's function writes the attributes, and zero elsewhere.
+    unsafe {
+        let result = real::rwlock_init(lock, attributes);
+        if result == 0 && RwLockWords::at(lock).is_shared() {
+            passed::count_object(Passed::RwLock);
+        }
+        result
+    }
+}
+
+unsafe fn destroy(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: a lock (the caller's promise).
+    let words = unsafe { RwLockWords::at(lock) };
+    if words.is_shared() {
+        // SAFETY: as the caller's.
+        return unsafe { real::rwlock_destroy(lock) };
+    }
+    if words.lock.is_held(&CPU) { EBUSY } else { 0 }
+}
+
+crate::entries! {
+    /// Initialises a lock.
+    pthread_rwlock_init = "__pthread_rwlock_init"
+        (lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) => init(lock, attributes);
+    /// Destroys a lock.
+    pthread_rwlock_destroy = "__pthread_rwlock_destroy" (lock: *mut pthread_rwlock_t) => destroy(lock);
+    /// Acquires for reading.
+    pthread_rwlock_rdlock = "__pthread_rwlock_rdlock" (rwlock: *mut pthread_rwlock_t)
+        => lock(rwlock, RwAccess::Read);
+    /// Acquires for writing.
+    pthread_rwlock_wrlock = "__pthread_rwlock_wrlock" (rwlock: *mut pthread_rwlock_t)
+        => lock(rwlock, RwAccess::Write);
+    /// Acquires for reading if that can be had at once.
+    pthread_rwlock_tryrdlock = "__pthread_rwlock_tryrdlock" (lock: *mut pthread_rwlock_t)
+        => try_lock(lock, RwAccess::Read);
+    /// Acquires for writing if that can be had at once.
+    pthread_rwlock_trywrlock = "__pthread_rwlock_trywrlock" (lock: *mut pthread_rwlock_t)
+        => try_lock(lock, RwAccess::Write);
+    /// Acquires for reading; gives up at a time of the realtime clock.
+    pthread_rwlock_timedrdlock (lock: *mut pthread_rwlock_t, time: *const timespec)
+        => lock_until(lock, RwAccess::Read, None, time);
+    /// Acquires for writing; gives up at a time of the realtime clock.
+    pthread_rwlock_timedwrlock (lock: *mut pthread_rwlock_t, time: *const timespec)
+        => lock_until(lock, RwAccess::Write, None, time);
+    /// Acquires for reading; gives up at a time of this clock.
+    pthread_rwlock_clockrdlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
+        => lock_until(lock, RwAccess::Read, Some(clock), time);
+    /// Acquires for writing; gives up at a time of this clock.
+    pthread_rwlock_clockwrlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
+        => lock_until(lock, RwAccess::Write, Some(clock), time);
+    /// Releases.
+    pthread_rwlock_unlock = "__pthread_rwlock_unlock" (lock: *mut pthread_rwlock_t) => unlock(lock);
+    /// Acquires a spin lock, which stays libc's.
+    ///
+    /// Between its attempts the thread waits by the policy.
+    pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) => waiting::spin(|| real::spin_trylock(lock) == 0);
+}
