@@ -11,6 +11,7 @@
 //! | exclusion | of the nodes that are connected, one at most holds a lock |
 //! | tokens increase | each grant has a larger token than all before, also than those of a node that is cut off; its own are smaller than all that others have got since |
 //! | no lost waiter | where nothing is under way and no lock is in use, no connected node waits |
+//! | bounded bypass | a node that keeps a lock, and the one that it lends it to, have it so often at most as they may before the next one has it |
 //! | eventual grant | each history ends with all requests of connected nodes granted |
 //!
 //! Usage: `lock-model [short|full] [--plant FAULT]`. Exit code 1 if a property fails; a shortest
@@ -21,13 +22,14 @@
 //! readers, and the carriers. An *eventual grant* that fails only on histories which meet others
 //! of the same state may be missed: stateright follows each state once.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, LockRequest, Message, MessageBody, Mode, Node,
-    NodeLock, NodeState, Outbox, Protocol,
+    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, Loan, LoanEntry, LoanSeat, LockRequest, Message,
+    MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
 };
 
 const NODES: usize = 3;
@@ -44,13 +46,19 @@ enum Plant {
     ForgottenWaiter,
     /// A new home grants a lock before the other survivors have answered.
     EarlyGrant,
+    /// A loan of a lock has no bound.
+    EndlessLoan,
+    /// A node that has lent a lock answers an inquiry without ending the loan.
+    OpenSeat,
 }
 
 impl Plant {
-    const ALL: [(&'static str, Plant); 3] = [
+    const ALL: [(&'static str, Plant); 5] = [
         ("same-epoch", Plant::SameEpoch),
         ("forgotten-waiter", Plant::ForgottenWaiter),
         ("early-grant", Plant::EarlyGrant),
+        ("endless-loan", Plant::EndlessLoan),
+        ("open-seat", Plant::OpenSeat),
     ];
 }
 
@@ -83,6 +91,55 @@ struct LockState {
     largest: FencingToken,
     /// Node that was cut off.
     cut: Option<CutNode>,
+    /// Seat of each node's loans, and its generation.
+    seats: [(u64, u32); NODES],
+    /// Number of grants since the lock has gone from one node to another, or was idle.
+    bypasses: u32,
+}
+
+/// Seat of a loan, in a node's hands for one step.
+struct Seat(Cell<u64>);
+
+impl LoanSeat for Seat {
+    fn load(&self) -> u64 {
+        self.0.get()
+    }
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        let is_same = self.0.get() == from;
+        self.0.set(if is_same { to } else { self.0.get() });
+        is_same
+    }
+}
+
+impl LockState {
+    /// Has a node act at the seat of its loan.
+    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Seat) -> R) -> R {
+        let lock = &mut self.nodes[node];
+        let loan = lock.lent().or(lock.offer()).copied();
+        let lender = loan.map_or(0, |loan| loan.seat as usize);
+        let seat = Seat(Cell::new(self.seats[lender].0));
+        let result = act(lock, &seat);
+        self.seats[lender].0 = seat.0.get();
+        result
+    }
+
+    fn end_loan(&mut self, node: usize) {
+        self.at_seat(node, |lock, seat| lock.end_loan(seat));
+    }
+
+    /// Releases a lock, or leaves its seat.
+    fn release(&mut self, node: usize, hold: u32, out: &mut Letters) {
+        let was_borrowed = self.nodes[node].is_borrowed();
+        let goes_on = self.at_seat(node, |lock, seat| {
+            if was_borrowed { lock.return_loan(true, false, seat) } else { lock.leave_lent(true, hold, seat) }
+        });
+        if !goes_on {
+            if was_borrowed {
+                self.bypasses = 1;
+            }
+            self.nodes[node].release(true, hold, out);
+        }
+    }
 }
 
 /// Tokens of a node that was cut off.
@@ -104,6 +161,8 @@ struct World {
     alive: [bool; NODES],
     connected: [bool; NODES],
     epoch: Epoch,
+    /// Number of acquisitions for which a lock is kept while others wait.
+    hold: u32,
     crashes: u8,
     cuts: u8,
     /// First violation that a step has found.
@@ -115,6 +174,8 @@ enum Step {
     Acquire(usize, usize),
     Release(usize, usize),
     HandOver(usize, usize),
+    Lend(usize, usize),
+    Borrow(usize, usize),
     Deliver(usize, Channel),
     Crash(usize),
     Cut(usize),
@@ -129,6 +190,8 @@ struct Locks {
     plan: [[u8; NODES]; LOCKS],
     /// Number of acquisitions for which a lock is kept while others wait.
     hold: u32,
+    /// True if a lock that is kept is lent to the node that waits next.
+    lends: bool,
     /// True if node 2 only tries.
     tries: bool,
     crashes: u8,
@@ -183,6 +246,10 @@ impl World {
             report.holding = Holding::Absent;
         }
         let message = &message;
+        if matches!(message.body, MessageBody::Grant(_)) {
+            self.locks[lock].bypasses = 0;
+        }
+        let ends = self.plant != Some(Plant::OpenSeat);
         self.act(lock, to, |it, out| match side {
             Side::Home => {
                 if let Some(home) = it.homes.get_mut(&to) {
@@ -192,13 +259,28 @@ impl World {
             }
             // The carrier takes inquiries of the home only.
             Side::User if message.body == MessageBody::Inquire && it.home_of[usize::from(to)] != from => None,
-            Side::User => it.nodes[usize::from(to)].on_message(message, out),
+            Side::User => {
+                if message.body == MessageBody::Inquire && ends {
+                    it.end_loan(usize::from(to));
+                }
+                // A borrower that has the seat has the lock by its answer.
+                if message.body == MessageBody::Inquire && it.nodes[usize::from(to)].is_borrowed() {
+                    it.bypasses = 1;
+                }
+                it.nodes[usize::from(to)].on_message(message, out)
+            }
         });
     }
 
     /// Checks a grant.
     fn note(&mut self, lock: usize, node: usize, decision: Option<Decision>) {
         let Some(Decision::Granted(Grant { token, .. })) = decision else { return };
+        let hold = self.hold;
+        let it = &mut self.locks[lock];
+        it.bypasses += 1;
+        if it.bypasses > hold.max(1) {
+            self.fault = Some("a lock is kept for more acquisitions than it may be");
+        }
         let it = &mut self.locks[lock];
         let fault = match &mut it.cut {
             Some(cut) if usize::from(cut.node) == node => {
@@ -306,6 +388,8 @@ impl Model for Locks {
                 ticket: 0,
                 largest: FencingToken::NONE,
                 cut: None,
+                seats: [(0, 0); NODES],
+                bypasses: 0,
             }
         };
         vec![World {
@@ -315,6 +399,7 @@ impl Model for Locks {
             alive: [true; NODES],
             connected: [true; NODES],
             epoch: 1,
+            hold: self.hold,
             crashes: self.crashes,
             cuts: self.cuts,
             fault: None,
@@ -334,6 +419,13 @@ impl Model for Locks {
                 if lock.nodes[node].state() == NodeState::Kept {
                     steps.push(Step::HandOver(number, node));
                 }
+                if self.lends && lock.nodes[node].possible_borrower().is_some() {
+                    steps.push(Step::Lend(number, node));
+                }
+                let may_use = lock.left[node] > 0 || matches!(lock.nodes[node].state(), NodeState::Waits(_));
+                if lock.nodes[node].offer().is_some() && !lock.nodes[node].is_borrowed() && may_use {
+                    steps.push(Step::Borrow(number, node));
+                }
             }
         }
         for node in (0..NODES).filter(|&node| world.connected[node]) {
@@ -352,14 +444,40 @@ impl Model for Locks {
             Step::Acquire(lock, node) => world.act(lock, node as Node, |it, out| {
                 it.left[node] -= 1;
                 it.ticket += 1;
+                if it.nodes[node].state() == NodeState::Cached {
+                    it.bypasses = 0;
+                }
+                if it.nodes[node].lent().is_some()
+                    && it.at_seat(node, |lock, seat| lock.enter_lent(seat)) == LoanEntry::Busy
+                {
+                    it.end_loan(node);
+                }
                 let (ticket, tries) = (it.ticket, self.tries && node == 2);
                 it.nodes[node].acquire(LockRequest { ticket, mode: Mode::Exclusive, tries }, out)
             }),
             Step::Release(lock, node) => world.act(lock, node as Node, |it, out| {
-                it.nodes[node].release(true, self.hold, out);
+                let lent = it.nodes[node].lent().is_some();
+                let endless = lent && self.plant == Some(Plant::EndlessLoan);
+                it.release(node, if endless { u32::MAX } else { self.hold }, out);
                 None
             }),
+            Step::Lend(lock, node) => world.act(lock, node as Node, |it, out| {
+                let endless = self.plant == Some(Plant::EndlessLoan);
+                let generation = Loan::generation_after(it.seats[node].1);
+                let hold = if endless { u32::MAX } else { self.hold };
+                let loan = it.nodes[node].loan_at(node as u32, generation, hold);
+                it.seats[node] = (loan.first_word(), generation);
+                it.nodes[node].lend(loan, out);
+                None
+            }),
+            Step::Borrow(lock, node) => world.act(lock, node as Node, |it, _| {
+                let waits = matches!(it.nodes[node].state(), NodeState::Waits(_));
+                let decision = it.at_seat(node, |lock, seat| lock.borrow(seat)).ok();
+                it.left[node] -= u8::from(decision.is_some() && !waits);
+                decision
+            }),
             Step::HandOver(lock, node) => world.act(lock, node as Node, |it, out| {
+                it.end_loan(node);
                 it.nodes[node].hand_over(out);
                 None
             }),
@@ -386,7 +504,9 @@ impl Model for Locks {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("exclusion; tokens increase", |_, world: &World| world.fault.is_none()),
+            Property::always("exclusion; tokens increase; bounded bypass", |_, world: &World| {
+                world.fault.is_none()
+            }),
             Property::always("no lost waiter", |_, world: &World| !world.is_quiet() || !world.is_awaited()),
             Property::eventually("eventual grant", |_, world: &World| {
                 let is_done = |lock: &LockState| (0..NODES).all(|n| !world.connected[n] || lock.left[n] == 0);
@@ -429,15 +549,17 @@ fn main() {
         [[[1, 1, 1], [0, 0, 1]], [[0, 1, 1], [1, 1, 1]], [[1, 2, 2], [0, 0, 0]], [[2, 2, 1], [0, 0, 0]]];
     let plans = short.iter().chain(more.iter().filter(|_| full));
     println!(
-        "{:<13}{:<34}{:>6}{:>7}{:>12}{:>10}",
-        "protocol", "acquisitions of locks 0 and 1", "hold", "tries", "states", "seconds"
+        "{:<13}{:<34}{:>6}{:>7}{:>7}{:>12}{:>10}",
+        "protocol", "acquisitions of locks 0 and 1", "hold", "lends", "tries", "states", "seconds"
     );
     let mut failed = false;
     for &plan in plans {
         for protocol in Protocol::ALL {
-            for (hold, tries) in [(0, false), (2, false), (0, true)] {
+            for (hold, lends, tries) in
+                [(0, false, false), (2, false, false), (0, false, true), (2, true, false)]
+            {
                 if hold == 0 || protocol != Protocol::Central {
-                    let case = Locks { protocol, plant, plan, hold, tries, crashes: 1, cuts: 1 };
+                    let case = Locks { protocol, plant, plan, hold, lends, tries, crashes: 1, cuts: 1 };
                     failed |= check(case);
                     if failed && plant.is_some() {
                         return println!("the planted fault was found");
@@ -455,12 +577,12 @@ fn main() {
 /// Checks a case. Returns whether a property does not hold.
 fn check(case: Locks) -> bool {
     let start = Instant::now();
-    let Locks { protocol, plan, hold, tries, .. } = case;
+    let Locks { protocol, plan, hold, lends, tries, .. } = case;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker = case.checker().finish_when(HasDiscoveries::AnyFailures).threads(threads).spawn_bfs().join();
     let (states, seconds) = (checker.unique_state_count(), start.elapsed().as_secs_f64());
     let plan = format!("{plan:?}");
-    println!("{:<13}{plan:<34}{hold:>6}{tries:>7}{states:>12}{seconds:>10.1}", protocol.name());
+    println!("{:<13}{plan:<34}{hold:>6}{lends:>7}{tries:>7}{states:>12}{seconds:>10.1}", protocol.name());
     let mut failed = false;
     for (property, path) in checker.discoveries() {
         if property != REACHED {

@@ -6,7 +6,10 @@
 //!
 //! ```text
 //! cargo run --release -p towpath-mplock --example cost
+//! cargo run --release -p towpath-mplock --example cost -- 5
 //! ```
+//!
+//! With a number: only contended, beside pthread's mutex, so many rounds in turn.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -46,7 +49,9 @@ fn with_ranks(ranks: usize, act: impl Fn(&World, usize)) {
 }
 
 /// Has each process use a lock for a time; prints hand-offs and the smallest share.
-fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU64)) {
+///
+/// Returns the hand-offs in a second, and that share.
+fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU64)) -> (f64, f64) {
     let page = shared_words(1 + CROWD);
     with_ranks(CROWD, |world, rank| {
         let deadline = || page[0].load(Relaxed) != 0;
@@ -68,6 +73,7 @@ fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU
     let rate = sum as f64 / (2 * TIME).as_secs_f64();
     let share = least as f64 * CROWD as f64 / sum as f64;
     println!("contended   {name:<20}{rate:>12.0} acquisitions/s, smallest share {share:.2}");
+    (rate, share)
 }
 
 fn work() {
@@ -76,7 +82,41 @@ fn work() {
     }
 }
 
-fn contended_mutex<L>(name: &str)
+fn contended_by_message(protocol: Protocol, budget: HoldBudget) -> (f64, f64) {
+    let name = format!("{}, {} ms", protocol.name(), budget.time.as_millis());
+    contended(&name, |world, _, stop, count| {
+        let manager = Manager::new(world).expect("a manager");
+        manager.set_hold_budget(budget);
+        let lock: Lock = manager.lock_with("lock", protocol);
+        while !stop() {
+            drop(lock.acquire().expect("the lock"));
+            count.fetch_add(1, Relaxed);
+            work();
+        }
+        manager.barrier().expect("the others");
+    })
+}
+
+/// Runs so many rounds of ours and of pthread's mutex in turn; prints medians and ranges.
+fn compare(rounds: usize) {
+    let (mut rates, mut shares) = ([vec![], vec![]], vec![]);
+    for _ in 0..rounds {
+        let (rate, share) = contended_by_message(Protocol::default(), HoldBudget::default());
+        rates[0].push(rate);
+        shares.push(share);
+        rates[1].push(contended_mutex::<Posix<Native>>("posix").0);
+    }
+    let ratios = rates[0].iter().zip(&rates[1]).map(|(ours, posix)| ours / posix).collect();
+    let [ours, posix] = rates;
+    for (name, mut values) in [("ours", ours), ("posix", posix), ("ours ÷ posix", ratios), ("share", shares)]
+    {
+        values.sort_by(f64::total_cmp);
+        let (least, median, most) = (values[0], values[values.len() / 2], values[values.len() - 1]);
+        println!("{name:<14}median {median:>12.2} ({least:.2} to {most:.2})");
+    }
+}
+
+fn contended_mutex<L>(name: &str) -> (f64, f64)
 where
     L: towpath::sync::Lock<Native> + towpath::Exclusive + towpath::Object + towpath::Concurrent,
 {
@@ -87,11 +127,14 @@ where
             count.fetch_add(1, Relaxed);
             work();
         }
-    });
+    })
 }
 
 fn main() {
     pin_to(&two_cores());
+    if let Some(rounds) = std::env::args().nth(1).and_then(|rounds| rounds.parse().ok()) {
+        return compare(rounds);
+    }
     with_ranks(1, |world, _| {
         let manager = Manager::new(world).expect("a manager");
         for protocol in [Protocol::Distributed, Protocol::Reactive] {
@@ -132,18 +175,7 @@ fn main() {
     }
     let all = Protocol::ALL.into_iter().flat_map(|it| [(it, HoldBudget::NONE), (it, HoldBudget::default())]);
     for (protocol, budget) in all {
-        let name = format!("{}, {} ms", protocol.name(), budget.time.as_millis());
-        contended(&name, |world, _, stop, count| {
-            let manager = Manager::new(world).expect("a manager");
-            manager.set_hold_budget(budget);
-            let lock: Lock = manager.lock_with("lock", protocol);
-            while !stop() {
-                drop(lock.acquire().expect("the lock"));
-                count.fetch_add(1, Relaxed);
-                work();
-            }
-            manager.barrier().expect("the others");
-        });
+        contended_by_message(protocol, budget);
     }
     contended_mutex::<Robust<Native>>("robust");
     contended_mutex::<Posix<Native>>("posix");

@@ -32,12 +32,14 @@
 //! **Descheduled is not dead**: nothing here goes by a clock.
 //!
 //! **Natively** a rank's [`Manager`] carries the messages of its locks with an Active Message
-//! endpoint, and finds the dead in the world. Nothing else of it is shared memory.
+//! endpoint, and finds the dead in the world. Of shared memory it has besides only the seats
+//! at which two ranks of a host use a contended lock in turns ([`Loan`]).
 #![deny(unsafe_code)]
 
 mod data;
 mod fence;
 mod home;
+mod loan;
 mod message;
 mod native;
 mod node;
@@ -47,6 +49,7 @@ mod token;
 pub use data::LockData;
 pub use fence::{Fence, StaleToken};
 pub use home::HomeLock;
+pub use loan::{Loan, LoanSeat, SeatHolder};
 pub use message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
     Successor, Ticket,
@@ -54,7 +57,7 @@ pub use message::{
 #[doc(hidden)]
 pub use native::wire;
 pub use native::{Error, Guard, HoldBudget, Lock, LockTraffic, Manager, Progress};
-pub use node::{NodeLock, NodeState};
+pub use node::{LoanEntry, NodeLock, NodeState};
 pub use protocol::Protocol;
 pub use token::FencingToken;
 

@@ -1,6 +1,7 @@
 //! Messages between a lock's home and the nodes that use it.
 
 use crate::data::LockData;
+use crate::loan::Loan;
 use crate::token::FencingToken;
 
 /// Number of a node.
@@ -209,6 +210,13 @@ pub enum MessageBody {
     Inquire,
     /// Node to home: answers.
     Report(NodeReport),
+    /// Node that keeps the lock to the next one of its host: both may use it.
+    Lend {
+        /// The request of that node.
+        ticket: Ticket,
+        /// The loan.
+        loan: Loan,
+    },
 }
 
 /// Message about a lock.

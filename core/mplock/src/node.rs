@@ -18,13 +18,17 @@
 //! **A node that dies** is noticed by its home's carrier ([`crate::HomeLock::on_death`]). The place
 //! of a waiter passes to the one behind it; a holder's lock is granted anew.
 
+mod lending;
+
 use crate::Outbox;
 use crate::data::LockData;
+use crate::loan::Loan;
 use crate::message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
     Successor, Ticket,
 };
 use crate::token::FencingToken;
+pub use lending::LoanEntry;
 
 /// Node of a passing to the lock's home.
 const HOME: Node = Node::MAX;
@@ -81,6 +85,12 @@ pub struct NodeLock {
     deposited: bool,
     /// True if the node forgets them when the home has them.
     forgets: bool,
+    /// Loan of the lock to the next node.
+    lent: Option<Loan>,
+    /// Loan of the lock to this node, which waits.
+    offer: Option<Loan>,
+    /// True if the lock is held under it.
+    borrowed: bool,
 }
 
 impl NodeLock {
@@ -208,6 +218,7 @@ impl NodeLock {
     /// If the node does not hold the lock.
     pub fn release(&mut self, consistent: bool, hold: u32, out: &mut impl Outbox) {
         let NodeState::Held(_) = self.state else { panic!("a lock that is not held was released") };
+        debug_assert!(self.lent.is_none() && !self.borrowed, "the carrier leaves the seat of a loan first");
         if !self.reads {
             self.inconsistent = !consistent;
         }
@@ -271,6 +282,7 @@ impl NodeLock {
                 _ => out.to_home(self.message(MessageBody::InUse { node, ticket })),
             },
             MessageBody::Inquire => self.on_inquiry(message.epoch, out),
+            MessageBody::Lend { ticket, loan } => self.on_offer(message, ticket, loan),
             MessageBody::Stored { version } if self.forgets => {
                 self.data.take_if(|data| data.version() == version);
             }
@@ -298,7 +310,7 @@ impl NodeLock {
         }
         let (NodeState::Waits(_) | NodeState::Abandoned { .. }) = self.state else { return None };
         let before = self.state;
-        self.epoch = message.epoch;
+        (self.epoch, self.offer) = (message.epoch, None);
         self.data.clone_from(&message.data);
         (self.deposited, self.forgets) = (false, false);
         // The lock has come back since.
@@ -316,8 +328,11 @@ impl NodeLock {
 
     /// Answers the home's inquiry. Orders of earlier epochs count no more.
     fn on_inquiry(&mut self, epoch: Epoch, out: &mut impl Outbox) {
+        debug_assert!(self.lent.is_none(), "the carrier ends a loan before an inquiry");
         self.epoch = epoch;
         self.next = None;
+        // A borrower that has the seat has the lock by its answer.
+        (self.offer, self.borrowed) = (None, false);
         let mut then = None;
         let holding = match self.state {
             NodeState::Absent => Holding::Absent,
@@ -346,7 +361,7 @@ impl NodeLock {
 
     fn request(&mut self, request: LockRequest, out: &mut impl Outbox) {
         (self.ticket, self.tries) = (request.ticket, request.tries);
-        self.next = None;
+        (self.next, self.offer) = (None, None);
         self.state = NodeState::Waits(request.mode);
         let body = MessageBody::Request { request, seen: self.token };
         // With a request, the home forgets the earlier one of this node. It asks those in the queue

@@ -41,6 +41,12 @@ impl FencingToken {
         (next & ((1 << COUNTER_BITS) - 1) != 0).then_some(FencingToken(next))
     }
 
+    /// Returns the number of tokens after it in its epoch, or a smaller one.
+    pub(crate) fn left_in_epoch(self) -> u32 {
+        let counters = (1 << COUNTER_BITS) - 1;
+        (counters - (self.0 & counters)).min(u64::from(u32::MAX)) as u32
+    }
+
     /// Returns its epoch.
     #[must_use]
     pub fn epoch(self) -> Epoch {

@@ -20,6 +20,8 @@ use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
 
 const RANKS: usize = 6;
 const LOCKS: usize = 4;
+/// Lock without data, which its users use often in a row: it is lent.
+const LENT: usize = LOCKS - 1;
 /// Number of kills in one world.
 const KILLS: usize = 4;
 /// Time-out for survivors to go on.
@@ -34,6 +36,11 @@ struct Page(&'static [AtomicU64]);
 impl Page {
     const RESOURCE: usize = 7;
     const WORDS: usize = 2 + LOCKS * Page::RESOURCE + RANKS * LOCKS + RANKS;
+
+    /// Number of loans of the ranks that have ended well.
+    fn loans(self) -> &'static AtomicU64 {
+        &self.0[1]
+    }
 
     /// 1: finish; 2: end.
     fn order(self) -> &'static AtomicU64 {
@@ -77,14 +84,16 @@ fn write(page: Page, lock: usize, rank: usize, guard: &mut Guard<'_>, random: &m
     assert_eq!(one.load(SeqCst), other.load(SeqCst), "rank {rank}: no warning of a dead holder");
     let due = check_data(guard, number, rank) + 1;
     one.fetch_add(1, SeqCst);
-    for _ in 0..random.below(2000) {
+    for _ in 0..random.below(if lock == LENT { 20 } else { 2000 }) {
         std::hint::spin_loop();
     }
-    if random.below(200) == 0 {
+    if random.below(200) == 0 && (lock != LENT || random.below(20) == 0) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    guard.set_data(&due.to_le_bytes().repeat(1 + random.below(512) as usize)).unwrap();
-    number.store(due, SeqCst);
+    if lock != LENT {
+        guard.set_data(&due.to_le_bytes().repeat(1 + random.below(512) as usize)).unwrap();
+        number.store(due, SeqCst);
+    }
     other.fetch_add(1, SeqCst);
     holder.store(0, SeqCst);
 }
@@ -132,7 +141,12 @@ fn member(world: &World, rank: usize, page: Page, (protocol, progress): Ways) {
                 }
             }
             _ => {
-                write(page, n, rank, &mut locks[n].acquire().unwrap(), &mut random);
+                let is_lent = n == LENT && protocol != Protocol::Central;
+                let times = if is_lent { 30 + random.below(120) } else { 1 };
+                for _ in 0..times {
+                    write(page, n, rank, &mut locks[n].acquire().unwrap(), &mut random);
+                    (0..20).for_each(|_| std::hint::spin_loop());
+                }
                 page.progress(rank, n).fetch_add(1, SeqCst);
             }
         }
@@ -141,6 +155,7 @@ fn member(world: &World, rank: usize, page: Page, (protocol, progress): Ways) {
             serve_or_compute(&manager, time);
         }
     }
+    page.loans().fetch_add(manager.traffic().loans, SeqCst);
     page.has_finished(rank).store(1, SeqCst);
     while page.order().load(SeqCst) == 1 {
         serve_or_compute(&manager, Duration::from_millis(1));
@@ -226,11 +241,17 @@ impl Case<'_> {
     }
 }
 
+/// Fails if locks were not lent, and could be.
+fn check_loans(name: &str, protocol: Protocol, loans: u64) {
+    let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    assert!(loans > 0 || protocol == Protocol::Central || !has_cores, "{name}: no lock was lent");
+}
+
 /// Kills random ranks, holders as often as not; returns the times until the locks of dead
 /// holders were granted again.
 fn kills(name: &str, ways: Ways, rounds: usize, page: Page) -> (Vec<u64>, u64) {
     let mut random = Random::new(ways.0 as u64 + 1);
-    let (mut times, mut warnings) = (Vec::new(), 0);
+    let (mut times, mut warnings, mut loans) = (Vec::new(), 0, 0);
     for round in 0..rounds.div_ceil(KILLS) {
         let world = World::create(&WorldConfig::new(RANKS as u32).spec(None)).unwrap();
         let mut case = Case::start(name, &world, page, ways);
@@ -255,7 +276,9 @@ fn kills(name: &str, ways: Ways, rounds: usize, page: Page) -> (Vec<u64>, u64) {
         }
         warnings += (0..LOCKS).map(|n| page.resource(n)[5].load(SeqCst)).sum::<u64>();
         case.finish();
+        loans += page.loans().load(SeqCst);
     }
+    check_loans(name, ways.0, loans);
     times.sort_unstable();
     (times, warnings)
 }

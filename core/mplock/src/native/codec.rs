@@ -9,7 +9,8 @@
 //! 5     epoch
 //! 6–7   token                                        Stored
 //! 6     ticket                                       all others but Inquire, Deposit
-//! 7–8   token                                        Request, Grant, Return, Report
+//! 7–8   token                                        Request, Grant, Return, Report, Lend
+//! 9–11  seat, generation, number of acquisitions     Lend
 //! 7–8   next node, its ticket                        Forward, Probe
 //! 7     node                                         InUse
 //! 9–12  passing of the lock: node, ticket, token     Report
@@ -22,6 +23,7 @@ use towpath_am::MAX_ARGS;
 
 use super::identity::Identity;
 use crate::data::LockData;
+use crate::loan::Loan;
 use crate::message::{
     Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
 };
@@ -74,6 +76,7 @@ mod kind {
     pub(super) const IN_USE: u32 = 12;
     pub(super) const DEPOSIT: u32 = 13;
     pub(super) const STORED: u32 = 14;
+    pub(super) const LEND: u32 = 15;
 }
 
 /// Access is shared.
@@ -164,6 +167,7 @@ pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::Inquire => (kind::INQUIRE, None),
         MessageBody::Deposit => (kind::DEPOSIT, None),
         MessageBody::Stored { .. } => (kind::STORED, None),
+        MessageBody::Lend { ticket, loan } => (kind::LEND | flag(CACHABLE, loan.cachable), Some(ticket)),
         MessageBody::Report(report) => {
             let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
             (kind::REPORT | flags, Some(report.ticket))
@@ -185,6 +189,12 @@ pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
             words.push(ticket);
         }
         MessageBody::InUse { node, .. } => words.push(node.into()),
+        MessageBody::Lend { loan, .. } => {
+            words.push_token(loan.token);
+            words.push(loan.seat);
+            words.push(loan.generation);
+            words.push(loan.most);
+        }
         MessageBody::Forward { next: Successor::Home, .. }
         | MessageBody::Refuse { .. }
         | MessageBody::Deposit
@@ -277,6 +287,11 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
         (kind::INQUIRE, &[]) => MessageBody::Inquire,
         (kind::DEPOSIT, &[]) => MessageBody::Deposit,
         (kind::STORED, &[low, high]) => MessageBody::Stored { version: token(low, high) },
+        (kind::LEND, &[ticket, low, high, seat, generation, most]) => {
+            let (token, cachable) = (token(low, high), bits & CACHABLE != 0);
+            let loan = Loan { seat, generation, token, most, cachable };
+            MessageBody::Lend { ticket: some(ticket)?, loan }
+        }
         (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
             let holding = match bits >> HOLDING & 3 {
                 0 => Holding::Absent,
@@ -410,6 +425,10 @@ mod tests {
             (ticket(), next).prop_map(|(behind, next)| MessageBody::Forward { behind, next }),
             (ticket(), tokens(), any::<bool>()).prop_map(|(ticket, token, inconsistent)| {
                 MessageBody::Return { ticket, token, inconsistent }
+            }),
+            (ticket(), any::<(u32, u32, u32, bool)>(), tokens()).prop_map(|(ticket, numbers, token)| {
+                let (seat, generation, most, cachable) = numbers;
+                MessageBody::Lend { ticket, loan: Loan { seat, generation, token, most, cachable } }
             }),
             Just(MessageBody::Inquire),
             Just(MessageBody::Deposit),

@@ -22,6 +22,11 @@ use towpath_shm::World;
 
 /// Number of acquisitions between two looks at the clock.
 const LOOK_EVERY: u32 = 16;
+/// Time between two acquisitions from which a lock is lent, in nanoseconds: a few times
+/// that of a line's way from one core to another.
+const LEAST_BETWEEN: u64 = 300;
+/// Number of looks for which a lock is not lent after a loan in which the borrower slept.
+const POOR: u32 = 64;
 /// Number of switches of processes within which a process comes back that keeps a lock.
 const SWITCHES: u64 = 8;
 
@@ -93,8 +98,14 @@ pub(crate) struct HoldClock {
     since: Cell<u64>,
     /// Time of the last look.
     looked: Cell<u64>,
+    /// Number of releases since the lock came here, or was lent to this node.
+    releases: Cell<u32>,
     /// True if this process comes back to the lock soon.
     eager: Cell<bool>,
+    /// True if the lock may be lent: found at the last look.
+    lends: Cell<bool>,
+    /// Number of looks until it may be lent again.
+    poor: Cell<u32>,
     /// True if the lock is in the manager's list of those that are kept.
     pub(crate) listed: Cell<bool>,
 }
@@ -108,33 +119,79 @@ impl HoldClock {
         }
     }
 
-    /// Notes that the lock has come here.
+    /// Notes that the lock has come here, or is lent to this node.
     pub(crate) fn note_grant(&self) {
         self.since.set(0);
+        self.lends.set(false);
     }
 
     /// Returns for how many acquisitions a holder keeps the lock that another node waits
-    /// for. `uses`: number of acquisitions since it came here.
-    pub(crate) fn budget(&self, budget: HoldBudget, uses: u32, host: &impl HolderHost) -> u32 {
+    /// for, when it releases it.
+    pub(crate) fn budget(&self, budget: HoldBudget, host: &impl HolderHost) -> u32 {
         let is_first = self.since.get() == 0;
         if is_first && !host.shares_cores() {
             return 0;
         }
-        if !is_first && !uses.is_multiple_of(LOOK_EVERY) && self.eager.get() {
+        if !self.looks(is_first) && self.eager.get() {
             return budget.acquisitions;
         }
-        let (now, longest) = (host.now(), u64::from(LOOK_EVERY) * SWITCHES * host.switch_cost());
-        if is_first {
-            self.since.set(now);
-        } else if now.saturating_sub(self.looked.get()) > longest {
-            self.eager.set(false);
-        }
-        self.looked.set(now);
+        let now = self.look(is_first, host);
         if self.eager.get() && !self.is_over(budget, now) {
             return budget.acquisitions;
         }
         self.passed.set(now);
         0
+    }
+
+    /// Returns whether a borrower, which leaves the lock, is to end the loan.
+    ///
+    /// It ends when the lender's time would be over, also if the lender does not run.
+    pub(crate) fn loan_is_over(&self, budget: HoldBudget, host: &impl HolderHost) -> bool {
+        let is_first = self.since.get() == 0;
+        if !self.looks(is_first) {
+            return false;
+        }
+        // It has come back.
+        self.eager.set(true);
+        let now = self.look(is_first, host);
+        self.is_over(budget, now)
+    }
+
+    /// Returns whether the lock is to be lent now: as many acquisitions lie between two
+    /// looks, their time is long beside the way of a line, and loans do well.
+    #[inline]
+    pub(crate) fn take_lends(&self) -> bool {
+        self.lends.take()
+    }
+
+    /// Notes that the borrower had to sleep: the lock is not lent for a while.
+    pub(crate) fn note_poor_loan(&self) {
+        self.poor.set(POOR);
+    }
+
+    /// Counts a release. Returns whether it looks at the clock.
+    fn looks(&self, is_first: bool) -> bool {
+        let releases = if is_first { 0 } else { self.releases.get().wrapping_add(1) };
+        self.releases.set(releases);
+        releases.is_multiple_of(LOOK_EVERY)
+    }
+
+    /// Looks at the clock. Returns the time.
+    fn look(&self, is_first: bool, host: &impl HolderHost) -> u64 {
+        let now = host.now();
+        if is_first {
+            self.since.set(now);
+        } else {
+            let took = now.saturating_sub(self.looked.get());
+            if took > u64::from(LOOK_EVERY) * SWITCHES * host.switch_cost() {
+                self.eager.set(false);
+            }
+            let poor = self.poor.get();
+            self.poor.set(poor.saturating_sub(1));
+            self.lends.set(poor == 0 && took > u64::from(LOOK_EVERY) * LEAST_BETWEEN);
+        }
+        self.looked.set(now);
+        now
     }
 
     /// Returns whether the time is over for which the lock is kept.
@@ -180,7 +237,7 @@ mod tests {
     /// Releases a lock once, and asks for it again after `ns`.
     fn pass_and_ask(clock: &HoldClock, host: &Clock, ns: u64) {
         clock.note_grant();
-        clock.budget(HoldBudget::default(), 1, host);
+        clock.budget(HoldBudget::default(), host);
         host.pass(ns);
         clock.note_request(host);
         clock.note_grant();
@@ -191,7 +248,7 @@ mod tests {
         (1..=100_000)
             .find(|&uses| {
                 host.pass(ns);
-                clock.budget(budget, uses, host) <= uses
+                clock.budget(budget, host) <= uses
             })
             .unwrap()
     }

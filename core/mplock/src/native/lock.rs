@@ -305,10 +305,23 @@ impl Lock {
         let manager = &*self.manager;
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
-        if acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here() {
+        let polls = acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here();
+        if self.cell.node.borrow().offer().is_some()
+            && mode == Mode::Exclusive
+            && let Some(decision) = manager.borrow(&self.cell)
+        {
+            if polls {
+                manager.serve();
+            }
+            return Ok(Some(decision));
+        }
+        if polls {
             manager.serve();
         }
         let mut node = self.cell.node.borrow_mut();
+        if node.lent().is_some() {
+            manager.enter_lent(&mut node);
+        }
         if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {
             return Err(self.already_held());
         }
@@ -337,6 +350,9 @@ impl Lock {
         loop {
             let polled = manager.serve();
             if let Some(decision) = self.cell.decision.take() {
+                return Ok(decision);
+            }
+            if let Some(decision) = manager.borrow_soon(&self.cell) {
                 return Ok(decision);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -393,24 +409,31 @@ impl Lock {
     fn release_alone(&self, consistent: bool) {
         let manager = &*self.manager;
         let mut node = self.cell.node.borrow_mut();
-        let hold = if node.is_wanted() { self.hold(node.uses()) } else { 0 };
+        if node.has_loan() && manager.leave_loan(&self.cell, &mut node, consistent) {
+            return;
+        }
+        let hold = if node.is_wanted() { self.hold() } else { 0 };
         node.release(consistent, hold, &mut self.cell.sends(manager));
-        if hold > 0 && node.state() == NodeState::Kept && !self.cell.hold.listed.replace(true) {
+        let is_kept = hold > 0 && node.state() == NodeState::Kept;
+        if is_kept && !self.cell.hold.listed.replace(true) {
             manager.kept.borrow_mut().push(self.cell.identity);
         }
         drop(node);
+        if is_kept && self.cell.hold.take_lends() {
+            manager.lend(&self.cell);
+        }
         manager.work_if_local();
     }
 
     /// Returns for how many acquisitions this process keeps the lock that another one
     /// waits for.
-    fn hold(&self, uses: u32) -> u32 {
+    fn hold(&self) -> u32 {
         let manager = &*self.manager;
         let budget = manager.hold.get();
         if budget == HoldBudget::NONE {
             return 0;
         }
-        self.cell.hold.budget(budget, uses, manager.endpoint.world())
+        self.cell.hold.budget(budget, manager.endpoint.world())
     }
 }
 

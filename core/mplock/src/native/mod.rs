@@ -6,6 +6,7 @@
 //! | `manager.rs` | the API of a rank's manager |
 //! | `lock.rs`, `guard.rs` | locks and their holders |
 //! | `hold.rs` | the time for which a lock is kept while others wait |
+//! | `lending.rs` | locks that two ranks use in turns meanwhile |
 //! | `serve.rs` | messages and deaths to state machines: the rules of recovery |
 //! | `progress.rs` | the thread that serves while the process computes, and its turns |
 //! | `homes.rs` | the locks whose home a rank is |
@@ -20,6 +21,7 @@ mod guard;
 mod hold;
 mod homes;
 mod identity;
+mod lending;
 mod lock;
 mod manager;
 mod members;

@@ -43,6 +43,7 @@ use super::error::Error;
 use super::hold::{HoldBudget, HolderHost};
 use super::homes::{HomeEntry, Homes, Table};
 use super::identity::Identity;
+use super::lending::Lending;
 use super::lock::LockCell;
 use super::members::{Members, Names, named};
 use super::post::{HANDLER, Post};
@@ -147,6 +148,7 @@ pub(crate) struct ManagerState {
     pub(crate) hold: Cell<HoldBudget>,
     /// Locks that are kept while others wait for them, and some that were.
     pub(crate) kept: RefCell<Vec<Identity>>,
+    pub(crate) lending: Lending,
     pub(crate) traffic: Cell<LockTraffic>,
     /// Data of locks at home here that their next homes do not have yet.
     pub(crate) deposits: RefCell<Vec<(Identity, FencingToken)>>,
@@ -196,6 +198,7 @@ impl ManagerState {
             looking: Cell::new(false),
             hold: Cell::default(),
             kept: RefCell::default(),
+            lending: Lending::default(),
             deposits: RefCell::default(),
             traffic: Cell::default(),
         }
@@ -291,9 +294,12 @@ impl ManagerState {
             let cell = self.locks.borrow().get(lock).cloned();
             let Some(cell) = cell else { return false };
             let state = cell.node.borrow().state();
-            let is_over = all || cell.hold.is_over(budget, now);
+            let is_over = all || cell.hold.is_over(budget, now) && !self.awaits_borrower(&cell.node.borrow());
             if state == NodeState::Kept && is_over {
-                cell.hold.note_vain();
+                if cell.node.borrow().lent().is_none() {
+                    cell.hold.note_vain();
+                }
+                self.end_loan(&cell);
                 cell.node.borrow_mut().hand_over(&mut cell.sends(self));
             }
             let stays = !is_over && matches!(state, NodeState::Kept | NodeState::Held(_));
@@ -341,6 +347,7 @@ impl ManagerState {
                 | MessageBody::Refuse { .. }
                 | MessageBody::Probe { .. }
                 | MessageBody::Stored { .. }
+                | MessageBody::Lend { .. }
                 | MessageBody::Inquire => self.at_node(from, lock, protocol, &message),
                 _ => self.at_home(from, lock, protocol, Some(&message)),
             },
@@ -367,9 +374,14 @@ impl ManagerState {
             }
             return;
         };
+        if is_inquiry {
+            self.end_loan(&cell);
+        }
         let decision = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
-        if decision.is_some() {
+        if decision.is_some() || matches!(message.body, MessageBody::Lend { .. }) {
             cell.hold.note_grant();
+        }
+        if decision.is_some() {
             cell.decision.set(decision);
         }
         self.forget_unused(&cell);
@@ -380,6 +392,7 @@ impl ManagerState {
         if cell.handles.get() > 0 {
             return;
         }
+        self.end_loan(cell);
         cell.node.borrow_mut().give_up(&mut cell.sends(self));
         if cell.node.borrow().is_absent() {
             self.locks.borrow_mut().remove(&cell.identity);

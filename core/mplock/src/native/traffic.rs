@@ -26,6 +26,8 @@ pub struct LockTraffic {
     pub forwards: u64,
     /// Grants, from homes or from the holder before.
     pub grants: u64,
+    /// Loans of locks that are kept to the nodes that wait next.
+    pub loans: u64,
     /// Locks that went home.
     pub returns: u64,
     /// All others: refusals, data, inquiries after a death and their answers.
@@ -36,7 +38,7 @@ impl LockTraffic {
     /// Returns the number of all messages.
     #[must_use]
     pub fn total(self) -> u64 {
-        self.requests + self.forwards + self.grants + self.returns + self.others
+        self.requests + self.forwards + self.grants + self.loans + self.returns + self.others
     }
 
     /// Counts a message.
@@ -47,6 +49,7 @@ impl LockTraffic {
                 MessageBody::Request { .. } => &mut sum.requests,
                 MessageBody::Forward { .. } | MessageBody::Probe { .. } => &mut sum.forwards,
                 MessageBody::Grant(_) => &mut sum.grants,
+                MessageBody::Lend { .. } => &mut sum.loans,
                 MessageBody::Return { .. } => &mut sum.returns,
                 _ => &mut sum.others,
             },

@@ -12,6 +12,9 @@ enum Step {
     Release(usize, bool),
     Keep(usize, u32),
     HandOver(usize),
+    Lend(usize, u32),
+    Borrow(usize),
+    Sleep(usize),
     Publish(usize, u32),
     Cancel(usize),
     Forget(usize),
@@ -36,6 +39,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (node.clone(), any::<bool>()).prop_map(|(node, repaired)| Step::Release(node, repaired)),
         3 => (node.clone(), 0..6u32).prop_map(|(node, hold)| Step::Keep(node, hold)),
         1 => node.clone().prop_map(Step::HandOver),
+        3 => (node.clone(), 0..9u32).prop_map(|(node, hold)| Step::Lend(node, hold)),
+        5 => node.clone().prop_map(Step::Borrow),
+        1 => node.clone().prop_map(Step::Sleep),
         3 => (node.clone(), any::<u32>()).prop_map(|(node, number)| Step::Publish(node, number)),
         1 => node.clone().prop_map(Step::Cancel),
         1 => node.clone().prop_map(Step::Forget),
@@ -62,6 +68,9 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize, ends: usize) -> Networ
                 net.release_or_keep(node, true, hold);
             }
             Step::HandOver(node) if net.alive[node] => net.hand_over(node),
+            Step::Lend(node, hold) if net.alive[node] => net.lend(node, hold),
+            Step::Borrow(node) if net.alive[node] => drop(net.borrow(node)),
+            Step::Sleep(node) if net.alive[node] => net.announce_sleep(node),
             Step::Publish(node, number) if net.alive[node] && net.holds(node) => {
                 net.release_with(node, number);
             }
@@ -431,4 +440,103 @@ fn lock_that_is_kept_goes_on_after_its_budget() {
         net.settle_deliveries();
         assert!(net.holds(3));
     }
+}
+
+/// A node that keeps the lock and has lent it to the next one, and one that waits behind.
+fn lent(protocol: Protocol, hold: u32) -> Network {
+    let mut net = Network::new(protocol, NODES);
+    for node in 1..4 {
+        net.acquire(node, Mode::Exclusive);
+        net.settle_deliveries();
+    }
+    net.release_or_keep(1, true, hold);
+    net.lend(1, hold);
+    net.settle_deliveries();
+    assert!(net.nodes[1].lent().is_some() && net.nodes[2].offer().is_some());
+    net
+}
+
+#[test]
+fn loan_is_bounded_by_its_lenders_acquisitions() {
+    for protocol in [Protocol::Distributed, Protocol::Reactive] {
+        for hold in 2..6 {
+            let mut net = lent(protocol, hold);
+            let mut users = vec![1];
+            loop {
+                if net.borrow(2) {
+                    assert!(net.nodes[2].is_borrowed());
+                    users.push(2);
+                    net.release_or_keep(2, true, 0);
+                } else {
+                    break;
+                }
+                if net.state(1) != NodeState::Kept || !net.may_ask(2) {
+                    break;
+                }
+                net.acquire(1, Mode::Exclusive);
+                if !net.holds(1) {
+                    break;
+                }
+                users.push(1);
+                net.release_or_keep(1, true, hold);
+            }
+            net.settle_deliveries();
+            assert_eq!(users.len(), hold as usize, "{protocol:?}: {users:?}");
+            net.settle();
+            assert_eq!(net.warned, 0, "{protocol:?}");
+        }
+    }
+}
+
+#[test]
+fn borrower_that_holds_the_lock_when_its_loan_ends_has_it() {
+    for ends in ["hand over", "lender wants it", "lender dies", "waiter dies"] {
+        let mut net = lent(Protocol::Distributed, 9);
+        assert!(net.borrow(2));
+        match ends {
+            "hand over" => net.hand_over(1),
+            "lender wants it" => net.acquire(1, Mode::Exclusive),
+            "lender dies" => net.kill(1),
+            _ => net.kill(3),
+        }
+        net.settle_deliveries();
+        assert!(net.holds(2), "{ends}");
+        net.release(2, true);
+        net.settle();
+        assert_eq!(net.warned, 0, "{ends}");
+    }
+}
+
+#[test]
+fn borrower_that_dies_with_the_lock_is_told() {
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(2));
+    net.kill(2);
+    net.settle_deliveries();
+    net.hand_over(1);
+    net.settle_deliveries();
+    assert!(net.holds(3) && net.warned == 1, "{net:#?}");
+}
+
+#[test]
+fn borrower_keeps_its_place_when_it_only_computes() {
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(2));
+    net.release(2, true);
+    net.acquire(2, Mode::Exclusive);
+    net.hand_over(1);
+    net.settle_deliveries();
+    assert!(net.holds(2));
+    net.release(2, true);
+    net.settle_deliveries();
+    assert!(net.holds(3));
+}
+
+#[test]
+fn data_of_a_borrower_reach_the_next_holder() {
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(2));
+    net.release_with(2, 17);
+    net.settle_deliveries();
+    assert!(net.holds(3) && net.version().is_some());
 }

@@ -3,11 +3,12 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, HomeLock, LockData, LockRequest, Message, MessageBody, Mode, Node,
-    NodeLock, NodeState, Outbox, Protocol,
+    Decision, Epoch, FencingToken, Grant, HomeLock, Loan, LoanEntry, LoanSeat, LockData, LockRequest,
+    Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
 };
 
 /// Side of a node that a message is for.
@@ -36,6 +37,20 @@ impl Outbox for Out<'_> {
     }
     fn to_node(&mut self, node: Node, message: Message) {
         self.wires.0.entry((self.from, node)).or_default().push_back((Side::User, message));
+    }
+}
+
+/// Seat of a loan, in a node's hands for one step.
+struct Seat(Cell<u64>);
+
+impl LoanSeat for Seat {
+    fn load(&self) -> u64 {
+        self.0.get()
+    }
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        let is_same = self.0.get() == from;
+        self.0.set(if is_same { to } else { self.0.get() });
+        is_same
     }
 }
 
@@ -74,6 +89,8 @@ pub struct Network {
     published: BTreeMap<FencingToken, u32>,
     /// Version of the data that the next holder gets, if it is told of no death.
     version: Option<FencingToken>,
+    /// Seat of each node's loans, and its generation.
+    seats: Vec<(u64, u32)>,
 }
 
 impl Network {
@@ -99,6 +116,7 @@ impl Network {
             grants: vec![None; nodes],
             published: BTreeMap::new(),
             version: None,
+            seats: vec![(0, 0); nodes],
         }
     }
 
@@ -118,6 +136,48 @@ impl Network {
     fn with_node<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &mut Out<'_>) -> R) -> R {
         let mut out = Out { from: node as Node, home: self.home_node, wires: &mut self.wires };
         act(&mut self.nodes[node], &mut out)
+    }
+
+    /// Has a node act at the seat of its loan.
+    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Seat) -> R) -> R {
+        let lock = &mut self.nodes[node];
+        let loan = lock.lent().or(lock.offer()).copied();
+        let lender = loan.map_or(0, |loan| loan.seat as usize);
+        let seat = Seat(Cell::new(self.seats[lender].0));
+        let result = act(lock, &seat);
+        self.seats[lender].0 = seat.0.get();
+        result
+    }
+
+    /// Lends a lock that a node keeps to the next one.
+    pub fn lend(&mut self, node: usize, hold: u32) {
+        if self.nodes[node].possible_borrower().is_some() {
+            let generation = Loan::generation_after(self.seats[node].1);
+            let loan = self.nodes[node].loan_at(node as u32, generation, hold);
+            self.seats[node] = (loan.first_word(), generation);
+            self.with_node(node, |lock, out| lock.lend(loan, out));
+        }
+    }
+
+    /// Uses a lock that is lent to the node. Returns whether it holds it then.
+    pub fn borrow(&mut self, node: usize) -> bool {
+        if self.nodes[node].offer().is_none() {
+            return false;
+        }
+        let decision = self.at_seat(node, |lock, seat| lock.borrow(seat));
+        decision.is_ok_and(|decision| {
+            self.decided(node, Some(decision));
+            true
+        })
+    }
+
+    /// Says that a node sleeps until its lender leaves.
+    pub fn announce_sleep(&mut self, node: usize) {
+        self.at_seat(node, |lock, seat| lock.announce_sleep(seat));
+    }
+
+    fn end_loan(&mut self, node: usize) {
+        self.at_seat(node, |lock, seat| lock.end_loan(seat));
     }
 
     fn decided(&mut self, node: usize, decision: Option<Decision>) {
@@ -179,6 +239,11 @@ impl Network {
         self.tickets[node] += 1;
         let request = LockRequest { ticket: self.tickets[node], mode, tries };
         self.trying[node] = tries;
+        if self.nodes[node].lent().is_some()
+            && self.at_seat(node, |lock, seat| lock.enter_lent(seat)) == LoanEntry::Busy
+        {
+            self.end_loan(node);
+        }
         let decision = self.with_node(node, |lock, out| lock.acquire(request, out));
         self.decided(node, decision);
     }
@@ -192,7 +257,18 @@ impl Network {
         let grant = self.grants[node].take();
         let warned = grant.is_some_and(|grant| grant.previous_owner_died);
         self.broken &= !(repaired && grant.is_some_and(|grant| grant.mode == Mode::Exclusive));
-        self.with_node(node, |lock, out| lock.release(!warned || repaired, hold, out));
+        let consistent = !warned || repaired;
+        let goes_on = self.at_seat(node, |lock, seat| {
+            if lock.is_borrowed() {
+                // One way of keeping it stands for a loan that its borrower ends.
+                lock.return_loan(consistent, hold == 1, seat)
+            } else {
+                lock.leave_lent(consistent, hold, seat)
+            }
+        });
+        if !goes_on {
+            self.with_node(node, |lock, out| lock.release(consistent, hold, out));
+        }
     }
 
     /// Releases the lock with new data.
@@ -207,6 +283,7 @@ impl Network {
 
     /// Passes a lock that the node keeps on to the next one.
     pub fn hand_over(&mut self, node: usize) {
+        self.end_loan(node);
         self.with_node(node, |lock, out| lock.hand_over(out));
     }
 
@@ -218,6 +295,7 @@ impl Network {
     /// Drops the node's state of the lock as soon as it neither uses it nor waits.
     pub fn forget(&mut self, node: usize) {
         self.forgets[node] = true;
+        self.end_loan(node);
         self.with_node(node, |lock, out| lock.give_up(out));
         if self.nodes[node].is_absent() {
             self.nodes[node] = NodeLock::default();
@@ -249,6 +327,9 @@ impl Network {
             Side::User if message.body == MessageBody::Inquire && from != self.home_node => {}
             Side::User => {
                 let to = usize::from(to);
+                if message.body == MessageBody::Inquire {
+                    self.end_loan(to);
+                }
                 let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
                 self.decided(to, decision);
                 if self.forgets[to] {
