@@ -94,7 +94,7 @@ fn stand_at_barriers(world: &World) {
 /// The managers' barrier handles messages that were sent before it.
 fn stand_at_managers_barriers(world: &World) {
     let manager = Manager::new(world).unwrap();
-    let endpoint = manager.endpoint();
+    let endpoint = manager.endpoint().unwrap();
     let count = Count::default();
     count.set(endpoint, COUNT);
     let lock = manager.lock("of all hosts");

@@ -37,6 +37,11 @@ pub enum Error {
     /// The system has no thread for [`Progress::Thread`](super::Progress::Thread).
     #[error("no thread for the progress of locks: {0}; raise the limit of threads, or poll (Progress::Poll)")]
     NoThread(std::io::Error),
+    /// The endpoint belongs to the manager's progress thread, too.
+    #[error(
+        "the endpoint of a manager with a progress thread is not given out: set handlers before (Manager::on_with_progress), and send through an endpoint of your own"
+    )]
+    EndpointOfTwo,
     /// Endpoints, messages, worlds.
     #[error(transparent)]
     Message(#[from] towpath_am::Error),

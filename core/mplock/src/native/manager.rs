@@ -106,7 +106,7 @@ impl Manager {
     ///
     /// let endpoint = Endpoint::with_private_segment(&world, 4096)?;
     /// let manager = Manager::on(endpoint)?;
-    /// manager.endpoint().set_handler(1, |message| println!("{:?}", message.args()));
+    /// manager.endpoint()?.set_handler(1, |message| println!("{:?}", message.args()));
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
     pub fn on(endpoint: Endpoint) -> Result<Manager, Error> {
@@ -174,25 +174,21 @@ impl Manager {
 
     /// Returns its endpoint.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If it was made with [`Progress::Thread`]: the endpoint belongs to two threads then. Set
-    /// handlers before ([`Manager::on_with_progress`]), and send through an endpoint of your own.
+    /// [`Error::EndpointOfTwo`] if the manager was made with [`Progress::Thread`]: the endpoint
+    /// belongs to two threads then. Set handlers before ([`Manager::on_with_progress`]), and send
+    /// through an endpoint of your own.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
     /// # world.enter(None)?;
     /// let manager = towpath::mplock::Manager::new(&world)?;
-    /// assert_eq!(manager.endpoint().world().rank(), 0);
+    /// assert_eq!(manager.endpoint()?.world().rank(), 0);
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
-    #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
-        assert!(
-            !self.state.turns.are_shared(),
-            "the endpoint of a manager with a progress thread is not given out"
-        );
-        &self.state.endpoint
+    pub fn endpoint(&self) -> Result<&Endpoint, Error> {
+        if self.state.turns.are_shared() { Err(Error::EndpointOfTwo) } else { Ok(&self.state.endpoint) }
     }
 
     /// Returns a handle of the lock of that name, under [`Protocol::Reactive`].
