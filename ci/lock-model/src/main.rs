@@ -558,7 +558,9 @@ fn main() {
             for (hold, lends, tries) in
                 [(0, false, false), (2, false, false), (0, false, true), (2, true, false)]
             {
-                if hold == 0 || protocol != Protocol::Central {
+                // Loans at two locks at once have millions of states.
+                let is_long = lends && plan[1] != [0; NODES] && !full;
+                if (hold == 0 || protocol != Protocol::Central) && !is_long {
                     let case = Locks { protocol, plant, plan, hold, lends, tries, crashes: 1, cuts: 1 };
                     failed |= check(case);
                     if failed && plant.is_some() {
