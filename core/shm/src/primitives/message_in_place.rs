@@ -55,7 +55,7 @@ impl MessageSender {
     ///
     /// # Errors
     ///
-    /// As [`WorldPool::take_timeout`].
+    /// As [`WorldPool::take_timeout`](crate::WorldPool::take_timeout).
     pub fn reserve_timeout(&self, time: Duration) -> Result<ReservedMessage<'_>, TransferError> {
         Ok(ReservedMessage { sender: self, buffer: self.pool.take_timeout(time)? })
     }
