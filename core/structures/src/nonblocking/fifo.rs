@@ -141,9 +141,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
         node: u32,
         value: u64,
     ) -> Result<(), StableError> {
-        // (1) Release: a late reader of this sees that something was taken out; pairs with the
-        // Acquire in `pop`.
-        actor.cpu.store(&self.items.get(node)?.value, value, Ordering::Release);
+        // Relaxed: published by the DCAS. A late reader of this fails at its own, since an item had
+        // been taken out before.
+        actor.cpu.store(&self.items.get(node)?.value, value, Ordering::Relaxed);
         self.dcas.write(actor, self, next_of(node), 0)?;
         let mut round = 0u32;
         loop {
@@ -191,8 +191,10 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
                 }
                 continue;
             }
-            // Acquire: pairs with the Release (1).
-            let value = cpu.load(&self.items.get(number(next)?)?.value, Ordering::Acquire);
+            // Relaxed: written before the DCAS that put the item there, which `read` has acquired.
+            // If it belongs to a later life, an item was taken out and the exchange fails; nor can
+            // it be of one that the exchange makes possible, since that releases.
+            let value = cpu.load(&self.items.get(number(next)?)?.value, Ordering::Relaxed);
             let held = self.items.aim(cpu, me, front)?;
             let moved = (TAKEN, taken, next_version(taken));
             match swap_both(&self.dcas, actor, self, moved, (HEAD, head, next)) {

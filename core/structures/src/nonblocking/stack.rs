@@ -128,16 +128,17 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     ) -> Result<(), StableError> {
         let cpu = actor.cpu;
         let item = self.items.get(node)?;
-        // (1) Release: a late reader of this sees that the version has moved on; pairs with the
-        // Acquire (2) in `pop`.
-        cpu.store(&item.value, value, Ordering::Release);
+        // Relaxed: published by the DCAS. A late reader of this fails at its own, since the version
+        // had moved on before.
+        cpu.store(&item.value, value, Ordering::Relaxed);
         let mut round = 0u32;
         loop {
             let version = self.dcas.read(actor, self, VERSION)?;
             let top = self.dcas.read(actor, self, TOP)?;
             // Relaxed: if the DCAS succeeds, it was on the stack all the time, in the same life.
             let state = cpu.load(&self.items.slot(number(top)?)?.state, Ordering::Relaxed);
-            // (1b) Release: as (1); pairs with the Acquire (2).
+            // (1) Release: a late walker of this sees that the item has a new life; pairs with the
+            // Acquire (3b) in `holds`.
             cpu.store(&item.below, u64::from(life(state)) << 32 | top, Ordering::Release);
             let moved = (VERSION, version, next_version(version));
             if swap_both(&self.dcas, actor, self, moved, (TOP, top, u64::from(node)))? {
@@ -176,9 +177,11 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             }
             let node = number(top)?;
             let item = self.items.get(node)?;
-            // (2) Acquire, twice: pairs with the Release (1), (1b).
-            let below = cpu.load(&item.below, Ordering::Acquire) & u64::from(u32::MAX);
-            let value = cpu.load(&item.value, Ordering::Acquire); // (2)
+            // Relaxed, both: written before the DCAS that put the item there, which `read` has
+            // acquired. If they belong to a later life, the version has moved on and the exchange
+            // fails; nor can they be of one that it makes possible, since it releases.
+            let below = cpu.load(&item.below, Ordering::Relaxed) & u64::from(u32::MAX);
+            let value = cpu.load(&item.value, Ordering::Relaxed);
             let moved = (VERSION, version, next_version(version));
             let swap = || swap_both(&self.dcas, actor, self, moved, (TOP, top, below));
             if let Some(held) = self.items.take_out(cpu, me, node, swap)? {
@@ -219,7 +222,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         'again: for _ in 0..ATTEMPTS {
             let version = self.dcas.read(actor, self, VERSION)?;
             let mut at = number(self.dcas.read(actor, self, TOP)?)?;
-            // (3) Acquire, here and below: pairs with the Release (1b) and those of the states.
+            // (3) Acquire, here and below: pairs with the Release (1) and those of the states.
             let mut expected = life(cpu.load(&self.items.slot(at)?.state, Ordering::Acquire));
             if self.dcas.read(actor, self, VERSION)? != version {
                 continue;
@@ -229,7 +232,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
                     return Ok(Some(at != 0));
                 }
                 let slot = self.items.slot(at)?;
-                // (3b) Acquire: as (3); pairs with the Release (1b).
+                // (3b) Acquire: as (3); pairs with the Release (1).
                 let below = cpu.load(&self.items.get(at)?.below, Ordering::Acquire);
                 let life = life(cpu.load(&slot.state, Ordering::Acquire)); // (3)
                 if life != expected {
@@ -257,7 +260,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
         let mut at = number(self.dcas.read(actor, self, TOP)?)?;
         while at != 0 && reachable <= self.items.capacity() {
             reachable += 1;
-            // (2b) Acquire: as (2) in `pop`; pairs with the Release (1b).
+            // (2b) Acquire: as (3) in `holds`; pairs with the Release (1).
             at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
         }
         self.items.inventory(actor.cpu, reachable)

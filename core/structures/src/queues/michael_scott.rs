@@ -74,10 +74,11 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> MichaelS
     /// Returns whether the word no longer holds that link.
     #[inline(always)]
     fn moved(cpu: &P, end: &P::Word, link: VersionedIndex) -> bool {
-        // (8) Acquire: ordered after the loads that it confirms, which acquire. If one of those saw
-        // a later life of the node, it acquired from the reset (1) or from (4), which come after
-        // the move of this end, so the move is seen here.
-        V::RECHECKS && cpu.load(end, Ordering::Acquire) != link.0
+        // Relaxed: ordered after the loads that it confirms, which acquire. If one of those saw a
+        // later life of the node, it acquired from the reset (1) or from (4), which come after the
+        // move of this end, so the move is seen here. If this is what was seen before, it was
+        // acquired then.
+        V::RECHECKS && cpu.load(end, Ordering::Relaxed) != link.0
     }
 }
 

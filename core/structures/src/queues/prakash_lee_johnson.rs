@@ -69,11 +69,13 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
                 // (5b) Acquire: as (5); pairs with the Release (1), (3).
                 false => VersionedIndex(cpu.load(&self.nodes.get(tail.index())?.next, Ordering::Acquire)),
             };
-            // (8) Acquire: ordered after the loads that they confirm, which acquire. If one of
+            // Relaxed, both: ordered after the loads that they confirm, which acquire. If one of
             // those saw a later life of a node, it acquired from the reset (1) or from (4), which
-            // come after the moves of the ends, so the moves are seen here.
-            if cpu.load(&self.tail, Ordering::Acquire) == tail.0
-                && cpu.load(&self.head, Ordering::Acquire) == head.0
+            // come after the moves of the ends, so the moves are seen here. If these are what was
+            // seen before, they were acquired then; and in any order, both ends had these values
+            // when the second of them was loaded first.
+            if cpu.load(&self.tail, Ordering::Relaxed) == tail.0
+                && cpu.load(&self.head, Ordering::Relaxed) == head.0
             {
                 return Ok(Snapshot { head, tail, first, last });
             }
