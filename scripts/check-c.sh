@@ -10,6 +10,7 @@ trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 bash scripts/install-c.sh "$prefix"
 cargo build --quiet --release --package towpath-c --features check --examples
+[ "${1:-}" != cost ] || cargo build --quiet --release --package towpath-am2 --features check --examples
 built=${CARGO_TARGET_DIR:-target}/release
 include=(-I "$prefix/include")
 shared=(-L "$prefix/lib" -ltowpath -lpthread "-Wl,-rpath,$prefix/lib")
@@ -121,5 +122,8 @@ done
 if [ "${1:-}" = cost ]; then
     cc -O2 -shared -fPIC "${include[@]}" "$checks/cost.c" -o "$work/libcost.so" "${shared[@]}"
     "$built/examples/cost" "$work/libcost.so" "${RUNS:-101}"
+    cc -O2 -shared -fPIC -I "$prefix/include/towpath-am" doors/am2/checks/am_cost.c -o "$work/libam-cost.so" \
+        -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
+    "$launcher" run -n 2 -- "$built/examples/am2_cost" "$work/libam-cost.so" "${AM_RUNS:-2001}"
 fi
 echo "C and C++: well"
