@@ -17,8 +17,9 @@ use std::time::Instant;
 use towpath_am::{Endpoint, WorldConfig};
 use towpath_shm::World;
 
-/// Number of round trips between two looks at the clock: so few that a turn seldom ends in
-/// the midst of them.
+/// Number of round trips between two looks at the clock.
+///
+/// So few that a process seldom loses its core in the midst of them.
 const ROUNDS: u64 = 200;
 
 /// Loops of a library.
@@ -150,9 +151,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     if rank == 0 {
         // SAFETY: after the start, by one thread; so they are below.
         compare("to the process itself", runs, || unsafe { ask(0, ROUNDS) }, || side.ask(0, ROUNDS));
-        // SAFETY: see above.
-        unsafe { answer(0) };
-        side.served.set(side.pings.load(Relaxed));
         // SAFETY: see above.
         compare("to another process", runs, || unsafe { ask(1, ROUNDS) }, || side.ask(1, ROUNDS));
     } else {

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use towpath_am::{Bundle, Events};
 
-use crate::call::{AmError, answered, of, put, refused};
+use crate::call::{AM_OK, AmError, answered, of, put, refused};
 use crate::endpoint::{AmEndpoint, close};
 use crate::turn::{BundleTurn, BundleTurns};
 use crate::{process, spmd};
@@ -32,16 +32,21 @@ const TURN: Duration = Duration::from_millis(1);
 /// Time after which a waiter looks whether the job is to end.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Number of empty polls after which a poller looks whether the job is to end.
+const LOOK_EVERY: u32 = 64;
+
 /// Bundle, to which an `eb_t` points.
 pub struct AmBundle {
     turns: BundleTurns,
     pub(crate) bundle: Bundle,
     mask: Cell<c_int>,
+    /// Number of empty polls.
+    idle: Cell<u32>,
     pub(crate) members: RefCell<Vec<*const AmEndpoint>>,
 }
 
 impl AmBundle {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn turn(&self) -> BundleTurn<'_> {
         self.turns.take()
     }
@@ -69,9 +74,13 @@ impl AmBundle {
     }
 
     #[inline]
-    pub(crate) fn poll(&self) {
+    fn poll(&self) {
         if self.bundle.poll() == 0 {
-            spmd::look();
+            let idle = self.idle.get().wrapping_add(1);
+            self.idle.set(idle);
+            if idle.is_multiple_of(LOOK_EVERY) {
+                spmd::look();
+            }
         }
     }
 
@@ -108,6 +117,7 @@ pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle)
             turns: BundleTurns::new(kind == AM_PAR),
             bundle: Bundle::new(),
             mask: Cell::new(AM_NOEVENTS),
+            idle: Cell::new(0),
             members: RefCell::default(),
         }))?;
         // SAFETY: as above.
@@ -209,10 +219,12 @@ pub unsafe extern "C" fn AM_WaitSema(bundle: Option<&AmBundle>) -> c_int {
 /// Handles the messages that have come.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_Poll(bundle: Option<&AmBundle>) -> c_int {
-    answered(|| {
-        let bundle = of(bundle)?;
-        let _turn = bundle.turn();
-        bundle.poll();
-        Ok(())
-    })
+    match of(bundle) {
+        Ok(bundle) => {
+            let _turn = bundle.turn();
+            bundle.poll();
+            AM_OK
+        }
+        Err(refusal) => refusal.0,
+    }
 }

@@ -98,8 +98,20 @@ pub(crate) fn answered(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
     }
 }
 
+/// Runs a call that each message takes.
+///
+/// As [`answered`], but a panic, which is a fault in the layer, ends the program: catching it would
+/// take as long as the rest.
+#[inline(always)]
+pub(crate) fn answered_at_once(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
+    match act() {
+        Ok(()) => AM_OK,
+        Err(refusal) => refusal.0,
+    }
+}
+
 /// The handle of an initialised layer, unless it is null.
-#[inline]
+#[inline(always)]
 pub(crate) fn of<T>(handle: Option<&T>) -> Result<&T, AmError> {
     process::check()?;
     handle.ok_or_else(null)

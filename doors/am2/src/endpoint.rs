@@ -55,13 +55,13 @@ impl AmEndpoint {
     }
 
     /// A turn of its bundle.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn turn(&self) -> BundleTurn<'_> {
         loop {
             let bundle = self.bundle();
             // SAFETY: an endpoint's bundle is there as long as the endpoint.
             let turn = unsafe { &*bundle }.turn();
-            if core::ptr::eq(self.bundle(), bundle) {
+            if !turn.is_held() || core::ptr::eq(self.bundle(), bundle) {
                 return turn;
             }
         }

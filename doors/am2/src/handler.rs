@@ -32,6 +32,13 @@ pub(crate) struct Callbacks {
     pub after: Cell<AfterHandler>,
 }
 
+impl Callbacks {
+    #[inline(always)]
+    fn are_set(&self) -> bool {
+        self.before.get().is_some() || self.after.get().is_some()
+    }
+}
+
 /// Function, number and endpoint of a handler: the captures of its closure.
 struct Called {
     function: unsafe extern "C" fn(),
@@ -103,6 +110,18 @@ impl Called {
     fn run(&self, token: &Token<'_>) {
         // SAFETY: an endpoint outlives its handlers.
         let endpoint = unsafe { &*self.endpoint };
+        if token.payload() == Payload::None && !endpoint.callbacks.are_set() {
+            endpoint.counters.received(token.is_request(), Category::Short);
+            let lent = AmToken { token, endpoint };
+            by_count!(call_short self.function, token.args(), lent.lend());
+        } else {
+            self.run_slowly(token, endpoint);
+        }
+    }
+
+    /// Calls the handler of a message with a payload, or between callbacks.
+    #[inline(never)]
+    fn run_slowly(&self, token: &Token<'_>, endpoint: &AmEndpoint) {
         let (category, address, bytes) = match token.payload() {
             Payload::None => (Category::Short, core::ptr::null_mut(), 0),
             // The layer's own copy: the handler may do with it what it wants.

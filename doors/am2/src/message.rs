@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 
-use crate::call::{AmError, answered, bytes, null, of, refused};
+use crate::call::{AM_OK, AmError, answered_at_once, bytes, null, of, refused};
 use crate::endpoint::AmEndpoint;
 use crate::statistics::Category;
 use crate::token::AmToken;
@@ -42,16 +42,28 @@ pub(crate) struct Lent {
 }
 
 /// Sends a short request.
-#[inline]
+///
+/// Not in pieces that might be inlined in part: short messages are the ones that count.
+#[inline(never)]
+fn send_short(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
+    let _turn = endpoint.turn();
+    match endpoint.endpoint.request(entry, handler, args) {
+        Ok(()) => {
+            endpoint.counters.sent(true, Category::Short, args.len(), 0);
+            AM_OK
+        }
+        Err(error) => AmError::from(error).0,
+    }
+}
+
+/// Sends a short request.
+#[inline(always)]
 pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
-    answered(|| {
-        let endpoint = of(to.endpoint)?;
-        check(to.handler, 0)?;
-        let _turn = endpoint.turn();
-        endpoint.endpoint.request(to.entry as usize, to.handler, args)?;
-        endpoint.counters.sent(true, Category::Short, args.len(), 0);
-        Ok(())
-    })
+    match of(to.endpoint) {
+        Ok(_) if to.handler == 0 => handler_zero().0,
+        Ok(endpoint) => send_short(endpoint, to.entry as usize, to.handler, args),
+        Err(refusal) => refusal.0,
+    }
 }
 
 /// Sends a medium request.
@@ -61,7 +73,7 @@ pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
 /// The source's bytes can be read.
 #[inline]
 pub(crate) unsafe fn request_medium(to: To<'_>, source: Lent, args: &[u32]) -> c_int {
-    answered(|| {
+    answered_at_once(|| {
         let endpoint = of(to.endpoint)?;
         check(to.handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -86,7 +98,7 @@ pub(crate) unsafe fn request_long(
     waits: bool,
     args: &[u32],
 ) -> c_int {
-    answered(|| {
+    answered_at_once(|| {
         let endpoint = of(to.endpoint)?;
         check(to.handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -102,16 +114,26 @@ pub(crate) unsafe fn request_long(
     })
 }
 
+/// Replies. As [`send_short`].
+#[inline(never)]
+fn reply_short(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
+    match token.token.reply(handler, args) {
+        Ok(()) => {
+            token.endpoint.counters.sent(false, Category::Short, args.len(), 0);
+            AM_OK
+        }
+        Err(error) => AmError::from(error).0,
+    }
+}
+
 /// Replies.
-#[inline]
+#[inline(always)]
 pub(crate) fn reply(token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c_int {
-    answered(|| {
-        let token = of(token)?;
-        check(handler, 0)?;
-        token.token.reply(handler, args)?;
-        token.endpoint.counters.sent(false, Category::Short, args.len(), 0);
-        Ok(())
-    })
+    match of(token) {
+        Ok(_) if handler == 0 => handler_zero().0,
+        Ok(token) => reply_short(token, handler, args),
+        Err(refusal) => refusal.0,
+    }
 }
 
 /// Replies with a payload.
@@ -126,7 +148,7 @@ pub(crate) unsafe fn reply_medium(
     source: Lent,
     args: &[u32],
 ) -> c_int {
-    answered(|| {
+    answered_at_once(|| {
         let token = of(token)?;
         check(handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -150,7 +172,7 @@ pub(crate) unsafe fn reply_long(
     offset: usize,
     args: &[u32],
 ) -> c_int {
-    answered(|| {
+    answered_at_once(|| {
         let token = of(token)?;
         check(handler, source.count)?;
         // SAFETY: the caller's promise.
