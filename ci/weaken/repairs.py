@@ -16,7 +16,7 @@ REPAIRS = {
         "core/sync/src/robust/barrier.rs": (["end", "turn_over", "note_told", "note_join", "join_for"], ["barrier/robust"]),
         "core/sync/src/robust/condvar.rs": (["begin", "leave", "lost_one", "notify"], ["condvar"]),
         "core/sync/src/robust/once.rs": (["begin", "give_up"], ["once"]),
-        "core/sync/src/robust/readers_writer.rs": (["close", "await_place", "open", "let_in"], ["readers-writer/*"]),
+        "core/sync/src/robust/readers_writer.rs": (["close_gate", "begin_changes", "await_place", "open_gate", "let_in"], ["readers-writer/*"]),
         "core/sync/src/robust/readers_writer/reading.rs": (["read_slowly", "insist", "take_place", "leave_slowly"], ["readers-writer/*"]),
         "core/sync/src/robust/semaphore.rs": (["settled", "operate", "my_place", "take_back"], ["semaphore*"]),
         "core/sync/src/queues/many_to_many/repair.rs": (None, ["transfer/*"]),

@@ -198,23 +198,17 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         // dead; each thread has a number of its own.
         match unsafe { self.try_read_between(cpu, wait) } {
             Some(guard) => Ok(guard),
-            None => self.read_slowly(cpu, wait, deadline),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn read_slowly<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-        deadline: Deadline,
-    ) -> Result<RwLockReadGuard<'a, T, L>, LockError> {
-        // SAFETY: as in `read_before`, which alone calls this.
-        match unsafe { self.read_between(cpu, wait, deadline) }? {
-            Entrance::Reader(guard) => Ok(guard),
-            // No process counts as dead.
-            Entrance::Writer(_) => Err(LockError::Abandoned),
+            None => match self.access(cpu, wait, deadline)? {
+                Access::Shared(held) => {
+                    let thread = PhantomData;
+                    Ok(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread })
+                }
+                // No process counts as dead.
+                Access::Exclusive(held) => {
+                    drop(RwLockWriteGuard::new(self, cpu, wait, held));
+                    Err(LockError::Abandoned)
+                }
+            },
         }
     }
 
@@ -281,13 +275,20 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<Entrance<'a, T, L>, LockError> {
-        Ok(match self.lock.read(&cpu, &wait, deadline)? {
+        Ok(match self.access(cpu, wait, deadline)? {
             Access::Shared(held) => {
                 let thread = PhantomData;
                 Entrance::Reader(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread })
             }
             Access::Exclusive(held) => Entrance::Writer(RwLockWriteGuard::new(self, cpu, wait, held)),
         })
+    }
+
+    /// Waits out of line, so that no reference to the caller's `wait` leads there.
+    #[cold]
+    #[inline(never)]
+    fn access(&self, cpu: Native, wait: Wait<'_>, deadline: Deadline) -> Result<Access<L::Held>, LockError> {
+        self.lock.read(&cpu, &wait, deadline)
     }
 
     /// Acquires for writing between processes, as [`RwLock::read_between`] for reading.
@@ -306,7 +307,24 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
-        Ok(RwLockWriteGuard::new(self, cpu, wait, self.lock.write(&cpu, &wait, deadline)?))
+        // As in `try_read_between`: in registers.
+        let held = match self.lock.write_at_once(&cpu, wait.around.identity()) {
+            Ok(held) => held,
+            Err(rest) => self.write_slowly(cpu, wait, deadline, rest)?,
+        };
+        Ok(RwLockWriteGuard::new(self, cpu, wait, held))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_slowly(
+        &self,
+        cpu: Native,
+        wait: Wait<'_>,
+        deadline: Deadline,
+        rest: Option<L::Held>,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
+        self.lock.write_after(&cpu, &wait, deadline, rest)
     }
 
     /// The guard of a reader that has given it up ([`RwLockReadGuard::into_held`]).

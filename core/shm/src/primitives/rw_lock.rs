@@ -154,7 +154,7 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         // SAFETY: as above.
         match unsafe { lock.read_between(cpu, wait, deadline) }.map_err(LockError::with_guard)? {
             Entrance::Reader(guard) => Ok(guard),
-            Entrance::Writer(guard) => Err(self.told(guard)),
+            Entrance::Writer(guard) => Err(*self.told(guard)),
         }
     }
 
@@ -163,7 +163,7 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         let (lock, cpu, wait) = self.parts()?;
         // SAFETY: as in `read_before`.
         let guard = unsafe { lock.write_between(cpu, wait, deadline) }.map_err(LockError::with_guard)?;
-        if guard.dead_writer().is_some() { Err(self.told(guard)) } else { Ok(guard) }
+        if guard.dead_writer().is_some() { Err(*self.told(guard)) } else { Ok(guard) }
     }
 
     #[inline]
@@ -177,12 +177,17 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         Ok((unsafe { self.as_ptr().as_ref() }, cpu, wait))
     }
 
+    /// Error with a guard that outlives this handle.
+    ///
+    /// Boxed, since no reference to a caller's result may lead out of what is inlined: the usual
+    /// guard stays in registers.
     #[cold]
-    fn told(&self, guard: RwLockWriteGuard<'_, T, L>) -> Told<T, L> {
+    #[inline(never)]
+    fn told(&self, guard: RwLockWriteGuard<'_, T, L>) -> Box<Told<T, L>> {
         let rank = guard.dead_writer().and_then(|dead| self.world().surroundings().rank_of(dead));
         // SAFETY: the handle keeps the lock and the world, which are the surroundings, where they
         // are.
         let guard = unsafe { guard.keeping(Arc::new(self.clone())) };
-        LockError::OwnerDied { rank, guard: Unrepaired::new(guard) }
+        Box::new(LockError::OwnerDied { rank, guard: Unrepaired::new(guard) })
     }
 }

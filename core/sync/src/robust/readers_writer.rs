@@ -121,6 +121,14 @@ impl<H> WriteHeld<H> {
     }
 }
 
+/// Rest of a release after writing.
+pub(crate) enum Unreleased<H> {
+    /// All of it.
+    Closed(WriteHeld<H>),
+    /// The gate is open; true if waiters sleep on it.
+    Opened(H, bool),
+}
+
 /// Outcome of an acquisition for reading.
 #[derive(Debug)]
 pub enum Access<H> {
@@ -184,6 +192,48 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         self.close(cpu, wait, deadline)
     }
 
+    /// Acquires for writing if no other thread is in.
+    ///
+    /// # Errors
+    ///
+    /// The writers' lock if only readers are in: then the gate is closed.
+    #[inline(always)]
+    pub(crate) fn write_at_once(
+        &self,
+        cpu: &P,
+        identity: u32,
+    ) -> Result<WriteHeld<L::Held>, Option<L::Held>> {
+        let Some(lock) = self.writers.try_lock_as(cpu, identity) else { return Err(None) };
+        let dead = self.close_gate(cpu, identity);
+        if self.next_reader(cpu, &mut self.used_places(cpu)).is_some() {
+            return Err(Some(lock));
+        }
+        self.begin_changes(cpu, identity);
+        Ok(WriteHeld { lock, dead })
+    }
+
+    /// Goes on where [`ReadersWriter::write_at_once`] could not.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReadersWriter::write`].
+    pub(crate) fn write_after<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        lock: Option<L::Held>,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
+        match lock {
+            None => self.close(cpu, wait, deadline),
+            // Relaxed: under the writers' lock.
+            Some(lock) => {
+                let dead = cpu.load(&self.head.dirty, Ordering::Relaxed) as u32;
+                self.enter(cpu, wait, deadline, lock, dead)
+            }
+        }
+    }
+
     /// Acquires the writers' lock, closes the gate, and waits for the readers that are
     /// in.
     fn close<W: Waiting<P>>(
@@ -197,49 +247,90 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
             // `dirty` says whether it could have changed the data.
             self.writers.make_consistent(cpu, &mut lock);
         }
+        let dead = self.close_gate(cpu, wait.identity());
+        self.enter(cpu, wait, deadline, lock, dead)
+    }
+
+    /// Closes the gate.
+    ///
+    /// Returns the identity of the writer that may have left the data half changed, or 0.
+    #[inline(always)]
+    fn close_gate(&self, cpu: &P, identity: u32) -> u32 {
         // Relaxed: under the writers' lock.
         let dead = cpu.load(&self.head.dirty, Ordering::Relaxed) as u32;
-        let me = above(wait.identity()) | CLOSED;
+        let me = above(identity) | CLOSED;
         // Relaxed: only the holder of the writers' lock changes it, but for the mark of sleepers.
         let mut seen = cpu.load(&self.head.gate, Ordering::Relaxed);
         loop {
             let closed = me | closings_after(seen) | seen & PARKED;
             // (W3) SeqCst: before the look at the places (W4), in one total order with (W2), (W1).
             match cpu.compare_exchange(&self.head.gate, seen, closed, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return dead,
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// Waits for the readers that are in, with the gate closed.
+    fn enter<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        lock: L::Held,
+        dead: u32,
+    ) -> Result<WriteHeld<L::Held>, LockError> {
         if self.await_readers(cpu, wait, deadline).is_err() {
             self.open(cpu, wait, dead);
             self.writers.unlock(cpu, wait, lock);
             return Err(LockError::TimedOut);
         }
+        self.begin_changes(cpu, wait.identity());
+        Ok(WriteHeld { lock, dead })
+    }
+
+    /// Says that this process may change the data from here on.
+    #[inline(always)]
+    fn begin_changes(&self, cpu: &P, identity: u32) {
         // Relaxed: read under the writers' lock, by a survivor after the kernel has told it of this
         // process's death, before which all of its stores were made.
-        cpu.store(&self.head.dirty, wait.identity().into(), Ordering::Relaxed);
+        cpu.store(&self.head.dirty, identity.into(), Ordering::Relaxed);
         // (W14) SeqCst, for the compiler: the store before the changes of the data; pairs with the
         // kernel's order of all stores of the dead before their death.
         compiler_fence(Ordering::SeqCst);
-        Ok(WriteHeld { lock, dead })
     }
 
     /// Waits until no reader is in; removes the dead.
     #[inline]
     fn await_readers<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), LockError> {
+        let mut used = self.used_places(cpu);
+        while let Some(place) = self.next_reader(cpu, &mut used) {
+            self.await_place(cpu, wait, deadline, place)?;
+        }
+        Ok(())
+    }
+
+    /// Places that readers have ever taken, a bit for each.
+    #[inline(always)]
+    fn used_places(&self, cpu: &P) -> u64 {
         // (W4) SeqCst: after the gate (W3), in one total order with (W2), (W11), as are the places
         // below.
-        let mut used = cpu.load(&self.head.used, Ordering::SeqCst) & u64::MAX >> (64 - N);
-        while used != 0 {
+        cpu.load(&self.head.used, Ordering::SeqCst) & u64::MAX >> (64 - N)
+    }
+
+    /// Next place with a reader that is in, among those left to look at.
+    #[inline(always)]
+    fn next_reader(&self, cpu: &P, used: &mut u64) -> Option<usize> {
+        while *used != 0 {
             let place = used.trailing_zeros() as usize;
-            used &= used - 1;
+            *used &= *used - 1;
             // (W4b) SeqCst: as (W4), in the total order; Acquire: pairs with the Release (W12).
             let value = cpu.load(&self.places[place].0, Ordering::SeqCst);
             if value != 0 && value & WANTS == 0 {
-                self.await_place(cpu, wait, deadline, place)?;
+                return Some(place);
             }
         }
-        Ok(())
+        None
     }
 
     #[cold]
@@ -278,18 +369,66 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// ([`ReadersWriter::make_consistent`]) are left to the next one.
     #[inline]
     pub fn write_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: WriteHeld<L::Held>) {
-        // (W15) Release: the changes of the data before the store, as seen by a survivor; pairs
-        // with the kernel's order of all stores of the dead before their death.
-        cpu.store(&self.head.dirty, held.dead.into(), Ordering::Release);
+        self.end_changes(cpu, held.dead);
         self.open(cpu, wait, held.dead);
         self.writers.unlock(cpu, wait, held.lock);
+    }
+
+    /// Releases after writing if no other thread waits, and there is nothing to tell.
+    ///
+    /// Returns what is left to do.
+    #[inline(always)]
+    pub(crate) fn write_unlock_at_once(
+        &self,
+        cpu: &P,
+        held: WriteHeld<L::Held>,
+    ) -> Option<Unreleased<L::Held>> {
+        if held.dead != 0 {
+            return Some(Unreleased::Closed(held));
+        }
+        self.end_changes(cpu, 0);
+        let sleepers = self.open_gate(cpu, 0);
+        if sleepers || self.insists(cpu) {
+            return Some(Unreleased::Opened(held.lock, sleepers));
+        }
+        self.writers.unlock_at_once(cpu, held.lock).map(|lock| Unreleased::Opened(lock, false))
+    }
+
+    /// Goes on where [`ReadersWriter::write_unlock_at_once`] could not.
+    pub(crate) fn write_unlock_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, rest: Unreleased<L::Held>) {
+        match rest {
+            Unreleased::Closed(held) => self.write_unlock(cpu, wait, held),
+            Unreleased::Opened(lock, sleepers) => {
+                self.after_opening(cpu, wait, sleepers);
+                self.writers.unlock(cpu, wait, lock);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end_changes(&self, cpu: &P, dead: u32) {
+        // (W15) Release: the changes of the data before the store, as seen by a survivor; pairs
+        // with the kernel's order of all stores of the dead before their death.
+        cpu.store(&self.head.dirty, dead.into(), Ordering::Release);
     }
 
     /// Opens the gate, or leaves it closed in the name of a dead writer; lets in the
     /// readers that insist.
     #[inline]
     fn open<W: Waiting<P>>(&self, cpu: &P, wait: &W, dead: u32) {
-        // Relaxed: as in `close`.
+        let sleepers = self.open_gate(cpu, dead);
+        if dead == 0 {
+            self.after_opening(cpu, wait, sleepers);
+        } else if sleepers {
+            wait.wake_all(cpu, &self.head.gate);
+        }
+    }
+
+    /// Opens the gate, or leaves it closed in the name of a dead writer. Returns whether
+    /// waiters sleep on it.
+    #[inline(always)]
+    fn open_gate(&self, cpu: &P, dead: u32) -> bool {
+        // Relaxed: as in `close_gate`.
         let closings = cpu.load(&self.head.gate, Ordering::Relaxed);
         let gate = match dead {
             0 => closings & CLOSINGS,
@@ -297,11 +436,22 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         };
         // (W5) SeqCst: before the look for readers that insist (W8), in one total order with (W7);
         // Release: pairs with the Acquire (W1), (W6).
-        if cpu.swap(&self.head.gate, gate, Ordering::SeqCst) & PARKED != 0 {
+        cpu.swap(&self.head.gate, gate, Ordering::SeqCst) & PARKED != 0
+    }
+
+    /// Returns whether readers insist, after the gate was opened.
+    #[inline(always)]
+    fn insists(&self, cpu: &P) -> bool {
+        // (W8) SeqCst: as (W5), in the total order with (W7).
+        cpu.load(&self.head.insisting, Ordering::SeqCst) != 0
+    }
+
+    #[inline]
+    fn after_opening<W: Waiting<P>>(&self, cpu: &P, wait: &W, sleepers: bool) {
+        if sleepers {
             wait.wake_all(cpu, &self.head.gate);
         }
-        // (W8) SeqCst: as (W5), in the total order with (W7).
-        if dead == 0 && cpu.load(&self.head.insisting, Ordering::SeqCst) != 0 {
+        if self.insists(cpu) {
             self.let_in(cpu, wait);
         }
     }

@@ -2,6 +2,7 @@
 
 use core::any::Any;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use towpath_machine::Native;
 
 use super::{PLACES, RwLock};
 use crate::locks::Robust;
-use crate::robust::{ReadHeld, ReadersWriter, WriteHeld};
+use crate::robust::{ReadHeld, ReadersWriter, Unreleased, WriteHeld};
 use crate::unrepaired::Repair;
 use crate::{Exclusive, Lock, Wait};
 
@@ -39,7 +40,7 @@ pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>>
     held: Option<WriteHeld<L::Held>>,
     cpu: Native,
     /// Owner of the memory of `lock` and `wait`, if the guard outlives the handle.
-    _keep: Option<Arc<dyn Any + Send + Sync>>,
+    keep: ManuallyDrop<Option<Arc<dyn Any + Send + Sync>>>,
     /// To be dropped by the thread that locked.
     thread: PhantomData<*const ()>,
 }
@@ -58,11 +59,13 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
     /// `None`: the guard outlives its handle; then this releases.
     #[inline]
     pub fn into_held(mut self) -> Option<WriteHeld<L::Held>> {
-        self.held.take_if(|_| self._keep.is_none())
+        self.held.take_if(|_| self.keep.is_none())
     }
 
+    #[inline(always)]
     pub(super) fn new(lock: &'a RwLock<T, L>, cpu: Native, wait: Wait<'a>, held: WriteHeld<L::Held>) -> Self {
-        RwLockWriteGuard { lock, wait, held: Some(held), cpu, _keep: None, thread: PhantomData }
+        let keep = ManuallyDrop::new(None);
+        RwLockWriteGuard { lock, wait, held: Some(held), cpu, keep, thread: PhantomData }
     }
 
     /// Identity of the writer that died and may have changed half of the data, for the
@@ -91,8 +94,8 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
                 core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
             )
         };
-        let held = self.held.take();
-        RwLockWriteGuard { lock, wait, held, cpu: self.cpu, _keep: Some(keep), thread: PhantomData }
+        let (held, keep) = (self.held.take(), ManuallyDrop::new(Some(keep)));
+        RwLockWriteGuard { lock, wait, held, cpu: self.cpu, keep, thread: PhantomData }
     }
 
     /// Goes on as a reader; no other writer comes in between.
@@ -112,7 +115,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
     pub fn downgrade(mut self) -> Result<RwLockReadGuard<'a, T, L>, Self> {
         let RwLockWriteGuard { lock, wait, cpu, .. } = self;
         // A guard that keeps something can't give it to a reader.
-        let Some(held) = self.held.take_if(|_| self._keep.is_none()) else { return Err(self) };
+        let Some(held) = self.held.take_if(|_| self.keep.is_none()) else { return Err(self) };
         match lock.lock.downgrade(&cpu, &wait, held) {
             Ok(held) => Ok(RwLockReadGuard { lock, wait, held: Some(held), cpu, thread: PhantomData }),
             Err(held) => {
@@ -158,20 +161,55 @@ impl<T, L: Lock<Native> + Exclusive> DerefMut for RwLockWriteGuard<'_, T, L> {
 }
 
 impl<T, L: Lock<Native> + Exclusive> Drop for RwLockReadGuard<'_, T, L> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        let RwLockReadGuard { lock, wait: Wait { policy, around, budget }, cpu, .. } = *self;
-        if let Some(held) = self.held.take() {
-            lock.lock.read_unlock(&cpu, &Wait { policy, around, budget }, held);
+        // Only copies lead out of what is inlined, and only in unusual cases: the guard stays in
+        // registers.
+        let Some(held) = self.held.take() else { return };
+        if let Some(held) = self.lock.lock.read_unlock_at_once(&self.cpu, held) {
+            self.lock.leave(self.cpu, self.wait, held);
         }
     }
 }
 
+impl<T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'_, T, L> {
+    #[cold]
+    #[inline(never)]
+    fn release_slowly(lock: &RwLock<T, L>, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
+        lock.lock.write_unlock_after(&cpu, &wait, rest);
+    }
+
+    /// Releases for a guard that outlives its handle.
+    #[cold]
+    #[inline(never)]
+    fn release_kept(
+        lock: &RwLock<T, L>,
+        cpu: Native,
+        wait: Wait<'_>,
+        held: Option<WriteHeld<L::Held>>,
+        keep: Option<Arc<dyn Any + Send + Sync>>,
+    ) {
+        if let Some(held) = held {
+            lock.lock.write_unlock(&cpu, &wait, held);
+        }
+        // Last, since it owns the lock's memory.
+        drop(keep);
+    }
+}
+
 impl<T, L: Lock<Native> + Exclusive> Drop for RwLockWriteGuard<'_, T, L> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.lock.lock.write_unlock(&self.cpu, &self.wait, held);
+        // As a reader's.
+        let held = self.held.take();
+        if self.keep.is_some() {
+            // SAFETY: dropped once, here.
+            let keep = unsafe { ManuallyDrop::take(&mut self.keep) };
+            return Self::release_kept(self.lock, self.cpu, self.wait, held, keep);
+        }
+        let Some(held) = held else { return };
+        if let Some(rest) = self.lock.lock.write_unlock_at_once(&self.cpu, held) {
+            Self::release_slowly(self.lock, self.cpu, self.wait, rest);
         }
     }
 }

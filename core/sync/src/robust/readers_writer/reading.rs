@@ -230,13 +230,20 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// Releases after reading.
     #[inline]
     pub fn read_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ReadHeld) {
-        let ReadHeld { place, only } = held;
-        // (W12) Release: the reads come before; pairs with the Acquire (W4) of the writer. It fails
-        // if threads share the place, or a writer sleeps on it.
-        if cpu.compare_exchange(&self.places[place].0, only, 0, Ordering::Release, Ordering::Relaxed).is_err()
-        {
-            self.leave_slowly(cpu, wait, place);
+        if let Some(held) = self.read_unlock_at_once(cpu, held) {
+            self.leave_slowly(cpu, wait, held.place);
         }
+    }
+
+    /// Releases after reading, unless threads share the place, or a writer sleeps on it.
+    ///
+    /// Returns what the caller still holds.
+    #[inline(always)]
+    pub(crate) fn read_unlock_at_once(&self, cpu: &P, held: ReadHeld) -> Option<ReadHeld> {
+        let word = &self.places[held.place].0;
+        // (W12) Release: the reads come before; pairs with the Acquire (W4) of the writer.
+        let left = cpu.compare_exchange(word, held.only, 0, Ordering::Release, Ordering::Relaxed);
+        left.is_err().then_some(held)
     }
 
     #[cold]
