@@ -77,6 +77,11 @@ impl<'a> EventSetting<'a, Shared<Event>> {
     pub fn of(event: &'a Shared<Event>) -> Self {
         EventSetting { event, since: event.count() }
     }
+
+    /// Wait that began when [`Shared::count`] or [`Shared::known`] returned `since`.
+    pub(crate) const fn since(event: &'a Shared<Event>, since: u64) -> Self {
+        EventSetting { event, since }
+    }
 }
 
 impl AsyncOperation for EventSetting<'_, Event> {

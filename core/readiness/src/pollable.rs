@@ -41,6 +41,8 @@ use crate::operation::{
 pub struct Pollable<O> {
     object: O,
     descriptor: ReadyDescriptor,
+    /// Settings of an event that its waiter knows of; none before its first attempt.
+    known: Option<u64>,
 }
 
 impl<O> Pollable<O> {
@@ -50,12 +52,12 @@ impl<O> Pollable<O> {
     ///
     /// The system's: too many descriptors are open.
     pub fn new(object: O) -> io::Result<Self> {
-        Ok(Pollable { object, descriptor: ReadyDescriptor::new()? })
+        Ok(Pollable::with(object, ReadyDescriptor::new()?))
     }
 
     /// Gives an object this descriptor.
     pub const fn with(object: O, descriptor: ReadyDescriptor) -> Self {
-        Pollable { object, descriptor }
+        Pollable { object, descriptor, known: None }
     }
 
     /// The means by which its descriptor becomes readable.
@@ -158,13 +160,19 @@ impl<V: BroadcastVenue> Pollable<BroadcastReader<V>> {
 }
 
 impl Pollable<Shared<Event>> {
-    /// Returns whether the event is set.
+    /// Returns whether the event is set, or has been set since the last call: a setting
+    /// that is reset at once is told, too. Several settings between two calls are told once.
     ///
     /// # Errors
     ///
     /// [`LockError::NotEntered`]; the system's.
     pub fn try_wait(&mut self) -> Result<bool, PollableError<LockError>> {
-        attempt(&mut self.descriptor, EventSetting::of(&self.object)).map(|set| set.is_some())
+        let since = *self.known.get_or_insert_with(|| self.object.count());
+        let is_set = attempt(&mut self.descriptor, EventSetting::since(&self.object, since))?.is_some();
+        if is_set {
+            self.known = Some(self.object.known());
+        }
+        Ok(is_set)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use towpath_readiness::{
-    Acquisition, AsyncOperation, AsyncReader, EventSetting, Means, NextMessage, ReadyDescriptor,
+    Acquisition, AsyncOperation, AsyncReader, EventSetting, Means, NextMessage, Pollable, ReadyDescriptor,
     ValueReception, ValueSending, until,
 };
 use towpath_shm::{World, WorldSpec};
@@ -225,6 +225,51 @@ fn events_and_permits_wake_their_waiters(way: Way) {
     end_well([waiter, setter]);
 }
 
+fn each_pulse_of_an_event_reaches_its_pollable(way: Way) {
+    let Way::Descriptor(means) = way else { return };
+    let world = world();
+    let [told] = shared_words(1) else { unreachable!() };
+    let waiter = member(&world, 0, |world| {
+        let mut event =
+            Pollable::with(world.event("e").unwrap(), Waiter::new(way, Some(HOUR)).descriptor.unwrap());
+        assert_eq!(event.means(), means);
+        let readable = |event: &mut Pollable<_>| {
+            poll(&mut [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)], None).unwrap();
+        };
+        assert!(!event.try_wait().unwrap());
+        for n in 1..=VALUES {
+            told.store(n, SeqCst);
+            while !event.try_wait().unwrap() {
+                readable(&mut event);
+            }
+            // The event may still be set, and is not told once more when it is not.
+            while event.object().is_set() {
+                thread::yield_now();
+            }
+            assert!(!event.try_wait().unwrap());
+        }
+        // Between two calls.
+        event.object().set();
+        event.object().reset();
+        assert!(event.try_wait().unwrap() && !event.try_wait().unwrap());
+        // It is told as long as it is set.
+        event.object().set();
+        assert!(event.try_wait().unwrap() && event.try_wait().unwrap());
+        event.object().reset();
+        assert!(!event.try_wait().unwrap());
+    });
+    let setter = member(&world, 1, |world| {
+        let event = world.event("e").unwrap();
+        for n in 1..=VALUES {
+            wait_for(told, n);
+            pause(n);
+            event.set();
+            event.reset();
+        }
+    });
+    end_well([waiter, setter]);
+}
+
 fn killed_sender_ends_the_wait(way: Way) {
     let world = world();
     let [stage] = shared_words(1) else { unreachable!() };
@@ -280,6 +325,7 @@ const CASES: &[Case] = &[
     ("sender_waits_for_room", sender_waits_for_room),
     ("reader_gets_each_message", reader_gets_each_message),
     ("events_and_permits_wake_their_waiters", events_and_permits_wake_their_waiters),
+    ("each_pulse_of_an_event_reaches_its_pollable", each_pulse_of_an_event_reaches_its_pollable),
     ("killed_sender_ends_the_wait", killed_sender_ends_the_wait),
     ("killed_waiter_takes_no_wake_up_along", killed_waiter_takes_no_wake_up_along),
 ];

@@ -76,6 +76,24 @@ impl Shared<Event> {
         of(self).count_for(&Native::with_id(0))
     }
 
+    /// Value for [`Shared::attempt_wait`] of a waiter that knows of all settings so far.
+    ///
+    /// Also of the present one, if it is set.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// ready.set();
+    /// let known = ready.known();
+    /// ready.reset();
+    /// assert_eq!(ready.count(), known, "and not set since");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn known(&self) -> u64 {
+        of(self).known_for(&Native::with_id(0))
+    }
+
     /// Looks whether it is set, or has been set since [`Shared::count`] returned `since`;
     /// otherwise says where it would sleep until it is: for event loops.
     pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), LockError>> {

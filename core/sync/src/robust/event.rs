@@ -102,6 +102,16 @@ impl<P: Processor> Event<P> {
         cpu.load(&self.word, Ordering::Relaxed) & VALUE
     }
 
+    /// Value to wait from for a waiter that knows of all settings so far.
+    ///
+    /// Also of the present one, if it is set.
+    pub fn known_for(&self, cpu: &P) -> u64 {
+        let known = self.count_for(cpu) & !SET;
+        // With the writes of their setters: the word is at least as new there.
+        self.is_set_for(cpu);
+        known
+    }
+
     /// Waits until it is set, or has been since [`Event::count_for`] returned `first`.
     ///
     /// # Errors
