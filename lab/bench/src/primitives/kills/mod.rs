@@ -2,12 +2,17 @@
 //!
 //! Afterwards everything that was promised is counted.
 //!
-//! `mod.rs` says which primitives there are, and kills; `exclusion.rs`, `signals.rs` and `flows.rs`
-//! say what a participant does, and what must be true at the end.
+//! `kind.rs` says which primitives there are; `mod.rs` kills; `exclusion.rs`, `signals.rs` and
+//! `flows.rs` say what a participant does, and what must be true at the end.
 
+mod damage;
 mod exclusion;
 mod flows;
+mod kind;
 mod signals;
+
+pub use damage::PrimitiveDamage;
+pub use kind::KilledKind;
 
 use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,14 +23,10 @@ use towpath::{World, WorldConfig};
 use towpath_machine::{Native, Random};
 
 use super::{rounds_per_ns, world_for};
-use crate::experiment::Samples;
 use crate::structures::board::Board;
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{Child, ChildState, fork_on, wait};
-use towpath_report::record::metrics::{
-    DUPLICATED, HUNG, INCONSISTENT, KILLS, LEAKED_SLOTS, LOST, RECOVERY_MS,
-};
 
 /// Number of kills after which all end and everything is counted.
 const BATCH: u32 = 50;
@@ -37,137 +38,6 @@ const GETS_ON: u64 = 3;
 const GAVE_UP: i32 = 3;
 /// Number of participants unless told otherwise.
 pub const PROCS_KILLED: u32 = 4;
-
-/// Primitive whose users are killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KilledKind {
-    /// `World::mutex`.
-    Mutex,
-    /// `World::rw_lock`.
-    RwLock,
-    /// `World::semaphore`.
-    Semaphore,
-    /// `World::condvar`.
-    Condvar,
-    /// `World::barrier_of`.
-    Barrier,
-    /// `World::spsc`.
-    Spsc,
-    /// `World::mpsc`.
-    Mpsc,
-    /// `World::mpmc`.
-    Mpmc,
-    /// `World::broadcast`.
-    Broadcast,
-    /// `World::pool`.
-    Pool,
-}
-
-impl KilledKind {
-    /// All of them, in the order in which tables show them.
-    pub const ALL: [KilledKind; 10] = [
-        KilledKind::Mutex,
-        KilledKind::RwLock,
-        KilledKind::Semaphore,
-        KilledKind::Condvar,
-        KilledKind::Barrier,
-        KilledKind::Spsc,
-        KilledKind::Mpsc,
-        KilledKind::Mpmc,
-        KilledKind::Broadcast,
-        KilledKind::Pool,
-    ];
-
-    /// Name in the records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            KilledKind::Mutex => "mutex",
-            KilledKind::RwLock => "rw-lock",
-            KilledKind::Semaphore => "semaphore",
-            KilledKind::Condvar => "condvar",
-            KilledKind::Barrier => "robust-barrier",
-            KilledKind::Spsc => "spsc",
-            KilledKind::Mpsc => "mpsc",
-            KilledKind::Mpmc => "mpmc",
-            KilledKind::Broadcast => "broadcast",
-            KilledKind::Pool => "pool",
-        }
-    }
-
-    /// The experiment that measures its speed, if one does.
-    pub const fn experiment(self) -> Option<&'static str> {
-        match self {
-            KilledKind::Mutex => Some("locks"),
-            KilledKind::RwLock => Some("rw-locks"),
-            KilledKind::Semaphore | KilledKind::Condvar => None,
-            KilledKind::Barrier => Some("barriers"),
-            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => Some("queues"),
-            KilledKind::Broadcast => Some("broadcast"),
-            KilledKind::Pool => Some("pool"),
-        }
-    }
-
-    /// Returns whether so many participants can use it.
-    pub const fn is_for(self, procs: u32) -> bool {
-        match self {
-            KilledKind::Spsc => procs == 2,
-            KilledKind::Pool => procs > 2,
-            _ => procs > 1,
-        }
-    }
-}
-
-/// Damage by kills of users of one primitive.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PrimitiveDamage {
-    /// Number of kills.
-    pub kills: u64,
-    /// Number of kills after which a participant did not get on.
-    pub hung: u64,
-    /// Number of values, messages or changes that are not there, and of untold deaths.
-    pub lost: u64,
-    /// Number of values that came twice without a receiver's death.
-    pub duplicated: u64,
-    /// Number of permits or buffers that did not come back.
-    pub leaked: u64,
-    /// Number of untold half changes, wrong contents, and errors without a death.
-    pub inconsistent: u64,
-    /// Time from each kill until every participant that does not depend on the dead one
-    /// had ended some operations more, in milliseconds.
-    pub recovery_ms: Vec<f64>,
-}
-
-impl PrimitiveDamage {
-    /// Adds the damage by other kills.
-    pub fn add(&mut self, other: PrimitiveDamage) {
-        self.kills += other.kills;
-        self.hung += other.hung;
-        self.lost += other.lost;
-        self.duplicated += other.duplicated;
-        self.leaked += other.leaked;
-        self.inconsistent += other.inconsistent;
-        self.recovery_ms.extend(other.recovery_ms);
-    }
-
-    /// The figures.
-    pub fn samples(&self) -> Samples {
-        let mut samples = Samples::one(KILLS, self.kills as f64);
-        let counts = [
-            (HUNG, self.hung),
-            (LOST, self.lost),
-            (DUPLICATED, self.duplicated),
-            (LEAKED_SLOTS, self.leaked),
-            (INCONSISTENT, self.inconsistent),
-        ];
-        samples.values.extend(counts.map(|(metric, count)| (metric, count as f64)));
-        samples.values.extend(self.recovery_ms.iter().map(|&ms| (RECOVERY_MS, ms)));
-        samples
-    }
-
-    fn has_damage(&self) -> bool {
-        self.hung + self.lost + self.duplicated + self.leaked + self.inconsistent > 0
-    }
-}
 
 /// A participant at work.
 struct Player<'a> {
@@ -280,6 +150,8 @@ pub fn kill_users(
             KilledKind::RwLock => batch(&exclusion::ReadPair, some, n, &run, &mut damage)?,
             KilledKind::Semaphore => batch(&signals::Permits, some, n, &run, &mut damage)?,
             KilledKind::Condvar => batch(&signals::Items { procs: n }, some, n, &run, &mut damage)?,
+            KilledKind::Event => batch(&signals::EventSettings { procs: n }, some, n, &run, &mut damage)?,
+            KilledKind::Once => batch(&signals::Steps, some, n, &run, &mut damage)?,
             KilledKind::Barrier => batch(&signals::BarrierEpisodes { procs: n }, some, n, &run, &mut damage)?,
             KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => {
                 batch(&flows::Values::new(kind, n)?, some, n, &run, &mut damage)?;

@@ -1,9 +1,10 @@
-//! Semaphore, condition variable and barrier.
+//! Semaphore, condition variable, event, once and barrier.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use towpath::{EpisodeError, LockError, World};
+use towpath::{EpisodeError, LockError, Shared, World};
+use towpath_sync::robust::Once;
 
 use super::super::work;
 use super::{Attacked, Player, PrimitiveDamage};
@@ -160,6 +161,125 @@ impl Attacked for Items {
         let (put, taken) = (sum(puts), sum(|me| !puts(me)));
         let unknown = kills.iter().sum::<u64>();
         damage.inconsistent += put.abs_diff(taken + left).saturating_sub(unknown);
+        Ok(())
+    }
+}
+
+/// An event that some participants set and reset, and that the others wait for.
+pub(super) struct EventSettings {
+    /// Number of participants.
+    pub(super) procs: usize,
+}
+
+impl Attacked for EventSettings {
+    fn act(&self, player: &Player<'_>) -> Result<(), String> {
+        let event = player.world.event("settings").map_err(|e| e.to_string())?;
+        while !player.has_ended() {
+            if puts(player.me) {
+                event.set();
+                // A waiter goes on, also if it is reset at once.
+                if event.reset() {
+                    player.count();
+                }
+            } else {
+                event.wait().map_err(|e| e.to_string())?;
+            }
+            player.is_done();
+            work(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn is_independent(&self, victim: usize, other: usize) -> bool {
+        puts(other) || (0..self.procs).any(|me| puts(me) && me != victim)
+    }
+
+    fn release(&self, world: &World) -> Result<(), String> {
+        world.event("settings").map_err(|e| e.to_string())?.set();
+        Ok(())
+    }
+
+    /// Compares settings with resets: there is one for each, but for the last setting.
+    ///
+    /// A dead process may not have counted its last reset.
+    fn count(
+        &self,
+        world: &World,
+        board: &Board<'_>,
+        kills: &[u64],
+        damage: &mut PrimitiveDamage,
+    ) -> Result<(), String> {
+        let event = world.event("settings").map_err(|e| e.to_string())?;
+        // Set by `release`, if not before; the number lies above the mark of that.
+        event.set();
+        let settings = event.count() >> 1;
+        // Relaxed: all have ended.
+        let resets = 1 + (0..kills.len()).map(|me| board.present(me).load(Relaxed)).sum::<u64>();
+        damage.lost += resets.saturating_sub(settings);
+        damage.inconsistent += settings.saturating_sub(resets + kills.iter().sum::<u64>());
+        Ok(())
+    }
+}
+
+/// Steps that are done one after the other, each by one participant.
+pub(super) struct Steps;
+
+/// Number of steps: more than are done until all is counted.
+const STEPS: usize = 1 << 15;
+/// Word of the board: 1 + the participant that is doing a step; 0: none.
+const RUNNER: usize = 2;
+
+impl Steps {
+    fn open(world: &World) -> Result<Shared<[Once; STEPS]>, String> {
+        world.shared("steps", |_| ()).map_err(|e| e.to_string())
+    }
+
+    fn done(steps: &Shared<[Once; STEPS]>) -> usize {
+        (0..STEPS).find(|&step| !steps.at(step).is_done()).unwrap_or(STEPS)
+    }
+}
+
+impl Attacked for Steps {
+    fn act(&self, player: &Player<'_>) -> Result<(), String> {
+        let steps = Self::open(&player.world)?;
+        let runner = player.board.token(RUNNER);
+        let me = player.me as u64 + 1;
+        for step in Self::done(&steps).. {
+            if player.has_ended() {
+                break;
+            }
+            if step == STEPS {
+                return Err(format!("{STEPS} steps are too few"));
+            }
+            let act = |dead: Option<u32>| {
+                // Relaxed, all: the steps order them. A step begins when the one before is done.
+                let before = runner.swap(me, Relaxed);
+                if before != 0 && dead.is_none_or(|rank| before != u64::from(rank) + 1) {
+                    player.finds_inconsistent();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                player.count();
+                runner.store(0, Relaxed);
+            };
+            steps.at(step).call(act).map_err(|e| e.to_string())?;
+            player.is_done();
+        }
+        Ok(())
+    }
+
+    /// Each step was done once, and once more if its runner died before it could say so.
+    fn count(
+        &self,
+        world: &World,
+        board: &Board<'_>,
+        kills: &[u64],
+        damage: &mut PrimitiveDamage,
+    ) -> Result<(), String> {
+        let done = Self::done(&Self::open(world)?) as u64;
+        // Relaxed: all have ended.
+        let acts: u64 = (0..kills.len()).map(|me| board.present(me).load(Relaxed)).sum();
+        damage.lost += done.saturating_sub(acts);
+        damage.duplicated += acts.saturating_sub(done + kills.iter().sum::<u64>());
         Ok(())
     }
 }
