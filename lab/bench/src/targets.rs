@@ -1,5 +1,7 @@
 //! The figures that Towpath sets itself, computed from the records of one run.
 
+mod primitives;
+
 use crate::experiments::dcas::dcas_figure;
 use crate::mplocks::shown::lock_figure;
 use crate::mplocks::{LockAlgorithm, LockState};
@@ -179,9 +181,14 @@ pub fn targets(results: &Results) -> Vec<Target> {
         ),
     ]
     .into_iter()
-    .chain(mplocks(results));
+    .chain(mplocks(results))
+    .chain(primitives::of_primitives(results));
     // Of `structures` there are several ways to run it: what this one was not about is not missing.
-    let asked = |f: &Target| !matches!(f.experiment, "structures" | "mplocks") || f.ours.is_some();
+    let asked = |f: &Target| match f.experiment {
+        "structures" | "mplocks" => f.ours.is_some(),
+        here if primitives::EXPERIMENTS.contains(&here) => f.reach != Reach::NotMeasured(String::new()),
+        _ => true,
+    };
     figures.filter(|f| results.has(f.experiment) && asked(f)).collect()
 }
 

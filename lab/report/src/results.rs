@@ -149,6 +149,27 @@ impl Results {
         self.missing.iter().find(|m| there(&m.subject)).map(|m| m.reason.as_str())
     }
 
+    /// Those of some algorithms of which nothing was measured, each with the reason.
+    ///
+    /// All that is missing, if there is no record at all.
+    pub fn unmeasured(&self, algorithms: &[String]) -> Vec<String> {
+        let reason = |algorithm: &str| {
+            let of = |name: &str| self.missing.iter().find(|m| m.subject.algorithm == name);
+            let missing = of(algorithm).or_else(|| of("all"));
+            missing.map_or("no variant has these participants and options", |m| m.reason.as_str())
+        };
+        let has = |algorithm: &String| self.records.iter().any(|r| r.algorithm == *algorithm);
+        let mut all: Vec<String> = algorithms
+            .iter()
+            .filter(|algorithm| !has(algorithm))
+            .map(|algorithm| format!("{algorithm}: {}", reason(algorithm)))
+            .collect();
+        if all.is_empty() && self.records.is_empty() {
+            all = self.missing_summary().into_iter().map(|(_, who, why)| format!("{who}: {why}")).collect();
+        }
+        all
+    }
+
     /// The records of one metric of one experiment.
     pub fn of<'a>(&'a self, experiment: &'a str, metric: &'a str) -> impl Iterator<Item = &'a Record> {
         self.records.iter().filter(move |r| r.experiment == experiment && r.metric == metric)
@@ -345,6 +366,16 @@ mod tests {
         assert_eq!(results.reason("stress", "mpich", None, &[("writers", 7)]), None);
         results.missing[1].subject = results.missing[1].subject.clone().with("writers", 7);
         assert!(results.reason("stress", "mpich", Some("own"), &[("writers", 7)]).is_some());
+    }
+
+    #[test]
+    fn algorithms_without_a_record_are_named_with_the_reason() {
+        let results = example_results();
+        let named = ["towpath", "mpich", "pipe"].map(str::to_owned);
+        let unmeasured = results.unmeasured(&named);
+        assert!(unmeasured.contains(&"mpich: it is not installed".to_owned()), "{unmeasured:?}");
+        assert!(!unmeasured.iter().any(|line| line.starts_with("towpath")));
+        assert!(results.unmeasured(&[]).is_empty());
     }
 
     #[test]

@@ -233,7 +233,7 @@ Reading the results:
   A difference within the range from the smallest to the largest run (whiskers in the report) is no difference.
   `*` marks the best figure of a column.
 
-Exit codes: 0 measured; 1 a defect was found (lost or damaged messages), or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone.";
+Exit codes: 0 measured; 1 a defect was found (lost or damaged messages), nothing of an algorithm that was named could be measured, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone.";
 
 fn experiments() -> PossibleValuesParser {
     PossibleValuesParser::new(
@@ -487,7 +487,10 @@ pub fn run(args: &BenchArgs) -> Outcome {
     };
     let results = results(session)?;
     let defects = results.defects();
-    let damage: Vec<String> = defects.iter().map(|d| format!("DEFECT: {d}")).collect();
+    let unmeasured = results.unmeasured(&args.algorithms);
+    let damage: Vec<String> = (defects.iter().map(|d| format!("DEFECT: {d}")))
+        .chain(unmeasured.iter().map(|line| format!("NOT MEASURED: {line}")))
+        .collect();
     let place = format!("report: {}", shown(folder.join("index.html")));
     let report = report(&results, args.targets);
     let text = if args.all {
@@ -501,7 +504,8 @@ pub fn run(args: &BenchArgs) -> Outcome {
     } else {
         output::answer(&text)?;
     }
-    Ok(if defects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_whole = defects.is_empty() && unmeasured.is_empty();
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs a session.
