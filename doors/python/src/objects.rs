@@ -299,7 +299,10 @@ pub fn object_of<'py>(
 }
 
 /// Shape and dtype of arrays by their pickles without bytes: unpickling takes longer.
-static SHAPES: Mutex<BTreeMap<Vec<u8>, (Py<PyAny>, Py<PyAny>)>> = Mutex::new(BTreeMap::new());
+static SHAPES: Mutex<BTreeMap<Vec<u8>, ShapeAndType>> = Mutex::new(BTreeMap::new());
+
+/// Shape and dtype of an array.
+type ShapeAndType = (Py<PyAny>, Py<PyAny>);
 
 /// Maximum number of shapes that are remembered.
 const MOST_SHAPES: usize = 64;

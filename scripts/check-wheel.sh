@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the wheel with the command in it, installs it in a fresh virtual environment, and uses it there: Python, `towpath run`, and an MPI program.
+# Usage: bash scripts/check-wheel.sh [--built]: takes the wheel that there is. Gets mpich and mpi4py by pip.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "${1:-}" = --built ] || bash scripts/build-python.sh --with-command
+wheel=$(realpath "${CARGO_TARGET_DIR:-target}"/python/wheels/towpath-*.whl)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"${PYTHON:-python3}" -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel" mpich==5.0.2 mpi4py
+cd "$work"
+export PATH=$work/venv/bin:$PATH
+python3 -c 'import towpath; queue = towpath.Queue(); queue.put("it works"); print(queue.get())'
+towpath --version
+towpath run -n 2 python3 -c 'import towpath; print("rank", towpath.World().enter())'
+towpath mpirun -n 2 python3 -m mpi4py.bench helloworld
