@@ -8,6 +8,18 @@ use super::{
 };
 use crate::{PARKED, Waiting};
 
+/// Findings of a look at all slots.
+pub(super) struct SlotsFound {
+    /// True if slots of the dead were freed, or their values sent again.
+    pub has_repaired: bool,
+    /// True if a value may yet come though no more are sent: another process has it.
+    ///
+    /// A process that has a lease itself does not wait for those of others, since they might wait
+    /// for it. A value keeps its slot, and when no more are sent, none is filled anew: a slot that
+    /// is empty then stays so.
+    pub may_come_again: bool,
+}
+
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Frees a slot of the calling process, whose word is this, but for waiters' marks.
     pub(in crate::queues) fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
@@ -52,16 +64,28 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Frees the slots of the dead, and sends the values again that they had leased.
     /// Returns whether there were any.
     pub fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
-        let mut any = false;
+        self.look_over(cpu, wait).has_repaired
+    }
+
+    /// Repairs as [`ManyToMany::repair`], and looks at the slots of the living.
+    #[cold]
+    pub(super) fn look_over<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> SlotsFound {
+        let (mut has_repaired, mut may_come, mut has_lease) = (false, false, false);
         for slot in 0..self.geometry.capacity() {
             // (Q5b) Acquire: as (Q5); pairs with the Release (Q6).
             let word = cpu.load(self.word(slot, 0), Ordering::Acquire);
-            let state = word & STATE;
-            if is_free(word) || self.is_in_ring(cpu, slot, word) || wait.is_alive(identity(word)) {
+            let (state, is_in_ring) = (word & STATE, self.is_in_ring(cpu, slot, word));
+            match state {
+                LEASED if identity(word) == wait.identity() => has_lease = true,
+                SENT => may_come |= is_in_ring,
+                LEASED | RETURNED | PENDING => may_come = true,
+                _ => {}
+            }
+            if is_free(word) || is_in_ring || wait.is_alive(identity(word)) {
                 continue;
             }
             // The dead one did no more after it was found dead.
-            any |= match state {
+            has_repaired |= match state {
                 PENDING => self.settle_pending(cpu, wait, slot, word),
                 MOVED => self.settle_moved(cpu, wait, slot, word),
                 LEASED => self.send_again(cpu, wait, slot, word),
@@ -70,30 +94,10 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 _ => self.send_again(cpu, wait, slot, word),
             };
         }
-        if any {
+        if has_repaired {
             self.wake_senders(cpu, wait);
         }
-        any
-    }
-
-    /// Returns whether a value may yet come though no more are sent: another process has
-    /// it. A process that has a lease itself does not wait for those of others, since they
-    /// might wait for it.
-    #[cold]
-    pub(super) fn may_come_again<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
-        let mut may = false;
-        // A value keeps its slot, and none is filled anew: a slot that is empty here stays so.
-        for slot in 0..self.geometry.capacity() {
-            // Relaxed: that it was sent is known from the ring, and nothing is read there.
-            let word = cpu.load(self.word(slot, 0), Ordering::Relaxed);
-            may |= match word & STATE {
-                LEASED if identity(word) == wait.identity() => return false,
-                SENT => self.is_in_ring(cpu, slot, word),
-                LEASED | RETURNED | PENDING => true,
-                _ => false,
-            };
-        }
-        may
+        SlotsFound { has_repaired, may_come_again: may_come && !has_lease }
     }
 
     /// Returns whether a slot whose word is this was put into the ring, with its present

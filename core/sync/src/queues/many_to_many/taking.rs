@@ -76,15 +76,17 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 || self.head.members.is_time_to_ask(cpu, turns, deadline)
                 || self.head.members.may_be_without(cpu, QueueSide::Sender)
             {
-                if self.repair(cpu, wait) {
-                    continue;
-                }
+                // First, so that no slot is filled behind the look at it.
                 let why = if is_closed {
                     Some(TransferError::Closed)
                 } else {
                     self.head.members.end_of(cpu, wait, QueueSide::Sender)
                 };
-                end = why.filter(|_| !self.may_come_again(cpu, wait));
+                let found = self.look_over(cpu, wait);
+                if found.has_repaired {
+                    continue;
+                }
+                end = why.filter(|_| !found.may_come_again);
                 if end.is_some() {
                     continue;
                 }
