@@ -102,6 +102,17 @@ fn every_structure_passes() {
     all_pass(structures.into_iter(), Policy::Spin, schedules);
 }
 
+/// `recover` asks once for each participant: a second one may die meanwhile.
+#[test]
+fn a_death_during_a_recovery_loses_no_node() {
+    for name in ["repair/stack-harris", "repair/fifo-harris", "repair/list-guerraoui"] {
+        let case = &find(name, Policy::Spin)[0];
+        let liberties = Liberties { kills: 2, ..Liberties::default() };
+        let settings = settings(Method::Random, 3, 3, schedules(300));
+        passes(case, &SearchSettings { liberties, ..settings }, Policy::Spin);
+    }
+}
+
 #[test]
 fn all_schedules_of_two_threads() {
     for name in

@@ -403,12 +403,17 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         is_dead: impl Fn(usize) -> bool,
         chain_of: impl Fn(u64) -> usize,
     ) -> Result<Audit, StableError> {
-        recover_all(&self.dcas, actor, self, &is_dead)?;
-        self.entries.audit(actor.cpu, actor.me, is_dead, |entry| {
-            // If it is in a chain, this is its key; if it isn't, any chain will do.
-            let (key, _) = self.contents(actor.cpu, entry)?;
-            self.holds(actor, chain_of(key), entry)
-        })
+        let dead = recover_all(&self.dcas, actor, self, is_dead)?;
+        self.entries.audit(
+            actor.cpu,
+            actor.me,
+            |p| dead.has(p),
+            |entry| {
+                // If it is in a chain, this is its key; if it isn't, any chain will do.
+                let (key, _) = self.contents(actor.cpu, entry)?;
+                self.holds(actor, chain_of(key), entry)
+            },
+        )
     }
 
     /// See [`super::Recover::inventory`].

@@ -180,17 +180,30 @@ fn number(value: u64) -> Result<u32, StableError> {
     u32::try_from(value).map_err(|_| StableError::Corrupt)
 }
 
-/// [`DoubleCas::recover`] for all dead participants.
+/// Participants that were dead when a recovery began.
+///
+/// One that dies later is left to the next recovery: it may have begun an operation that is not
+/// ended, which moves a descriptor when it is.
+struct DeadAtFirst(Vec<bool>);
+
+impl DeadAtFirst {
+    fn has(&self, participant: usize) -> bool {
+        self.0.get(participant).copied().unwrap_or(false)
+    }
+}
+
+/// [`DoubleCas::recover`] for all dead participants, each of which is asked for once.
 fn recover_all<P: Processor, D: DoubleCas<P>, W: Waiting<P>, T: Words<P> + ?Sized>(
     dcas: &D,
     actor: &Actor<'_, P, W>,
     words: &T,
     is_dead: impl Fn(usize) -> bool,
-) -> Result<(), StableError> {
+) -> Result<DeadAtFirst, StableError> {
+    let dead = DeadAtFirst((0..dcas.participants()).map(is_dead).collect());
     (0..dcas.participants())
-        .filter(|participant| is_dead(*participant))
+        .filter(|participant| dead.has(*participant))
         .try_for_each(|dead| dcas.recover(actor, words, dead))?;
-    Ok(())
+    Ok(dead)
 }
 
 /// Both changes, or none.

@@ -346,17 +346,22 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
         actor: &Actor<'_, P, W>,
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError> {
-        recover_all(&self.dcas, actor, self, &is_dead)?;
-        self.tables.audit(actor.cpu, actor.me, is_dead, |table| {
-            // Relaxed: the dead one's last word; if a living participant has the table, its state
-            // says so.
-            let region = actor.cpu.load(&self.tables.get(table)?.region, Ordering::Relaxed);
-            if region >= (A * B) as u64 {
-                return Err(StableError::Corrupt);
-            }
-            let spot = PageSpot { region: region as u32, entry: 0 };
-            Ok(Some(self.dcas.read(actor, self, spot.table())? == u64::from(table)))
-        })
+        let dead = recover_all(&self.dcas, actor, self, is_dead)?;
+        self.tables.audit(
+            actor.cpu,
+            actor.me,
+            |p| dead.has(p),
+            |table| {
+                // Relaxed: the dead one's last word; if a living participant has the table, its
+                // state says so.
+                let region = actor.cpu.load(&self.tables.get(table)?.region, Ordering::Relaxed);
+                if region >= (A * B) as u64 {
+                    return Err(StableError::Corrupt);
+                }
+                let spot = PageSpot { region: region as u32, entry: 0 };
+                Ok(Some(self.dcas.read(actor, self, spot.table())? == u64::from(table)))
+            },
+        )
     }
 
     fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {

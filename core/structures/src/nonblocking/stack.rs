@@ -251,8 +251,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
         actor: &Actor<'_, P, W>,
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError> {
-        recover_all(&self.dcas, actor, self, &is_dead)?;
-        self.items.audit(actor.cpu, actor.me, is_dead, |node| self.holds(actor, node))
+        let dead = recover_all(&self.dcas, actor, self, is_dead)?;
+        self.items.audit(actor.cpu, actor.me, |p| dead.has(p), |node| self.holds(actor, node))
     }
 
     fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
