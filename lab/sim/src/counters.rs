@@ -95,6 +95,8 @@ pub struct Counters {
     pub interrupts_inside: u64,
     /// Time that system calls about messages and their interrupts took, in picoseconds.
     pub kernel_time: Time,
+    /// Time that all threads computed, in picoseconds.
+    pub computed: Time,
     /// Prefetches that were sent.
     pub prefetches: u64,
     /// Loads that a cache answered with a value that memory no longer held (no
@@ -136,6 +138,6 @@ impl Counters {
         difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges double_exchanges failed_double_exchanges double_retries advisory_loads
             advisory_refusals bus_held write_throughs write_backs active_changes roll_backs conditionals failed_conditionals failed_at_home invalidations invalidations_received
             invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
-            preemptions blocks interrupts sent message_interrupts interrupts_inside kernel_time prefetches stale flushes)
+            preemptions blocks interrupts sent message_interrupts interrupts_inside kernel_time computed prefetches stale flushes)
     }
 }

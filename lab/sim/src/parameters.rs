@@ -364,6 +364,7 @@ parameters! {
     reservation "processor.reservation" Unit::Choice(&["line", "no-miss"]), "", "line", "what a load-linked's reservation stands: everything but the loss of its line, or no other miss either";
     spin "processor.spin" Unit::Time, "", "", "one iteration of a spin loop that hits";
     cycle "processor.cycle" Unit::Time, "", "0", "a cycle, for papers that give times in cycles (0: not given)";
+    own "processor.own_instruction" Unit::Time, "", "0", "an instruction that an application names of its own computation (0: a cycle)";
     instructions "processor.instructions" Unit::Time, "", "0", "instructions around each load, store, atomic operation or DCAS, beside what it takes itself";
     dcas "processor.dcas" Unit::Choice(&["none", "llp-scp", "cas2"]), "", "none", "double compare-and-swap: none, load-linked and store-conditional on two words, or one instruction past the cache";
     dcas_cost "processor.dcas_cost" Unit::Time, "", "0", "a double compare-and-swap, beside its references to memory";

@@ -92,10 +92,9 @@ pub struct SimArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     per_processor: Vec<u32>,
 
-    /// States and programs (mplocks): local-idle, remote-idle, remote-busy, one-lock,
-    /// many-locks, one-home, bursts, spark98, mp3d, and the skeletons barnes, radiosity,
-    /// raytrace [default: the first four]; applications (apps), each with a size behind it
-    /// if it is not `small`: lu, lu/tiny, … [default: all]
+    /// States and patterns (mplocks): local-idle, remote-idle, remote-busy, one-lock,
+    /// many-locks, one-home, bursts [default: the first four]; applications (apps), each
+    /// with a size behind it if it is not `small`: lu, lu/tiny, … [default: all]
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     patterns: Vec<String>,
 
@@ -132,7 +131,7 @@ Examples:
   towpath sim sx4 ladder                                               figures 1 and 4 to 7 of Gropp & Lusk
   towpath sim paradigm list --procs 1-16 --per-processor 1,3 --work 20,2000   figures 5 to 7 of Greenwald & Cheriton
   towpath sim avalanche mplocks --patterns remote-idle,one-lock        table 1 of Kuo, Carter & Kuramkote; avalanche-slow has slow switches
-  towpath sim avalanche mplocks --patterns mp3d --procs 4,8,16,32  figure 1 of Kuo, Carter & Kuramkote; spark98, and skeletons of barnes, radiosity, raytrace
+  towpath sim avalanche apps --patterns mp3d --procs 4,8,16,32         figure 1 of Kuo, Carter & Kuramkote; barnes, radiosity, raytrace, spark98
   towpath sim rdma-cluster mplocks --patterns many-locks --procs 64,256,1024
   towpath sim origin2000 apps --patterns lu,cholesky --procs 1,16,64   the papers' applications; on enterprise5000 fft, con-comm, con-comp, sample
   towpath sim --machine mine.toml barriers                             your own machine

@@ -6,8 +6,8 @@
 //! reflection of one, takes a number under one lock: of the program's locks the one that all
 //! processors want.
 //!
-//! **Sizes.** Pictures of 16, 32, 128 and 256 rows with 16, 64, 256 and 1,024 spheres, in tiles of
-//! 8 × 8 (`tiny`: 4 × 4).
+//! **Sizes.** Pictures of 16, 64, 128 and 256 rows with 16, 64, 256 and 1,024 spheres, in tiles of
+//! 4 × 4 (from `medium` on 8 × 8).
 //!
 //! **Checked by** the picture, which is that of a sequential render bit for bit, and the number of
 //! rays.
@@ -46,11 +46,11 @@ pub struct Raytrace<P: Processor> {
 impl<P: Processor> Raytrace<P> {
     /// Makes the problem of that choice.
     pub fn new(choice: ProblemChoice, memory: &Memory<'_, P>) -> Self {
-        let rows = choice.size.pick([16, 32, 128, 256]);
+        let rows = choice.size.pick([16, 64, 128, 256]);
         Raytrace {
             scene: Arc::new(Scene::scatter(choice.size.pick([16, 64, 256, 1024]), choice.seed)),
             rows,
-            tile: choice.size.pick([4, 8, 8, 8]),
+            tile: choice.size.pick([4, 4, 8, 8]),
             procs: choice.procs,
             pixels: memory.row(3 * rows * rows, |_| f64::NAN.to_bits()),
             rays: memory.arena.cell(Place::NewLine, 0),

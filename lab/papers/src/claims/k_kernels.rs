@@ -1,18 +1,17 @@
 //! Paper K: spark98 and mp3d (K5, K15 to K19).
 //!
-//! The programs' loops over their data and locks; arithmetic is computation, whose time follows
-//! from Table 4's rate on 4 nodes, an input. Claims that hold are asked again on machines of which
-//! a value without a source is another one ([`VARIED`]).
+//! The applications of the room `apps`, as in `k_programs.rs`. Claims that hold are asked again on
+//! machines of which a value without a source is another one ([`VARIED`]).
 
 use super::context::{At, Series, within, within_factor};
-use super::k_patterns::{BOTH, sweep};
-use super::k_programs::{CENTRAL, DISTRIBUTED, MCS, MESSAGES, OPERATIONS, PROCS, SHARED, question, show};
+use super::k_patterns::BOTH;
+use super::k_programs::{CENTRAL, DISTRIBUTED, MCS, MESSAGES, PROCS, SHARED, question, rates, show};
 use super::{Claim, Context, Finding, below};
 use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, percent};
 use towpath_report::record::metrics::{
-    COMPLETION_CYCLES, INTERRUPTS_INSIDE, LOCAL_IDLE, NETWORK_MESSAGES, REMOTE_BUSY, TIME_PER_OPERATION,
+    ACQUISITIONS, COMPLETION_CYCLES, INTERRUPTS_INSIDE, LOCAL_IDLE, NETWORK_MESSAGES, REMOTE_BUSY,
 };
 
 /// Other values of parameters that have no source: the homes of data, the controllers'
@@ -116,21 +115,6 @@ fn show_both(context: &Context<'_>, pattern: &str) -> Result<String, Error> {
     Ok(show(&[kernel(context, BOTH[0], pattern)?, kernel(context, BOTH[1], pattern)?]))
 }
 
-/// The cycles between two acquisitions of a node under MP-dist, fast switches, beside
-/// those of Table 4 (D: pairs ÷ rate). The first one is an input.
-fn rates(series: &Series, table: [f64; 4]) -> String {
-    let of = |(n, table): (usize, f64)| {
-        let ours = series.median(At::new(DISTRIBUTED, n), TIME_PER_OPERATION) * n as f64 / CYCLE;
-        format!("{n}: {} ({})", digits(ours), digits(table))
-    };
-    let text = PROCS.into_iter().zip(table).map(of).collect::<Vec<_>>().join(", ");
-    format!("cycles between two acquisitions, and by Table 4: {text}")
-}
-
-/// Table 4's cycles between two acquisitions of a node.
-const SPARK98: [f64; 4] = [1655.0, 1901.0, 2261.0, 2855.0];
-const MP3D: [f64; 4] = [3243.0, 4085.0, 4764.0, 5486.0];
-
 fn k5(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against) = (Vec::new(), Vec::new());
     for (pattern, values) in [("spark98", [0.77, 0.75, 0.69, 0.63]), ("mp3d", [0.26, 0.13, 0.07, 0.04])] {
@@ -150,8 +134,7 @@ fn k5(context: &Context<'_>) -> Result<Finding, Error> {
             let of = |metric| percent(series.median(At::new(DISTRIBUTED, n), metric));
             format!("{n}: {}, busy {}", of(LOCAL_IDLE), of(REMOTE_BUSY))
         });
-        let table = if pattern == "mp3d" { MP3D } else { SPARK98 };
-        ours.push(format!("{pattern} {}; {}", text.join("; "), rates(&series, table)));
+        ours.push(format!("{pattern} {}; {}", text.join("; "), rates(&series, pattern)));
     }
     let caveat = "spark98's mesh is made anew, with the numbering that sf10's file shows; with a simpler one, in two sweeps, 92 to 83 % were local";
     let finding = Finding::new(ours.join("; "), against);
@@ -199,14 +182,11 @@ fn k15(context: &Context<'_>) -> Result<Finding, Error> {
 ///
 /// By so much longer would each have to be for a gain of the best lock by message.
 fn needed(series: &Series, gain: f64) -> (f64, f64) {
-    let messages = series.median(At::new(MCS, 32), NETWORK_MESSAGES);
-    let operations = time(series, MCS, 32) / (series.median(At::new(MCS, 32), TIME_PER_OPERATION) / CYCLE);
+    let operations = series.median(At::new(MCS, 32), ACQUISITIONS);
+    let messages = series.median(At::new(MCS, 32), NETWORK_MESSAGES) / operations;
     let missing = (1.0 + gain) * best(series, &MESSAGES, 32) - time(series, MCS, 32);
     (messages, missing * 32.0 / operations / messages)
 }
-
-/// A cycle, in nanoseconds.
-const CYCLE: f64 = 25.0 / 3.0;
 
 fn k16(context: &Context<'_>) -> Result<Finding, Error> {
     let [fast, slow] = [kernel(context, BOTH[0], "mp3d")?, kernel(context, BOTH[1], "mp3d")?];
@@ -225,8 +205,8 @@ fn k16(context: &Context<'_>) -> Result<Finding, Error> {
     let (messages, longer) = needed(&slow, 1.86);
     // The causes that the paper gives or leaves open, exaggerated.
     let with = |changes: &[&str]| {
-        let algorithms = [&[MCS], MESSAGES.as_slice()].concat();
-        let asked = sweep(BOTH[1], "mp3d", &algorithms, &[32], 0, OPERATIONS);
+        let algorithms = [&[MCS], MESSAGES.as_slice()].concat().iter().map(|a| a.to_string()).collect();
+        let asked = Sweep { algorithms, procs: vec![32], ..question(BOTH[1], "mp3d") };
         context
             .ask(&changes.iter().fold(asked, |sweep: Sweep, change| sweep.set(change)))
             .map(|s| percent(gain(time(&s, MCS, 32), best(&s, &MESSAGES, 32))))

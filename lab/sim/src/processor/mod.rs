@@ -188,6 +188,7 @@ impl Sim {
         let thread = &mut e.threads[self.thread];
         thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
         let clock = thread.clock;
+        e.counters.computed = e.counters.computed.saturating_add(ps);
         // Long computations are no standstill.
         e.progress = e.progress.max(clock);
     }
@@ -358,14 +359,14 @@ impl Processor for Sim {
     fn work(&self, ns: u64) {
         self.compute(ns.saturating_mul(1000));
     }
-    /// Charges a cycle for each: `processor.cycle`, or a store that hits where the
-    /// machine gives none.
+    /// Charges `processor.own_instruction` for each, or else a cycle: `processor.cycle`, or
+    /// a store that hits where the machine gives none.
     fn instructions(&self, count: u64) {
-        let cycle = {
+        let each = {
             let p = &self.engine().p;
-            if p.cycle == 0 { p.store } else { p.cycle }
+            [p.own, p.cycle].into_iter().find(|&time| time > 0).unwrap_or(p.store)
         };
-        self.compute(count.saturating_mul(cycle));
+        self.compute(count.saturating_mul(each));
     }
     fn now(&self) -> u64 {
         self.clock() / 1000

@@ -2,8 +2,10 @@
 //! once, in one or several copies, and its result compared with the reference.
 //!
 //! * `teams.rs`: applications over shared memory, with locks, barriers and queues by name.
+//! * `accounts.rs`: time by class, and states of locks, under paper K's locks.
 //! * `messages.rs`: applications over messages.
 
+mod accounts;
 pub mod messages;
 pub mod teams;
 
@@ -28,8 +30,11 @@ use towpath_report::record::metrics;
 pub fn solve(run: &Run, application: Application, size: Size, part: NamedPart) -> Result<Measured, Error> {
     let choice = ProblemChoice { application, size, seed: run.seed, procs: run.procs };
     let (copies, patience) = (run.copies.max(1), run.patience());
+    let mut notes = None;
     let solved = simulated::run(&run.machine, choice, copies, &mut |simulation, arena, needs| {
-        part.team(simulation, arena, &run.machine, needs, &patience)
+        let (parts, its_notes) = part.team(simulation, arena, &run.machine, needs, &patience);
+        notes = its_notes;
+        parts
     });
     let solved = solved.map_err(Error::NotAvailable)?;
     let mut values = figures(&solved.outcome, copies as f64);
@@ -39,6 +44,7 @@ pub fn solve(run: &Run, application: Application, size: Size, part: NamedPart) -
         (metrics::PROGRAM_TIME, ends / 1e3 / copies as f64),
         (metrics::SLICES, 1.0 + solved.outcome.counters.preemptions as f64 / threads),
     ]);
+    values.extend(notes.iter().flat_map(|notes| notes.figures(run, &solved.outcome)));
     Ok(Measured { values })
 }
 
@@ -116,6 +122,34 @@ mod tests {
         with(&Run { copies: 2, ..origin }, Application::Radiosity, "michael-scott/ll-sc");
         for lock in ["mp-reactive", "mp-distributed", "test-and-test-and-set"] {
             with(&run_on("avalanche", 4), Application::Raytrace, lock);
+        }
+    }
+
+    #[test]
+    fn accounts_of_locks_add_up() {
+        let run = run_on("avalanche", 4);
+        let of = |lock: &str| {
+            let part = NamedPart::find(&run.machine, lock).unwrap();
+            solve(&run, Application::Mp3d, Size::Tiny, part).unwrap()
+        };
+        for lock in ["mp-distributed", "mcs"] {
+            let solved = of(lock);
+            // Two for each of 256 molecules in each of 4 steps.
+            assert_eq!(value(&solved, metrics::ACQUISITIONS), 2048.0, "{lock}");
+            let states = [metrics::LOCAL_IDLE, metrics::REMOTE_IDLE, metrics::REMOTE_BUSY];
+            let all: f64 = states.map(|state| value(&solved, state)).iter().sum();
+            assert!((all - 1.0).abs() < 1e-9, "{lock}: {all}");
+            let classes = [
+                metrics::KERNEL_TIME,
+                metrics::COMPUTING_TIME,
+                metrics::SHARED_TIME,
+                metrics::BARRIER_TIME,
+                metrics::LOCK_TIME,
+            ];
+            let times = classes.map(|class| value(&solved, class));
+            let whole = 4.0 * value(&solved, metrics::TIME_PER_OPERATION);
+            assert!((times.iter().sum::<f64>() / whole - 1.0).abs() < 1e-6, "{lock}: {times:?} of {whole}");
+            assert_eq!(times[0] > 0.0, lock != "mcs");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Parts of an application's team by name: one of its parts is the algorithm that an
 //! experiment looks at, the others are the usual ones.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use towpath_apps::parts::{all_locks, lock_row, locked_queues, one_barrier, queue_row};
@@ -14,6 +15,7 @@ use towpath_sync::barriers::McsTree;
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Barrier, LoadLinked, Lock, for_each_barrier, for_each_lock};
 
+use super::accounts::{LockNotes, TimedBarrier, TimedLocks};
 use crate::sim::Patience;
 use crate::sim::mplocks::{HomePlacement, LockTable, Scheme};
 
@@ -40,17 +42,6 @@ pub struct NamedPart {
     /// Name of its algorithm, as users call it.
     pub name: &'static str,
     make: PartMaker,
-}
-
-/// Paper K's locks, as an application calls them.
-struct SchemeLocks(LockTable);
-
-impl LockSet<Sim> for SchemeLocks {
-    fn hold(&self, cpu: &Sim, k: usize, section: &mut dyn FnMut()) {
-        self.0.acquire(cpu, k);
-        section();
-        self.0.release(cpu, k);
-    }
 }
 
 /// Returns whether an algorithm updates its words at memory.
@@ -155,7 +146,7 @@ impl NamedPart {
         scheme.lacks(machine)
     }
 
-    /// Makes a team's parts: this one, and the usual others.
+    /// Makes a team's parts: this one, and the usual others. Paper K's locks make notes.
     pub fn team(
         &self,
         simulation: &mut Simulation,
@@ -163,15 +154,22 @@ impl NamedPart {
         machine: &Parameters,
         needs: Needs,
         patience: &Patience,
-    ) -> SimParts {
+    ) -> (SimParts, Option<LockNotes>) {
         let (procs, count) = (simulation.processors(), all_locks(needs));
         let wait = || patience.clone();
-        SimParts {
-            locks: match self.make {
-                PartMaker::Locks(make) => make(arena, count, wait()),
-                PartMaker::Scheme(scheme) => {
-                    let homes = HomePlacement::InTurn;
-                    Box::new(SchemeLocks(LockTable::new(simulation, machine, scheme, count, homes)))
+        let notes = match self.make {
+            PartMaker::Scheme(scheme) => {
+                let table = LockTable::new(simulation, machine, scheme, count, HomePlacement::InTurn);
+                Some(LockNotes { table: Rc::new(table), accounts: Rc::default() })
+            }
+            _ => None,
+        };
+        let mut parts = SimParts {
+            locks: match (self.make, &notes) {
+                (PartMaker::Locks(make), _) => make(arena, count, wait()),
+                (_, Some(notes)) => {
+                    let (table, accounts) = (Rc::clone(&notes.table), Rc::clone(&notes.accounts));
+                    Box::new(TimedLocks { table, accounts })
                 }
                 _ if machine.atomics == LL_SC => locks::<TestAndSet<Sim, LoadLinked>>(arena, count, wait()),
                 _ => locks::<TestAndSet<Sim>>(arena, count, wait()),
@@ -184,7 +182,12 @@ impl NamedPart {
                 PartMaker::Queues(make) => make(arena, needs, procs, wait()),
                 _ => locked_queues(arena, needs, wait()),
             },
+        };
+        if let Some(notes) = &notes {
+            let accounts = Rc::clone(&notes.accounts);
+            parts.barrier = Box::new(TimedBarrier { barrier: parts.barrier, accounts });
         }
+        (parts, notes)
     }
 }
 

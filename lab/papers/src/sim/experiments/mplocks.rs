@@ -1,5 +1,5 @@
 //! Locks by message against locks in shared memory (paper K): an acquisition in each of
-//! three states, and programs that use locks.
+//! three states, and patterns that use locks.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use towpath_sync::Policy;
 
 use super::{Point, Simulate, Sweep, no_such_algorithm, procs, show, subject};
 use crate::sim::Run;
-use crate::sim::mplocks::{MOST_NODES, PATTERNS, Scheme, State, WORKLOADS, measure, run, run_program};
+use crate::sim::mplocks::{MOST_NODES, PATTERNS, Scheme, State, measure, run};
 use towpath_host::Error;
 use towpath_report::{Experiment, Results, Section};
 
@@ -16,16 +16,13 @@ pub(super) struct MessageLocks;
 
 /// Number of processors on which the states are measured.
 const NODES: usize = 8;
-/// Most processors that the paper's programs run on.
-const MOST: usize = 64;
 
-/// Programs that run unless others are asked for.
+/// Patterns that run unless others are asked for.
 const USUAL: [&str; 4] = ["local-idle", "remote-idle", "remote-busy", "one-lock"];
 
-/// Names of all programs and states.
+/// Names of all patterns and states.
 fn patterns() -> impl Iterator<Item = &'static str> {
-    let programs = WORKLOADS.iter().map(|w| w.0);
-    State::ALL.into_iter().map(State::name).chain(PATTERNS.iter().map(|p| p.0)).chain(programs)
+    State::ALL.into_iter().map(State::name).chain(PATTERNS.iter().map(|p| p.0))
 }
 
 fn schemes(sweep: &Sweep) -> Result<Vec<Scheme>, Error> {
@@ -47,7 +44,7 @@ impl Experiment for MessageLocks {
         "mplocks"
     }
     fn about(&self) -> &'static str {
-        "locks by message and in shared memory: an acquisition in three states, and programs that use locks (K table 1)"
+        "locks by message and in shared memory: an acquisition in three states, and patterns that use locks (K table 1)"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         Scheme::ALL.map(Scheme::name).to_vec()
@@ -72,8 +69,7 @@ impl Simulate for MessageLocks {
         for name in wanted {
             let state = State::ALL.into_iter().find(|s| s.name() == name);
             let pattern = PATTERNS.iter().find(|p| p.0 == name).map(|p| p.1);
-            let workload = WORKLOADS.iter().find(|w| w.0 == name).map(|w| w.1);
-            if state.is_none() && pattern.is_none() && workload.is_none() {
+            if state.is_none() && pattern.is_none() {
                 let names = patterns().collect::<Vec<_>>().join(", ");
                 let text = format!("no pattern is called `{name}`; there are {names}");
                 return Err(Error::NotAvailable(text));
@@ -84,19 +80,17 @@ impl Simulate for MessageLocks {
             }
             let all = if state.is_some() { vec![NODES] } else { procs(sweep)? };
             for scheme in schemes(sweep)? {
-                let most = if workload.is_some() { MOST } else { MOST_NODES };
-                for &procs in all.iter().filter(|&&n| n <= most) {
+                for &procs in all.iter().filter(|&&n| n <= MOST_NODES) {
                     let run_of = Run { seed: sweep.run.seed, procs, ..sweep.run.clone() };
                     let subject =
                         subject(self.name(), scheme.name(), Policy::Spin.name(), procs, sweep.run.work);
                     points.push(Point {
                         subject: subject.with("pattern", name),
                         run: run_of,
-                        runner: Arc::new(move |setting: &Run| match (state, pattern, workload) {
-                            (Some(state), ..) => measure(setting, scheme, state),
-                            (_, Some(pattern), _) => run(setting, scheme, pattern),
-                            (.., Some(workload)) => run_program(setting, scheme, workload),
-                            _ => Err(Error::NotAvailable("neither a state nor a program".into())),
+                        runner: Arc::new(move |setting: &Run| match (state, pattern) {
+                            (Some(state), _) => measure(setting, scheme, state),
+                            (_, Some(pattern)) => run(setting, scheme, pattern),
+                            _ => Err(Error::NotAvailable("neither a state nor a pattern".into())),
                         }),
                     });
                 }

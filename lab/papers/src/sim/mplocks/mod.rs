@@ -4,7 +4,6 @@
 //! * `managers.rs`: lock managers in the nodes' kernels, over the state machines of `core/mplock`.
 //! * `states.rs`: an acquisition in each of the paper's three states (Table 1).
 //! * `patterns.rs`: small patterns: one lock, many, bursts.
-//! * `programs/`: the paper's programs.
 //! * `backing_off.rs`: the paper's test&test&set.
 //! * `one_sided.rs`: locks by one-sided operations, which are no part of the paper.
 
@@ -12,7 +11,6 @@ mod backing_off;
 mod managers;
 mod one_sided;
 mod patterns;
-mod programs;
 mod states;
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +20,6 @@ use backing_off::BackingOff;
 use managers::{ForwardsInside, Managers};
 use one_sided::OneSidedLock;
 pub use patterns::{PATTERNS, Pattern, run};
-pub use programs::{WORKLOADS, Workload, run as run_program};
 pub use states::{Cost, State, acquisition, measure};
 use towpath_machine::{Arena, Place};
 use towpath_mplock::Protocol;
@@ -33,7 +30,7 @@ use towpath_sync::{Lock, Policy};
 
 use super::Patience;
 
-/// Most nodes of the paper's programs, and of the usual locks.
+/// Most nodes of the usual locks.
 const NODES: usize = 64;
 /// Most nodes of all.
 pub(in crate::sim) const MOST_NODES: usize = 1024;
