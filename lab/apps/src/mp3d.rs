@@ -8,7 +8,7 @@
 //! of two locks, since there a lock was last held by the same node as seldom as chance has it
 //! (26 % on 4 nodes). Space is closed in itself.
 //!
-//! **Sizes.** 256, 6,000, 20,000 and 100,000 molecules, 4, 3, 10 and 10 steps, in 32 cells, and
+//! **Sizes.** 256, 20,000, 20,000 and 100,000 molecules, 4, 2, 10 and 10 steps, in 32 cells, and
 //! else in 2,352 (14 × 24 × 7). The third is the paper's.
 //!
 //! **Checked by** what a collision does not change: the number of molecules, the momentum and the
@@ -78,7 +78,7 @@ fn direction(seed: u64, step: usize, a: usize, b: usize) -> [f64; 3] {
 impl<P: Processor> Mp3d<P> {
     /// Makes the problem of that choice.
     pub fn new(choice: ProblemChoice, memory: &Memory<'_, P>) -> Self {
-        let count = choice.size.pick([256, 6_000, 20_000, 100_000]);
+        let count = choice.size.pick([256, 20_000, 20_000, 100_000]);
         let shape = choice.size.pick([[4, 4, 2], [14, 24, 7], [14, 24, 7], [14, 24, 7]]);
         let input = input(count, shape, choice.seed);
         let owner = |m: usize| m * choice.procs / count;
@@ -89,7 +89,7 @@ impl<P: Processor> Mp3d<P> {
                 .collect(),
             cells: (0..cells).map(|_| memory.row(CELL, |_| 0)).collect(),
             shape,
-            steps: choice.size.pick([4, 3, 10, 10]),
+            steps: choice.size.pick([4, 2, 10, 10]),
             seed: choice.seed,
             input,
         }

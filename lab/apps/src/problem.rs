@@ -67,7 +67,7 @@ impl Application {
             Application::Spark98Reduced => "the same product by a reduction, with barriers only (K)",
             Application::Lu => "factors of a dense matrix in blocks, with barriers (N)",
             Application::Raytrace => "picture in tiles from queues, one lock for all rays (K)",
-            Application::Mp3d => "molecules that collide, a lock for each cell of space (K)",
+            Application::Mp3d => "molecules that collide, two locks for each cell of space (K)",
             Application::Barnes => "bodies that attract each other, a tree with locks for its cells (K)",
             Application::Cholesky => "factor of a sparse matrix, tasks in queues and locks (N)",
             Application::Radiosity => "light of a room, tasks in queues and many locks (N, K)",

@@ -55,7 +55,10 @@ pub fn run(
         Memory { arena: &arena, line: machine.line as usize / 8, per_node: machine.per_node.max(1) as usize };
     let ends = Rc::new(RefCell::new(vec![0; copies]));
     let mut problems: Vec<Rc<dyn Problem<Sim>>> = Vec::new();
+    let nodes = choice.procs.div_ceil(memory.per_node);
     for copy in 0..copies {
+        // Each copy's main process began on a node of its own.
+        simulation.make_words_at(copy * nodes / copies);
         let problem: Rc<dyn Problem<Sim>> = Rc::from(make(choice, &memory));
         let parts = Rc::new(parts(&mut simulation, &arena, problem.needs()));
         problems.push(Rc::clone(&problem));

@@ -88,6 +88,8 @@ pub(crate) struct Memory {
     nodes: usize,
     /// True if lines without a home of their own lie at the first node.
     first_touch: bool,
+    /// Node whose thread makes the lines.
+    first: usize,
     next_home: usize,
 }
 
@@ -107,8 +109,16 @@ impl Memory {
             used: 1 << shift,
             nodes,
             first_touch: p.placement == FIRST_TOUCH,
+            first: 0,
             next_home: 0,
         }
+    }
+
+    /// Lets the lines that follow be made by a thread of that node.
+    pub fn made_at(&mut self, node: usize) {
+        self.first = node;
+        // Nothing else on the last line.
+        self.used = 1 << self.shift;
     }
 
     fn new_line(&mut self, home: usize, at_memory: bool) {
@@ -135,7 +145,7 @@ impl Memory {
         match place {
             Place::SameLine if self.used < 1 << self.shift && !self.lines.is_empty() => {}
             Place::SameLine | Place::NewLine => {
-                let home = if self.first_touch { 0 } else { self.next_home };
+                let home = if self.first_touch { self.first } else { self.next_home };
                 self.next_home += 1;
                 self.new_line(home, false);
             }
@@ -258,6 +268,9 @@ mod tests {
         let mut m = Memory::new(&p, 4, 4, false);
         let lines = [Place::NewLine, Place::NewLine, Place::Home(3)].map(|place| m.word(place, 0));
         assert_eq!(lines.map(|word| m.lines[m.line_of(word)].home), [0, 0, 3]);
+        m.made_at(2);
+        let lines = [Place::SameLine, Place::NewLine].map(|place| m.word(place, 0));
+        assert_eq!(lines.map(|word| m.lines[m.line_of(word)].home), [2, 2]);
     }
 
     #[test]

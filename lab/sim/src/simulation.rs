@@ -100,6 +100,13 @@ impl Simulation {
         SimArena(Rc::clone(&self.machine))
     }
 
+    /// Lets a thread of that node make the words that follow (`memory.placement`).
+    ///
+    /// At first node 0 does.
+    pub fn make_words_at(&mut self, node: usize) {
+        self.machine.borrow_mut().engine.memory.made_at(node);
+    }
+
     /// The number of processors.
     pub fn processors(&self) -> usize {
         self.machine.borrow().engine.cpus.len()

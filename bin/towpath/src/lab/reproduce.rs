@@ -22,7 +22,7 @@ use crate::{CommandFailure, Outcome, output};
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each\n\nExit codes: 0 every claim that is recorded as reproduced still is; 1 one is not any more, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct ReproduceArgs {
-    /// Claims to judge: a paper's letter (G, L, M, N) or a number (N6) [default: all]
+    /// Claims to judge: a paper's letter (G, K, L, M, N) or a number (N6) [default: all]
     #[arg(value_name = "CLAIM")]
     claims: Vec<String>,
 

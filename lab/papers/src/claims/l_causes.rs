@@ -6,7 +6,7 @@ use towpath_sim::machines;
 use super::Context;
 use super::context::At;
 use crate::sim::Sweep;
-use crate::sim::messages::stress::stress;
+use crate::sim::messages::stress::{StressFigures, stress};
 use crate::sim::messages::{Layer, MessageAlgorithm};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
@@ -37,6 +37,31 @@ fn message(
 fn enterprise() -> Layer {
     let machine = machines::by_name("enterprise5000").expect("a machine that comes with Towpath");
     Layer::on(machine, 2, MESSAGES)
+}
+
+/// Parts of o_r's instructions that may be the poll's, in percent: no source says it.
+pub const SHARES: [u64; 3] = [25, 40, 75];
+
+/// Figures of lock-free with 1, 3 and 7 writers if a poll takes that part of o_r's
+/// instructions: those of the seed with the median time.
+pub fn with_share(context: &Context<'_>, percent: u64) -> Result<[StressFigures; 3], Error> {
+    let lock_free = MessageAlgorithm::Known(towpath_am::Algorithm::LockFree);
+    let mut all = Vec::new();
+    for writers in [1, 3, 7] {
+        let mut each = Vec::new();
+        for seed in 1..=u64::from(context.seeds) {
+            let mut layer = enterprise().seed(seed);
+            (layer.run.procs, layer.run.operations) = (writers + 1, MESSAGES);
+            let costs = &mut layer.habits.costs;
+            let receive = costs.poll + costs.dispatch;
+            costs.poll = receive * percent / 100;
+            costs.dispatch = receive - costs.poll;
+            each.push(stress(&layer, lock_free).map_err(|stuck| Error::NotAvailable(stuck.to_string()))?);
+        }
+        each.sort_by(|a, b| a.message.total_cmp(&b.message));
+        all.push(each.swap_remove(each.len() / 2));
+    }
+    all.try_into().map_err(|_| Error::NotAvailable("no seeds".into()))
 }
 
 /// The cause of o_s of lock-free being less far above test&set's than in the paper: the

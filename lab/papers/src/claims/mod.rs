@@ -37,6 +37,7 @@ pub mod native;
 mod nearly_equal;
 mod robust;
 pub mod show;
+mod standing;
 
 pub use context::{Context, Series};
 pub use native::{Native, judge_native};
@@ -114,13 +115,17 @@ pub struct Finding {
     pub verdict: Verdict,
     /// A remark without which the verdict is misunderstood; may be empty.
     pub caveat: String,
+    /// Sabotage of the claim's effect, and whether the claim notices it.
+    ///
+    /// Empty if none was tried.
+    pub sabotage: String,
     /// SVG, each a whole: our counterpart of the paper's figure, if this claim has one.
     pub plots: Vec<String>,
 }
 
 impl Finding {
     fn of(ours: String, verdict: Verdict) -> Finding {
-        Finding { ours, verdict, caveat: String::new(), plots: Vec::new() }
+        Finding { ours, verdict, caveat: String::new(), sabotage: String::new(), plots: Vec::new() }
     }
 
     /// Nothing that could be checked.
@@ -139,6 +144,30 @@ impl Finding {
     #[must_use]
     pub fn with(mut self, plots: impl IntoIterator<Item = String>) -> Finding {
         self.plots.extend(plots);
+        self
+    }
+
+    /// Notes the contradictions of the claim in a model without its effect.
+    ///
+    /// A claim that has none there can't tell.
+    #[must_use]
+    pub fn sabotaged(mut self, without: &str, against: &[String]) -> Finding {
+        self.sabotage = match against.first() {
+            Some(first) => format!("{without}: noticed ({first})"),
+            None => format!("{without}: not noticed, so that the claim can't tell"),
+        };
+        self
+    }
+
+    /// Counts as not reproduced if other values of a constant contradict the claim.
+    ///
+    /// The constant has no source, and the values are within its range.
+    #[must_use]
+    pub fn varied(mut self, constant: &str, against: Vec<String>) -> Finding {
+        if !against.is_empty() && self.verdict == Verdict::Reproduced {
+            let why = format!("depends on {constant}, which has no source: {}", against.join("; "));
+            self.verdict = Verdict::NotReproduced(why);
+        }
         self
     }
 

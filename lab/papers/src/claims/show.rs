@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Judged, Verdict, lost, recorded};
+use super::standing::depends_on;
+use super::{Evidence, Judged, Verdict, lost, recorded};
 use towpath_host::Error;
 use towpath_report::console::render_table;
 use towpath_report::files::write_files;
@@ -41,6 +42,12 @@ fn line(judged: &Judged) -> ClaimLine {
     if !finding.caveat.is_empty() {
         details.push(("note", finding.caveat.clone()));
     }
+    if judged.evidence == Evidence::Simulated {
+        details.push(("depends on", depends_on(claim.id).to_string()));
+    }
+    if !finding.sabotage.is_empty() {
+        details.push(("sabotage", finding.sabotage.clone()));
+    }
     ClaimLine {
         id: claim.id,
         what: claim.what,
@@ -54,11 +61,22 @@ fn line(judged: &Judged) -> ClaimLine {
 
 /// All claims as one table, for a terminal.
 pub fn table(judged: &[Judged]) -> Table {
-    let names = ["", "the paper says", "paper's value", "ours: median (from … to)", "tolerance", "verdict"];
+    let names = [
+        "",
+        "the paper says",
+        "paper's value",
+        "ours: median (from … to)",
+        "tolerance",
+        "verdict",
+        "depends on; sabotage",
+    ];
     let row = |j: &Judged| {
         let line = line(j);
         let why = line.details.iter().find(|(name, _)| *name == "why");
         let verdict = why.map_or(line.verdict.to_string(), |(_, why)| format!("{}: {why}", line.verdict));
+        let of = |wanted: &str| line.details.iter().find(|(name, _)| *name == wanted);
+        let standing = ["depends on", "sabotage"].into_iter().filter_map(of);
+        let standing: Vec<&str> = standing.map(|(_, text)| text.as_str()).collect();
         vec![
             Cell::new(line.id, Kind::Text),
             Cell::new(line.what, Kind::Text),
@@ -66,6 +84,7 @@ pub fn table(judged: &[Judged]) -> Table {
             Cell::new(line.here, Kind::Text),
             Cell::new(j.claim.tolerance, Kind::Text),
             Cell::new(verdict, line.kind),
+            Cell::new(standing.join("; "), Kind::Text),
         ]
     };
     Table {
@@ -110,6 +129,7 @@ pub fn to_json_lines(judged: &[Judged], seeds: u32) -> String {
         json!({
             "experiment": "reproduce", "claim": j.claim.id, "what": j.claim.what, "paper": j.claim.paper, "ours": j.finding.ours,
             "tolerance": j.claim.tolerance, "verdict": j.word(), "why": j.finding.verdict.why(), "input": j.claim.input, "seeds": seeds,
+            "depends_on": depends_on(j.claim.id), "sabotage": j.finding.sabotage,
         })
         .to_string()
             + "\n"

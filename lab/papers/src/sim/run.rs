@@ -150,7 +150,10 @@ impl Run {
         let copies = self.copies.max(1);
         let noted = Rc::new(RefCell::new(vec![Program::default(); copies]));
         let long = (self.machine.quantum / 4).max(1);
+        let nodes = self.procs.div_ceil(self.machine.per_node.max(1) as usize);
         for copy in 0..copies {
+            // Each copy's main process began on a node of its own.
+            simulation.make_words_at(copy * nodes / copies);
             let operation = make(&arena);
             for processor in 0..self.procs {
                 let (operation, patience) = (Rc::clone(&operation), patience.clone());

@@ -359,8 +359,9 @@ impl Processor for Sim {
     fn work(&self, ns: u64) {
         self.compute(ns.saturating_mul(1000));
     }
-    /// Charges `processor.own_instruction` for each, or else a cycle: `processor.cycle`, or
-    /// a store that hits where the machine gives none.
+    /// Charges `processor.own_instruction` for each.
+    ///
+    /// Where the machine gives none, `processor.cycle`, or else a store that hits.
     fn instructions(&self, count: u64) {
         let each = {
             let p = &self.engine().p;

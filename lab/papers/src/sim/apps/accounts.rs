@@ -1,4 +1,4 @@
-//! Accounts of an application's time, in the classes of paper K's figures, and of its locks.
+//! Accounts of an application's time, in the classes of paper K, and of its locks.
 //!
 //! `U-instr` and `U-lclmem` are one class here: computation. The time of a node's kernel, by
 //! system calls and interrupts, belongs to `Kern` whatever the thread did meanwhile. The rest of a
