@@ -154,8 +154,10 @@ pub(super) const CLAIMS: &[Claim] = &[
 /// The variants of homes, on which the paper is silent and its claims may hang.
 const HOMES: [&str; 3] = ["directory.service=fifo", "directory.busy=queue", "directory.occupancy_data=80ns"];
 
-/// Lines that lie at the nodes in turn, not where a main process has made them.
-const IN_TURN: &str = "memory.placement=in-turn";
+/// Lines that lie where the main process has made them, and not at the nodes in turn.
+///
+/// IRIX places a page at the node that touches it first.
+const FIRST_TOUCH: &str = "memory.placement=first-touch";
 
 type Look<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
 
@@ -270,8 +272,8 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
         series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INVALIDATIONS_RECEIVED),
         series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INTERVENTIONS_RECEIVED),
     );
-    let in_turn = changed(context, &[TEST_AND_SET, TEST_AND_SET_AT_MEMORY], IN_TURN)?;
-    let ours = format!("{ours}; with lines at the nodes in turn {}", shown(&in_turn));
+    let first_touch = changed(context, &[TEST_AND_SET, TEST_AND_SET_AT_MEMORY], FIRST_TOUCH)?;
+    let ours = format!("{ours}; with lines where they are first touched {}", shown(&first_touch));
     if against.is_empty() {
         return Ok(Finding::new(ours, against));
     }
@@ -443,11 +445,11 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
     let against = series.judge(|f| not_faster(f, &LOCKS_AT_MEMORY, &NON_BLOCKING, MOST));
     let both = [NON_BLOCKING, LOCKS_AT_MEMORY].concat();
-    let in_turn = changed(context, &both, IN_TURN)?;
+    let first_touch = changed(context, &both, FIRST_TOUCH)?;
     let ours = format!(
-        "{}; with lines at the nodes in turn {}",
+        "{}; with lines where they are first touched {}",
         times(&series, &both, MOST),
-        times(&in_turn, &both, MOST)
+        times(&first_touch, &both, MOST)
     );
     if against.is_empty() {
         return Ok(Finding::new(ours, against));

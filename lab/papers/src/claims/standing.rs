@@ -17,7 +17,7 @@ const OWN: [(&str, &str); 12] = [
     ("N12", "the bounds of back-off, which are not in the paper; where lines lie"),
     ("N13", "the order in which a home serves; where lines lie"),
     ("N17", "where lines lie"),
-    ("N18", "where lines lie: with lines at the nodes in turn it fails"),
+    ("N18", "where lines lie: at the nodes in turn it fails"),
     ("N19", "the time of a poll at memory, chosen for N7"),
     ("N22", "the time of a fetch-op at its home, with which it was known"),
 ];
