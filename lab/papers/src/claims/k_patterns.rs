@@ -190,7 +190,9 @@ fn k25(context: &Context<'_>) -> Result<Finding, Error> {
     }
     let caveat = "in brackets: requests for the lock that is held. Table 4 has (2, 4, 6, 7 %; 0; 3, 6, 3, 2 %; 2, 5, 4, 0 %; 0)";
     let ours = format!("under MP-dist on nodes: {}", ours.join("; "));
-    Ok(Finding { caveat: caveat.into(), ..Finding::new(ours, against) })
+    let finding = Finding::new(ours, against)
+        .because("our mp3d holds a cell's second lock over a collision's arithmetic");
+    Ok(Finding { caveat: caveat.into(), ..finding })
 }
 
 fn k26(context: &Context<'_>) -> Result<Finding, Error> {
