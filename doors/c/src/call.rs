@@ -12,6 +12,7 @@ use towpath_shm::{Shared, World};
 use towpath_sync::{Deadline, Policy, Wait};
 
 use crate::fault::{Fault, note};
+use crate::thread_number::processor;
 
 /// A handle that C lends.
 pub type Handle<'a, T> = Option<&'a T>;
@@ -139,7 +140,7 @@ impl<T: Object> WaitingHandle<T> {
     #[inline(always)]
     pub fn caller(&self) -> Result<Native, Fault> {
         let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        Ok(Native::of_participant(me.index))
+        Ok(processor(me.index))
     }
 }
 

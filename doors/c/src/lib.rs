@@ -24,6 +24,7 @@ pub mod mutex;
 pub mod queue;
 pub mod rw_lock;
 pub mod semaphore;
+mod thread_number;
 pub mod world;
 
 #[cfg(test)]

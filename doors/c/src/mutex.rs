@@ -19,6 +19,7 @@ use crate::call::{
     ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, this_thread, wait_in,
 };
 use crate::fault::Fault;
+use crate::thread_number::{processor, processor_at_once};
 
 type Value = Mutex<u64>;
 type Held = <Robust<Native> as Lock<Native>>::Held;
@@ -58,10 +59,24 @@ impl TpMutex {
         unsafe { self.object.as_ptr().as_ref() }
     }
 
+    /// Acquires a mutex that is free, in the usual case: without a call, so that no
+    /// register is stored before the atomic instruction.
+    #[inline(always)]
+    fn lock_at_once(&self) -> Option<Result<(), Fault>> {
+        let cpu = processor_at_once(self.world().entered()?.index)?;
+        // Relaxed: it has this value only if this thread stored it.
+        if self.holder.load(Ordering::Relaxed) == this_thread() {
+            return None;
+        }
+        // SAFETY: as in `lock`.
+        let held = unsafe { self.mutex().acquire_at_once(cpu, self.world().surroundings().identity()) }?;
+        Some(self.keep(cpu, held))
+    }
+
     #[inline(always)]
     pub(crate) fn lock(&self, deadline: Deadline) -> Result<(), Fault> {
         let me = self.world().entered().ok_or(Fault::NOTENTERED)?;
-        let cpu = Native::of_participant(me.index);
+        let cpu = processor(me.index);
         // Relaxed: it has this value only if this thread stored it.
         if self.holder.load(Ordering::Relaxed) == this_thread() {
             return Err(Fault::DEADLOCK);
@@ -206,6 +221,16 @@ pub extern "C" fn tp_mutex_close(mutex: Owned<TpMutex>) {
 /// Acquires.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_mutex_lock(mutex: Handle<'_, TpMutex>) -> c_int {
+    match mutex.and_then(TpMutex::lock_at_once) {
+        Some(result) => result.map_or_else(Fault::number, |()| 0),
+        None => lock_guarded(mutex),
+    }
+}
+
+/// Acquires, whatever it takes.
+#[cold]
+#[inline(never)]
+fn lock_guarded(mutex: Handle<'_, TpMutex>) -> c_int {
     guarded(|| of(mutex)?.lock(Deadline::NEVER))
 }
 
