@@ -89,6 +89,13 @@ impl MutexWords {
         unsafe { &*mutex.cast() }
     }
 
+    /// Returns whether it is one of the usual type, made without attributes.
+    #[inline(always)]
+    pub fn is_usual(&self) -> bool {
+        // Relaxed: as in `kind`.
+        self.kind.load(Ordering::Relaxed) == 0
+    }
+
     /// Its type, as far as this library is concerned.
     #[inline(always)]
     pub fn kind(&self) -> MutexKind {

@@ -23,13 +23,16 @@ pub fn caller() -> u64 {
 }
 
 impl MutexWords {
+    /// Takes the lock if it is free.
+    #[inline(always)]
+    fn take_at_once(&self) -> bool {
+        if real::is_single_threaded() { self.lock.takes_alone(&CPU) } else { self.lock.takes_free(&CPU) }
+    }
+
     /// Takes the lock, waiting until the deadline.
     #[inline(always)]
     fn take(&self, deadline: Deadline) -> bool {
-        if real::is_single_threaded() && self.lock.takes_alone(&CPU) || self.lock.takes_free(&CPU) {
-            return true;
-        }
-        self.take_slowly(deadline)
+        self.take_at_once() || self.take_slowly(deadline)
     }
 
     #[cold]
@@ -43,9 +46,19 @@ impl MutexWords {
 
     #[inline(always)]
     fn release(&self) {
-        if !(real::is_single_threaded() && self.lock.releases_alone(&CPU)) {
-            self.lock.unlock(&CPU, &wait(), ());
+        let is_done = match real::is_single_threaded() {
+            true => self.lock.releases_alone(&CPU),
+            false => self.lock.releases_at_once(&CPU),
+        };
+        if !is_done {
+            self.release_slowly();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_slowly(&self) {
+        self.lock.unlock(&CPU, &wait(), ());
     }
 
     /// Acquires by `take`, for an owner that is written down.
@@ -93,6 +106,17 @@ impl MutexWords {
 pub unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
+    if words.is_usual() && words.take_at_once() {
+        return 0;
+    }
+    // SAFETY: as the caller's.
+    unsafe { lock_any(mutex) }
+}
+
+#[inline(never)]
+unsafe fn lock_any(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {
         MutexKind::Plain => {
             words.take(Deadline::NEVER);
@@ -114,6 +138,18 @@ pub unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
 /// As `pthread_mutex_unlock`.
 #[inline(always)]
 pub unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: a mutex (the caller's promise).
+    let words = unsafe { MutexWords::at(mutex) };
+    if words.is_usual() {
+        words.release();
+        return 0;
+    }
+    // SAFETY: as the caller's.
+    unsafe { unlock_any(mutex) }
+}
+
+#[inline(never)]
+unsafe fn unlock_any(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {

@@ -119,7 +119,7 @@ functions! {
 }
 
 /// Place of libc's variable that says whether the process has one thread.
-static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new((&raw const NO).cast_mut());
 /// Answer of a libc that does not say.
 static NO: u8 = 0;
 
@@ -127,8 +127,9 @@ static NO: u8 = 0;
 pub fn find_single_threaded() {
     // SAFETY: a name that ends with zero.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    let place = if found.is_null() { ptr::from_ref(&NO).cast_mut() } else { found.cast() };
-    SINGLE_THREADED.store(place, Ordering::Relaxed);
+    if !found.is_null() {
+        SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
+    }
 }
 
 /// Returns whether the process has one thread: then libc's locks, too, do without atomic
@@ -139,5 +140,5 @@ pub fn is_single_threaded() -> bool {
     let place = SINGLE_THREADED.load(Ordering::Relaxed);
     // SAFETY: libc's variable, or `NO`; libc changes it only while there is one thread, or with the
     // thread that is about to be.
-    !place.is_null() && unsafe { place.read_volatile() } != 0
+    unsafe { place.read_volatile() != 0 }
 }

@@ -71,16 +71,29 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
     /// Takes the lock if it is free, with or without waiters. Returns whether it did.
     #[inline(always)]
     pub fn takes_free(&self, cpu: &P) -> bool {
-        // (1) Acquire: pairs with the Release (2), (2b) in `unlock` and `unlock_slowly`.
-        match cpu.compare_exchange(&self.word, 0, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => true,
-            Err(seen) => seen & LOCKED == 0 && self.takes(cpu, seen, seen | LOCKED),
-        }
+        // Relaxed: the exchange compares.
+        let seen = cpu.load(&self.word, Ordering::Relaxed);
+        seen & LOCKED == 0 && self.takes(cpu, seen, seen | LOCKED)
     }
 
+    #[inline(always)]
     fn takes(&self, cpu: &P, seen: u64, taken: u64) -> bool {
-        // (1b) Acquire: as (1), pairs with the Release (2), (2b).
+        // (1) Acquire: pairs with the Release (2), (2b) in `releases_at_once` and `unlock_slowly`.
         cpu.compare_exchange(&self.word, seen, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Releases the lock if there is no waiter to call. Returns whether it did.
+    ///
+    /// While a called waiter is on its way, owners come and go as if there were none.
+    #[inline(always)]
+    pub fn releases_at_once(&self, cpu: &P) -> bool {
+        // Relaxed: the exchange compares.
+        let seen = cpu.load(&self.word, Ordering::Relaxed);
+        // (2) Release: pairs with the Acquire (1).
+        (seen & WAITERS == 0 || seen & CALLED != 0)
+            && cpu
+                .compare_exchange(&self.word, seen, seen & !LOCKED, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Changes the marks or the number of waiters, which order nothing.
@@ -167,7 +180,7 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
                 cpu.store(&self.lease, now, Ordering::Relaxed);
             }
             let new = if calls { new | CALLED } else { new };
-            // (2b) Release: pairs with the Acquire (1), (1b).
+            // (2b) Release: pairs with the Acquire (1).
             if cpu.compare_exchange(&self.word, seen, new, Ordering::Release, Ordering::Relaxed).is_ok() {
                 if calls {
                     wait.wake_some(cpu, &self.word, 1);
@@ -246,8 +259,7 @@ impl<P: Processor, const LEASE: u64> Lock<P> for Compact<P, LEASE> {
 
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, (): ()) {
-        // (2) Release: pairs with the Acquire (1), (1b).
-        if cpu.compare_exchange(&self.word, LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        if !self.releases_at_once(cpu) {
             self.unlock_slowly(cpu, wait);
         }
     }
