@@ -289,9 +289,6 @@ fn reactive_going_to_the_queue() {
 fn compact() {
     all::<Compact<LoomProcessor>>();
     all::<Compact<LoomProcessor, 0>>();
-    attempt::<Compact<LoomProcessor>>();
-    let (arena, wait) = parking();
-    check::<Compact<LoomProcessor>, _>(3, 1, arena, wait);
 }
 
 #[test]
