@@ -61,16 +61,28 @@ def mixin(method):
     return type("Mixin", (theirs.BaseMixin,), calls)
 
 
-def cases(method, only):
+def define(method):
+    """Makes the classes of tests, in this module, where a spawned child finds them too."""
     towards = mixin(method)
     for name in CLASSES:
         base = getattr(theirs, name, None)
-        if base is None or (only and only not in name):
+        if base is not None:
+            globals()[name] = type(name, (base, towards, unittest.TestCase), {"__module__": __name__})
+
+
+def cases(only):
+    for name in CLASSES:
+        made = globals().get(name)
+        if made is None or (only and only not in name):
             continue
-        made = type(name, (base, towards, unittest.TestCase), {"__module__": __name__})
-        globals()[name] = made
         for test in unittest.defaultTestLoader.getTestCaseNames(made):
             yield f"{name}.{test}", made, test
+
+
+# A spawned child imports this module, and has the method from its parent.
+METHOD = "TOWPATH_TEST_METHOD"
+if theirs is not None and METHOD in os.environ:
+    define(os.environ[METHOD])
 
 
 def children_of(pid):
@@ -131,8 +143,12 @@ def main():
     if theirs is None:
         print("this Python has no tests of its own: nothing was run")
         return
+    os.environ[METHOD] = asked.method
+    # For those of multiprocessing's own objects that they use besides.
+    multiprocessing.set_start_method(asked.method, force=True)
+    define(asked.method)
     counts, wrong = {"ok": 0, "skipped": 0, "differs": 0}, []
-    for name, made, test in cases(asked.method, asked.only):
+    for name, made, test in cases(asked.only):
         known = name in DIFFERS
         if known and asked.quick:
             continue

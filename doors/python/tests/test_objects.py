@@ -190,7 +190,7 @@ def test_view_outlives_its_queue():
     del queue
     gc.collect()
     # Any values, but mapped.
-    assert numbers.sum() >= 0 or True
+    numbers.sum()
     written[:] = 1
 
 
