@@ -48,17 +48,14 @@ enum Plant {
     EarlyGrant,
     /// A loan of a lock has no bound.
     EndlessLoan,
-    /// A node that has lent a lock answers an inquiry without ending the loan.
-    OpenSeat,
 }
 
 impl Plant {
-    const ALL: [(&'static str, Plant); 5] = [
+    const ALL: [(&'static str, Plant); 4] = [
         ("same-epoch", Plant::SameEpoch),
         ("forgotten-waiter", Plant::ForgottenWaiter),
         ("early-grant", Plant::EarlyGrant),
         ("endless-loan", Plant::EndlessLoan),
-        ("open-seat", Plant::OpenSeat),
     ];
 }
 
@@ -249,7 +246,6 @@ impl World {
         if matches!(message.body, MessageBody::Grant(_)) {
             self.locks[lock].bypasses = 0;
         }
-        let ends = self.plant != Some(Plant::OpenSeat);
         self.act(lock, to, |it, out| match side {
             Side::Home => {
                 if let Some(home) = it.homes.get_mut(&to) {
@@ -260,7 +256,7 @@ impl World {
             // The carrier takes inquiries of the home only.
             Side::User if message.body == MessageBody::Inquire && it.home_of[usize::from(to)] != from => None,
             Side::User => {
-                if message.body == MessageBody::Inquire && ends {
+                if message.body == MessageBody::Inquire {
                     it.end_loan(usize::from(to));
                 }
                 // A borrower that has the seat has the lock by its answer.

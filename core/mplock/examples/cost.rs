@@ -21,6 +21,8 @@ use towpath_testkit::{Child, pin_to, shared_words, two_cores};
 
 const TIME: Duration = Duration::from_millis(500);
 const CROWD: usize = 8;
+/// Number of words of a process: acquisitions, time on a core in ns, switches, messages.
+const WORDS: usize = 4;
 
 /// Nanoseconds of one call of `act`.
 fn time(mut act: impl FnMut()) -> f64 {
@@ -48,12 +50,26 @@ fn with_ranks(ranks: usize, act: impl Fn(&World, usize)) {
     assert!(children.iter().all(Child::has_ended_well), "a process failed");
 }
 
+/// Returns the time that this process has had a core, in nanoseconds, and its switches.
+fn own_use() -> (u64, u64) {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    let number = |text: &str| text.trim().parse::<u64>().unwrap_or(0);
+    let schedule = read("schedstat");
+    let status = read("status");
+    let switches = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    (schedule.split(' ').next().map_or(0, number), switches.map(|(_, count)| number(count)).sum())
+}
+
 /// Has each process use a lock for a time; prints hand-offs and the smallest share.
 ///
+/// Of an acquisition besides: time on a core, which other programs disturb least, switches of
+/// processes, and messages.
+///
 /// Returns the hand-offs in a second, and that share.
-fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU64)) -> (f64, f64) {
-    let page = shared_words(1 + CROWD);
+fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &[AtomicU64])) -> (f64, f64) {
+    let page = shared_words(1 + WORDS * CROWD);
     with_ranks(CROWD, |world, rank| {
+        let words = &page[1 + WORDS * rank..][..WORDS];
         let deadline = || page[0].load(Relaxed) != 0;
         if rank == 0 {
             let start = Instant::now();
@@ -63,16 +79,22 @@ fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &AtomicU
                 }
                 deadline()
             };
-            act(world, rank, &stop, &page[1 + rank]);
+            act(world, rank, &stop, words);
         } else {
-            act(world, rank, &deadline, &page[1 + rank]);
+            act(world, rank, &deadline, words);
         }
+        let (time, switches) = own_use();
+        words[1].store(time, Relaxed);
+        words[2].store(switches, Relaxed);
     });
-    let counts: Vec<u64> = page[1..].iter().map(|word| word.load(Relaxed)).collect();
+    let all = |which: usize| page[1..].iter().skip(which).step_by(WORDS).map(|word| word.load(Relaxed));
+    let counts: Vec<u64> = all(0).collect();
     let (sum, least) = (counts.iter().sum::<u64>(), counts.iter().min().copied().unwrap_or(0));
     let rate = sum as f64 / (2 * TIME).as_secs_f64();
     let share = least as f64 * CROWD as f64 / sum as f64;
-    println!("contended   {name:<20}{rate:>12.0} acquisitions/s, smallest share {share:.2}");
+    let [time, switches, messages] = [1, 2, 3].map(|which| all(which).sum::<u64>() as f64 / sum as f64);
+    print!("contended   {name:<20}{rate:>12.0} acquisitions/s, smallest share {share:.2}; ");
+    println!("each {time:.0} ns on a core, {switches:.4} switches, {messages:.4} messages");
     (rate, share)
 }
 
@@ -84,15 +106,16 @@ fn work() {
 
 fn contended_by_message(protocol: Protocol, budget: HoldBudget) -> (f64, f64) {
     let name = format!("{}, {} ms", protocol.name(), budget.time.as_millis());
-    contended(&name, |world, _, stop, count| {
+    contended(&name, |world, _, stop, words| {
         let manager = Manager::new(world).expect("a manager");
         manager.set_hold_budget(budget);
         let lock: Lock = manager.lock_with("lock", protocol);
         while !stop() {
             drop(lock.acquire().expect("the lock"));
-            count.fetch_add(1, Relaxed);
+            words[0].fetch_add(1, Relaxed);
             work();
         }
+        words[3].store(manager.traffic().total(), Relaxed);
         manager.barrier().expect("the others");
     })
 }
@@ -120,11 +143,11 @@ fn contended_mutex<L>(name: &str) -> (f64, f64)
 where
     L: towpath::sync::Lock<Native> + towpath::Exclusive + towpath::Object + towpath::Concurrent,
 {
-    contended(name, |world, _, stop, count| {
+    contended(name, |world, _, stop, words| {
         let mutex = world.shared::<Mutex<AtomicU64, L>>("m", Mutex::prepare).expect("a mutex");
         while !stop() {
             drop(mutex.lock().expect("the mutex"));
-            count.fetch_add(1, Relaxed);
+            words[0].fetch_add(1, Relaxed);
             work();
         }
     })

@@ -52,7 +52,7 @@ pub enum SeatHolder {
 const GENERATION_BITS: u32 = 28;
 /// Bit that says that the borrower sleeps until the lender leaves.
 const SLEEPS: u64 = 1 << 2;
-/// Bit that says that the borrower has had the seat.
+/// Bit that says that the borrower has had the seat, or does not want it.
 const CAME: u64 = 1 << 3;
 
 /// Loan of a lock.
@@ -120,6 +120,18 @@ impl Loan {
                 if word.sleeps || word.count >= self.most { SeatHolder::Ended } else { SeatHolder::Free };
             if seat.exchange(word.bits(), SeatWord { holder, ..word }.bits()) {
                 return holder == SeatHolder::Free;
+            }
+        }
+    }
+
+    /// Says that the lender need not wait until the borrower comes: it does not want the
+    /// lock now.
+    pub(crate) fn excuse(&self, seat: &impl LoanSeat) {
+        loop {
+            let word = self.read(seat);
+            let is_over = word.came || word.holder == SeatHolder::Ended;
+            if is_over || seat.exchange(word.bits(), SeatWord { came: true, ..word }.bits()) {
+                return;
             }
         }
     }

@@ -136,6 +136,15 @@ impl ManagerState {
         lent.is_some_and(|loan| node.awaits_borrower(&self.lending.seat(loan, self.endpoint.world())))
     }
 
+    /// Says that the lender need not wait for this rank, if it does not wait itself.
+    #[cold]
+    pub(crate) fn excuse(&self, cell: &LockCell) {
+        let node = cell.node.borrow();
+        if let Some(loan) = node.offer() {
+            node.excuse(&self.lending.seat(loan, self.endpoint.world()));
+        }
+    }
+
     /// Takes the seat of a lock that this rank keeps and has lent. Waits for the borrower
     /// for a while, and ends the loan then: the borrower has the lock.
     #[inline(never)]

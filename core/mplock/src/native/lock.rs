@@ -359,6 +359,7 @@ impl Lock {
             let outcome = manager.check();
             if outcome.is_err() || left == Some(Duration::ZERO) {
                 self.cell.node.borrow_mut().cancel();
+                manager.excuse(&self.cell);
                 return outcome.map(|()| Decision::Refused);
             }
             if polled == 0 {

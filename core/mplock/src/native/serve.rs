@@ -381,6 +381,7 @@ impl ManagerState {
         if decision.is_some() || matches!(message.body, MessageBody::Lend { .. }) {
             cell.hold.note_grant();
         }
+        self.excuse(&cell);
         if decision.is_some() {
             cell.decision.set(decision);
         }

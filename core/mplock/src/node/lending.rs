@@ -182,6 +182,15 @@ impl NodeLock {
         }
     }
 
+    /// Says that the lender need not wait for this node, if it has withdrawn its request.
+    ///
+    /// The carrier calls this after the offer of a loan, and after [`NodeLock::cancel`].
+    pub fn excuse(&self, seat: &impl LoanSeat) {
+        if let (Some(loan), NodeState::Abandoned { .. }) = (self.offer, self.state) {
+            loan.excuse(seat);
+        }
+    }
+
     /// Says that this node sleeps until the lender leaves the seat or ends the loan.
     /// Returns false if it need not.
     pub fn announce_sleep(&self, seat: &impl LoanSeat) -> bool {

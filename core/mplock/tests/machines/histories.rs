@@ -540,3 +540,25 @@ fn data_of_a_borrower_reach_the_next_holder() {
     net.settle_deliveries();
     assert!(net.holds(3) && net.version().is_some());
 }
+
+#[test]
+fn lender_awaits_a_borrower_that_waits_and_no_other() {
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.awaits_borrower(1), "it has yet to come");
+    net.cancel(2);
+    assert!(!net.awaits_borrower(1), "it has withdrawn its request");
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(2) && !net.awaits_borrower(1), "it has come");
+    // One that has withdrawn its request before it hears of the loan.
+    let mut net = Network::new(Protocol::Distributed, NODES);
+    for node in 1..3 {
+        net.acquire(node, Mode::Exclusive);
+        net.settle_deliveries();
+    }
+    net.cancel(2);
+    net.release_or_keep(1, true, 9);
+    net.lend(1, 9);
+    assert!(net.awaits_borrower(1));
+    net.settle_deliveries();
+    assert!(!net.awaits_borrower(1));
+}

@@ -176,6 +176,11 @@ impl Network {
         self.at_seat(node, |lock, seat| lock.announce_sleep(seat));
     }
 
+    /// Returns whether the lock is lent to a node that has yet to come.
+    pub fn awaits_borrower(&mut self, node: usize) -> bool {
+        self.at_seat(node, |lock, seat| lock.awaits_borrower(seat))
+    }
+
     fn end_loan(&mut self, node: usize) {
         self.at_seat(node, |lock, seat| lock.end_loan(seat));
     }
@@ -289,6 +294,7 @@ impl Network {
 
     pub fn cancel(&mut self, node: usize) {
         self.nodes[node].cancel();
+        self.at_seat(node, |lock, seat| lock.excuse(seat));
         self.trying[node] = false;
     }
 
@@ -331,6 +337,7 @@ impl Network {
                     self.end_loan(to);
                 }
                 let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
+                self.at_seat(to, |lock, seat| lock.excuse(seat));
                 self.decided(to, decision);
                 if self.forgets[to] {
                     self.forget(to);
