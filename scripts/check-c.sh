@@ -61,6 +61,10 @@ int main(void) { return AMMPI_SPMDIsWorker(NULL) - 1; }' >"$work/plus.cpp"
 c++ -std=c++20 "${strict[@]}" -I "$prefix/include/towpath-am" "$work/plus.cpp" -o "$work/plus" -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
 "$work/plus"
 
+awk '/^```c$/ { inside = 1; next } inside && /^```$/ { exit } inside' docs/am2.md >"$work/am_page.c"
+cc -std=c11 "${strict[@]}" -I "$prefix/include/towpath-am" "$work/am_page.c" -o "$work/am_page" -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
+[ "$(timeout 100 "$launcher" run -n 3 -- "$work/am_page")" = "the sum is 3" ]
+
 for sanitizer in thread address,undefined; do
     if ! echo 'int main(void) { return 0; }' | cc -x c - "-fsanitize=$sanitizer" -o "$work/empty" 2>/dev/null || ! "$work/empty" 2>/dev/null; then
         echo "-fsanitize=$sanitizer does not work here: left out"
