@@ -2,13 +2,16 @@
 //!
 //! Afterwards everything that was promised is counted.
 //!
-//! `kind.rs` says which primitives there are; `mod.rs` kills; `exclusion.rs`, `signals.rs` and
-//! `flows.rs` say what a participant does, and what must be true at the end.
+//! `kind.rs` says which primitives there are; `mod.rs` kills; `exclusion.rs`, `signals.rs`,
+//! `flows.rs`, `ring.rs` and `buffers.rs` say what a participant does, and what must be true at
+//! the end.
 
+mod buffers;
 mod damage;
 mod exclusion;
 mod flows;
 mod kind;
+mod ring;
 mod signals;
 
 pub use damage::PrimitiveDamage;
@@ -156,8 +159,8 @@ pub fn kill_users(
             KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => {
                 batch(&flows::Values::new(kind, n)?, some, n, &run, &mut damage)?;
             }
-            KilledKind::Broadcast => batch(&flows::RingMessages, some, n, &run, &mut damage)?,
-            KilledKind::Pool => batch(&flows::Buffers::new(n)?, some, n, &run, &mut damage)?,
+            KilledKind::Broadcast => batch(&ring::RingMessages, some, n, &run, &mut damage)?,
+            KilledKind::Pool => batch(&buffers::Buffers::new(n)?, some, n, &run, &mut damage)?,
         }
         left -= some;
     }
