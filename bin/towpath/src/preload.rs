@@ -40,7 +40,8 @@ pub struct Arguments {
     /// Waiting policy of the program's threads
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)), default_value = "adaptive")]
     waiting: String,
-    /// Say on standard error, at the end, how many objects were passed to libc
+    /// Say on standard error, at the end, for which locks threads have waited, and how
+    /// many objects were passed to libc
     #[arg(long)]
     report: bool,
     /// The program and its arguments
@@ -67,7 +68,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         .env("TOWPATH_PRELOAD_WAITING", &arguments.waiting)
         .env("TOWPATH_PRELOAD_BUDGET", Native::switch_cost().to_string());
     if arguments.report {
-        command.env("TOWPATH_PRELOAD_REPORT", "1");
+        // The program keeps this process's number.
+        command.env("TOWPATH_PRELOAD_REPORT", std::process::id().to_string());
     }
     let error = command.exec();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };

@@ -49,6 +49,7 @@ pub(crate) use {entries, entry};
 
 mod cancellation;
 mod condition;
+mod hot;
 mod layout;
 mod mutex;
 mod passed;

@@ -11,9 +11,9 @@ use towpath_sync::{Deadline, Lock};
 
 use crate::layout::{MutexKind, MutexWords};
 use crate::passed::{self, Passed};
-use crate::real;
 use crate::time::TimeLimit;
 use crate::waiting::{Awake, CPU, wait};
+use crate::{hot, real};
 
 /// The calling thread, as an owner. Never 0.
 #[inline(always)]
@@ -39,7 +39,8 @@ impl MutexWords {
     #[inline(never)]
     fn take_slowly(&self, deadline: Deadline) -> bool {
         Awake::begins();
-        let has_it = self.lock.lock_until(&CPU, &wait(), deadline).is_ok();
+        let address = core::ptr::from_ref(self).addr();
+        let has_it = hot::noted(address, || self.lock.lock_until(&CPU, &wait(), deadline).is_ok());
         Awake::ends();
         has_it
     }

@@ -14,7 +14,7 @@ use crate::mutex::caller;
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
 use crate::waiting::{Awake, CPU, wait};
-use crate::{real, waiting};
+use crate::{hot, real, waiting};
 
 /// Access that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl RwLockWords {
             return EDEADLK;
         }
         Awake::begins();
-        let result = wait();
+        let result = hot::noted(core::ptr::from_ref(self).addr(), wait);
         Awake::ends();
         result
     }

@@ -25,8 +25,8 @@ extern "C" fn start() {
         .unwrap_or_default();
     let budget = variable(c"TOWPATH_PRELOAD_BUDGET").and_then(|ns| ns.to_str().ok()?.parse().ok());
     waiting::set(policy, budget);
-    if variable(c"TOWPATH_PRELOAD_REPORT").is_some() {
-        passed::report_at_exit();
+    if let Some(main) = variable(c"TOWPATH_PRELOAD_REPORT") {
+        passed::report_at_exit(main.to_str().ok().and_then(|pid| pid.parse().ok()).unwrap_or(0));
     }
 }
 

@@ -41,6 +41,15 @@ fn library() -> PathBuf {
     file
 }
 
+/// The report of a case that runs with the library.
+pub fn report_of(name: &str) -> String {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1");
+    let output = command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_REPORT", "1").output().unwrap();
+    assert!(output.status.success(), "{name}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
 fn run(name: &str, waiting: Option<&str>) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1").stdout(Stdio::null());
