@@ -401,8 +401,9 @@ fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> b
     let header = Header(cpu.load(word, Ordering::Acquire));
     header.state() == CLAIMED
         && !census.alive(header.source() as u16, header.lap())
-        // Relaxed: fails if its owner published before it died; orders nothing.
-        && cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // (F6) Release: what the dead one wrote into the packet comes before the next claim; pairs
+        // with the Acquire (F2). Relaxed if it fails, since its owner published before it died.
+        && cpu.compare_exchange(word, header.0, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 #[cfg(test)]

@@ -326,9 +326,11 @@ pub(super) fn beyond(ticket: u64, head: u64, len: u64) -> bool {
     ticket.wrapping_sub(head) as i64 >= len as i64
 }
 
-/// Gives the place of a passed ticket back: to the first ticket that no sender can hold.
+/// Gives the place of a passed ticket back.
+///
+/// To the first ticket that no sender can hold, and that the receiver has not passed as void.
 fn close_hole<P: Processor>(q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
-    let beyond = receiver.published + q.len();
+    let beyond = (receiver.published + q.len()).max(receiver.head);
     let laps = beyond.saturating_sub(ticket).div_ceil(q.len()).max(1);
     let valid = ticket + laps * q.len();
     let index = q.index(ticket);

@@ -183,7 +183,8 @@ impl WatchedQueue {
             if over && !changed && is_whole && mine.next(claim, &queue, cpu).is_none() {
                 break;
             }
-            if over {
+            // Blocks of the dead may be all that there are.
+            if over || ExploredMember::new(cpu).deaths() > 0 {
                 mine.sweep(claim, &queue, cpu, &census);
             }
             drop(mine);
