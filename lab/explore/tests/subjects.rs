@@ -108,7 +108,19 @@ fn a_death_during_a_recovery_loses_no_node() {
     for name in ["repair/stack-harris", "repair/fifo-harris", "repair/list-guerraoui"] {
         let case = &find(name, Policy::Spin)[0];
         let liberties = Liberties { kills: 2, ..Liberties::default() };
-        let settings = settings(Method::Random, 3, 3, schedules(300));
+        let settings = settings(Method::Random, 3, 3, schedules(600).max(600));
+        passes(case, &SearchSettings { liberties, ..settings }, Policy::Spin);
+    }
+}
+
+/// Few packets: a hole's next ticket was passed as void and counted as valid, and a
+/// dead sender's packet was used again without an order.
+#[test]
+fn packets_passed_over_are_used_again_by_one() {
+    for (name, kills) in [("channel/watched-towpath", 0), ("channel/watched-lock-free", 1)] {
+        let case = &find(name, Policy::Spin)[0];
+        let liberties = Liberties { kills, ..Liberties::default() };
+        let settings = settings(Method::Random, 4, 3, schedules(600).max(600));
         passes(case, &SearchSettings { liberties, ..settings }, Policy::Spin);
     }
 }
