@@ -252,8 +252,10 @@ WAITS = {
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_interrupt_ends_a_wait(wait):
+    # Where a shell has started the tests in the background, children ignore the signal.
     script = f"""
-import sys, threading, towpath
+import signal, sys, threading, towpath
+signal.signal(signal.SIGINT, signal.default_int_handler)
 ctx = towpath.get_context()
 queue, lock, event, condition = ctx.Queue(), ctx.Lock(), ctx.Event(), ctx.Condition()
 threading.Thread(target=lock.acquire, daemon=True).start()
