@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A parameter server: workers fit a line to data of their own, and one of them is killed.
 
-    python parameter_server.py [--workers 3] [--steps 60]
+    python parameter_server.py [--workers 3] [--steps 200]
 
 The parameters are an array in shared memory under a readers-writer lock. Workers write gradients
 where the server reads them (`reserve`, `lease`): no array is copied or pickled. The killed worker
@@ -32,7 +32,7 @@ def work(seed, parameters, lock, gradients, start):
 def main():
     arguments = argparse.ArgumentParser(description="Workers send gradients to a server.")
     arguments.add_argument("--workers", type=int, default=3)
-    arguments.add_argument("--steps", type=int, default=60)
+    arguments.add_argument("--steps", type=int, default=200)
     asked = arguments.parse_args()
     ctx = towpath.get_context("fork")
     parameters = numpy.frombuffer(ctx.RawArray("d", 2))
@@ -48,7 +48,8 @@ def main():
         if step == asked.steps // 3:
             os.kill(workers[0].pid, signal.SIGKILL)
         with gradients.lease() as gradient, lock.write():
-            parameters -= 0.3 * gradient
+            # A gradient is up to nine steps old: larger steps would overshoot.
+            parameters -= 0.1 * gradient
     for worker in workers:
         worker.kill()
         worker.join()
