@@ -80,6 +80,29 @@ impl AmEndpoint {
     }
 }
 
+/// Runs a call on an endpoint, in a turn of its bundle.
+pub(crate) fn answered_in_turn(
+    endpoint: Option<&AmEndpoint>,
+    act: impl FnOnce(&AmEndpoint) -> Result<(), AmError>,
+) -> c_int {
+    answered(|| {
+        let endpoint = of(endpoint)?;
+        let _turn = endpoint.turn();
+        act(endpoint)
+    })
+}
+
+/// Runs a call on an endpoint that no handler may make.
+pub(crate) fn answered_when_idle(
+    endpoint: Option<&AmEndpoint>,
+    act: impl FnOnce(&AmEndpoint) -> Result<(), AmError>,
+) -> c_int {
+    answered_in_turn(endpoint, |endpoint| {
+        endpoint.check_idle()?;
+        act(endpoint)
+    })
+}
+
 /// Makes an endpoint in a bundle. Its tag is `AM_NONE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_AllocateEndpoint(
@@ -138,9 +161,7 @@ pub unsafe extern "C" fn AM_GetSeg(
     address: *mut *mut c_void,
     bytes: *mut usize,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         let (at, len) = endpoint.segment.get();
         // SAFETY: null, or places for the values, says the header.
         unsafe {
@@ -157,10 +178,7 @@ pub unsafe extern "C" fn AM_SetSeg(
     address: *mut c_void,
     bytes: usize,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
+    answered_when_idle(endpoint, |endpoint| {
         // SAFETY: the caller's obligations, in the header, are those of `Endpoint::lend_segment`.
         unsafe { endpoint.endpoint.lend_segment(address.cast(), bytes as u64) }?;
         endpoint.segment.set((address, bytes));
@@ -178,9 +196,7 @@ pub unsafe extern "C" fn AM_MaxSegLength(bytes: *mut usize) -> c_int {
 /// The endpoint's tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetTag(endpoint: Option<&AmEndpoint>, tag: *mut u64) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         // SAFETY: null, or a place for a tag, says the header.
         unsafe { put(tag, endpoint.endpoint.tag().0) }
     })
@@ -189,9 +205,7 @@ pub unsafe extern "C" fn AM_GetTag(endpoint: Option<&AmEndpoint>, tag: *mut u64)
 /// Sets the endpoint's tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetTag(endpoint: Option<&AmEndpoint>, tag: u64) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         endpoint.endpoint.set_tag(Tag(tag));
         Ok(())
     })

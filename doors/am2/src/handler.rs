@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use towpath_am::{Operation, Payload, Returned, Status, Token};
 
 use crate::call::{AmError, answered, fatal, null, of, refused};
-use crate::endpoint::AmEndpoint;
+use crate::endpoint::{AmEndpoint, answered_in_turn};
 use crate::statistics::Category;
 use crate::token::AmToken;
 
@@ -299,9 +299,7 @@ pub unsafe extern "C" fn AMMPI_SetHandlerCallbacks(
     before: BeforeHandler,
     after: AfterHandler,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         endpoint.callbacks.before.set(before);
         endpoint.callbacks.after.set(after);
         Ok(())

@@ -6,8 +6,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
 use std::ffi::CString;
 
-use crate::call::{answered, null, of, put};
-use crate::endpoint::AmEndpoint;
+use crate::call::{answered, null, put};
+use crate::endpoint::{AmEndpoint, answered_in_turn};
 
 /// Form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,7 @@ pub unsafe extern "C" fn AMMPI_GetEndpointStatistics(
     endpoint: Option<&AmEndpoint>,
     statistics: *mut AmStatistics,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         // SAFETY: null, or a place for statistics, says the header.
         unsafe { put(statistics, endpoint.counters.statistics()) }
     })
@@ -150,9 +148,7 @@ pub unsafe extern "C" fn AMMPI_GetEndpointStatistics(
 /// Begins the endpoint's statistics anew.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_ResetEndpointStatistics(endpoint: Option<&AmEndpoint>) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         endpoint.counters.reset();
         Ok(())
     })

@@ -5,8 +5,8 @@ use core::ffi::c_int;
 
 use towpath_am::{Name, Tag};
 
-use crate::call::{AmError, answered, of, put, refused};
-use crate::endpoint::{AmEndpoint, AmName};
+use crate::call::{AmError, answered, put, refused};
+use crate::endpoint::{AmEndpoint, AmName, answered_in_turn, answered_when_idle};
 
 /// Number of entries of a new table.
 const FIRST_ENTRIES: usize = 256;
@@ -80,14 +80,9 @@ pub unsafe extern "C" fn AM_Map(
     name: AmName,
     tag: u64,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
-        match entry(endpoint, index)? {
-            (index, None) => map(endpoint, index, Name::from_bits(name.number), Tag(tag)),
-            _ => Err(refused(AmError::RESOURCE, "the translation table's entry is in use")),
-        }
+    answered_when_idle(endpoint, |endpoint| match entry(endpoint, index)? {
+        (index, None) => map(endpoint, index, Name::from_bits(name.number), Tag(tag)),
+        _ => Err(refused(AmError::RESOURCE, "the translation table's entry is in use")),
     })
 }
 
@@ -99,10 +94,7 @@ pub unsafe extern "C" fn AM_MapAny(
     name: AmName,
     tag: u64,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
+    answered_when_idle(endpoint, |endpoint| {
         let entries = endpoint.table.borrow().entries;
         let free = (0..entries).find(|&index| endpoint.endpoint.mapping(index).is_none());
         let free = free.ok_or_else(|| refused(AmError::RESOURCE, "the translation table is full"))?;
@@ -115,10 +107,7 @@ pub unsafe extern "C" fn AM_MapAny(
 /// Frees an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_UnMap(endpoint: Option<&AmEndpoint>, index: c_int) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
+    answered_when_idle(endpoint, |endpoint| {
         let (index, name, _) = mapped(endpoint, index)?;
         endpoint.endpoint.unmap(index)?;
         endpoint.table.borrow_mut().forget(name, index);
@@ -129,9 +118,7 @@ pub unsafe extern "C" fn AM_UnMap(endpoint: Option<&AmEndpoint>, index: c_int) -
 /// Returns `AM_OK` if the entry is in use, otherwise `AM_ERR_RESOURCE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetTranslationInuse(endpoint: Option<&AmEndpoint>, index: c_int) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         // No failure that a program wants to be told of.
         entry(endpoint, index)?.1.map(|_| ()).ok_or(AmError::RESOURCE)
     })
@@ -144,9 +131,7 @@ pub unsafe extern "C" fn AM_GetTranslationTag(
     index: c_int,
     tag: *mut u64,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         // SAFETY: null, or a place for a tag, says the header.
         unsafe { put(tag, mapped(endpoint, index)?.2.0) }
     })
@@ -159,10 +144,7 @@ pub unsafe extern "C" fn AMMPI_SetTranslationTag(
     index: c_int,
     tag: u64,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
+    answered_when_idle(endpoint, |endpoint| {
         let (index, name, _) = mapped(endpoint, index)?;
         map(endpoint, index, name, Tag(tag))
     })
@@ -175,9 +157,7 @@ pub unsafe extern "C" fn AM_GetTranslationName(
     index: c_int,
     name: *mut AmName,
 ) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         // SAFETY: null, or a place for a name, says the header.
         unsafe { put(name, mapped(endpoint, index)?.1.into()) }
     })
@@ -193,9 +173,7 @@ pub unsafe extern "C" fn AM_MaxNumTranslations(entries: *mut c_int) -> c_int {
 /// Number of entries of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetNumTranslations(endpoint: Option<&AmEndpoint>, entries: *mut c_int) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
+    answered_in_turn(endpoint, |endpoint| {
         let number = endpoint.table.borrow().entries;
         // SAFETY: null, or a place for a number, says the header.
         unsafe { put(entries, number as c_int) }
@@ -205,10 +183,7 @@ pub unsafe extern "C" fn AM_GetNumTranslations(endpoint: Option<&AmEndpoint>, en
 /// Sets the number of entries of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetNumTranslations(endpoint: Option<&AmEndpoint>, entries: c_int) -> c_int {
-    answered(|| {
-        let endpoint = of(endpoint)?;
-        let _turn = endpoint.turn();
-        endpoint.check_idle()?;
+    answered_when_idle(endpoint, |endpoint| {
         let entries = usize::try_from(entries).map_err(|_| AmError::BAD_ARG)?;
         let present = endpoint.table.borrow().entries;
         if entries > MAX_ENTRIES || (entries..present).any(|at| endpoint.endpoint.mapping(at).is_some()) {
