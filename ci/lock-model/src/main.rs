@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, Loan, LoanEntry, LoanSeat, LockRequest, Message,
+    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, Loan, LoanEntry, LockRequest, Message,
     MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
 };
 
@@ -94,29 +94,15 @@ struct LockState {
     bypasses: u32,
 }
 
-/// Seat of a loan, in a node's hands for one step.
-struct Seat(Cell<u64>);
-
-impl LoanSeat for Seat {
-    fn load(&self) -> u64 {
-        self.0.get()
-    }
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        let is_same = self.0.get() == from;
-        self.0.set(if is_same { to } else { self.0.get() });
-        is_same
-    }
-}
-
 impl LockState {
     /// Has a node act at the seat of its loan.
-    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Seat) -> R) -> R {
+    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Cell<u64>) -> R) -> R {
         let lock = &mut self.nodes[node];
         let loan = lock.lent().or(lock.offer()).copied();
         let lender = loan.map_or(0, |loan| loan.seat as usize);
-        let seat = Seat(Cell::new(self.seats[lender].0));
+        let seat = Cell::new(self.seats[lender].0);
         let result = act(lock, &seat);
-        self.seats[lender].0 = seat.0.get();
+        self.seats[lender].0 = seat.get();
         result
     }
 

@@ -198,6 +198,20 @@ pub trait LoanSeat {
     fn exchange(&self, from: u64, to: u64) -> bool;
 }
 
+/// Seat in one thread's hands for one step, as models have it.
+impl LoanSeat for std::cell::Cell<u64> {
+    fn load(&self) -> u64 {
+        self.get()
+    }
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        let is_same = self.get() == from;
+        if is_same {
+            self.set(to);
+        }
+        is_same
+    }
+}
+
 /// Contents of a seat's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SeatWord {

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, HomeLock, Loan, LoanEntry, LoanSeat, LockData, LockRequest,
-    Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
+    Decision, Epoch, FencingToken, Grant, HomeLock, Loan, LoanEntry, LockData, LockRequest, Message,
+    MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
 };
 
 /// Side of a node that a message is for.
@@ -37,20 +37,6 @@ impl Outbox for Out<'_> {
     }
     fn to_node(&mut self, node: Node, message: Message) {
         self.wires.0.entry((self.from, node)).or_default().push_back((Side::User, message));
-    }
-}
-
-/// Seat of a loan, in a node's hands for one step.
-struct Seat(Cell<u64>);
-
-impl LoanSeat for Seat {
-    fn load(&self) -> u64 {
-        self.0.get()
-    }
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        let is_same = self.0.get() == from;
-        self.0.set(if is_same { to } else { self.0.get() });
-        is_same
     }
 }
 
@@ -139,13 +125,13 @@ impl Network {
     }
 
     /// Has a node act at the seat of its loan.
-    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Seat) -> R) -> R {
+    fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Cell<u64>) -> R) -> R {
         let lock = &mut self.nodes[node];
         let loan = lock.lent().or(lock.offer()).copied();
         let lender = loan.map_or(0, |loan| loan.seat as usize);
-        let seat = Seat(Cell::new(self.seats[lender].0));
+        let seat = Cell::new(self.seats[lender].0);
         let result = act(lock, &seat);
-        self.seats[lender].0 = seat.0.get();
+        self.seats[lender].0 = seat.get();
         result
     }
 
