@@ -90,16 +90,18 @@ impl PyMessages {
     fn after_receive<R>(&self, outcome: Result<R, TransferError>) -> Result<R, Fault> {
         match outcome {
             Ok(received) => Ok(received),
-            Err(error) => Err(self.without_senders(error)),
+            Err(error) => Err(self.without_others(error, Self::sender)),
         }
     }
 
+    /// Outcome of an attempt that has failed; `join` joins as the other side.
     #[cold]
-    fn without_senders(&self, error: TransferError) -> Fault {
+    fn without_others<T>(&self, error: TransferError, join: fn(&Self) -> Result<T, Fault>) -> Fault {
         match error {
-            // The last sender has left in good order, or died. Another one may come: this process,
-            // being a sender itself from now on, waits for it. A death is told once.
-            TransferError::Disconnected | TransferError::PeerDied { .. } => match self.sender() {
+            // The last one of the other side has left in good order, or died. Another one may come:
+            // this process, being on that side itself from now on, waits for it. A death is told
+            // once.
+            TransferError::Disconnected | TransferError::PeerDied { .. } => match join(self) {
                 Err(fault) => fault,
                 Ok(_) if self.tells && error != TransferError::Disconnected => {
                     Fault::Transfer(error).of_world(self.messages.world())
@@ -113,22 +115,7 @@ impl PyMessages {
     /// Outcome of an attempt to send.
     #[inline]
     pub fn after_send(&self, outcome: Result<(), TransferError>) -> Result<(), Fault> {
-        outcome.map_err(|error| self.without_receivers(error))
-    }
-
-    #[cold]
-    fn without_receivers(&self, error: TransferError) -> Fault {
-        match error {
-            // As in `without_senders`.
-            TransferError::Disconnected | TransferError::PeerDied { .. } => match self.receiver() {
-                Err(fault) => fault,
-                Ok(_) if self.tells && error != TransferError::Disconnected => {
-                    Fault::Transfer(error).of_world(self.messages.world())
-                }
-                Ok(_) => Fault::Transfer(TransferError::TimedOut),
-            },
-            error => error.into(),
-        }
+        outcome.map_err(|error| self.without_others(error, Self::receiver))
     }
 
     /// Receives a message.
