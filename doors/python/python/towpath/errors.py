@@ -17,46 +17,35 @@ class WorldFull(WorldError):
     """A world has no room for another object."""
 
 
-class OwnerDied(RuntimeError):
+class _Died(RuntimeError):
+    """A process died: its rank, process id and name, where they are known."""
+
+    def __init__(
+        self,
+        text: str = "",
+        rank: Optional[int] = None,
+        pid: Optional[int] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        super().__init__(text)
+        self.rank = rank
+        self.pid = pid
+        self.name = name
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank, self.pid, self.name)
+
+
+class OwnerDied(_Died):
     """The last owner of a lock died with it, and may have left half-changed data.
 
     The lock is free, and stays marked: each acquisition raises this until one by
     ``with lock.repair():`` has ended without an exception.
     """
 
-    def __init__(
-        self,
-        text: str = "",
-        rank: Optional[int] = None,
-        pid: Optional[int] = None,
-        name: Optional[str] = None,
-    ) -> None:
-        super().__init__(text)
-        self.rank = rank
-        self.pid = pid
-        self.name = name
 
-    def __reduce__(self):
-        return type(self), (self.args[0], self.rank, self.pid, self.name)
-
-
-class PeerDied(BrokenBarrierError):
+class PeerDied(_Died, BrokenBarrierError):
     """Another process of a barrier, a queue or a broadcast died."""
-
-    def __init__(
-        self,
-        text: str = "",
-        rank: Optional[int] = None,
-        pid: Optional[int] = None,
-        name: Optional[str] = None,
-    ) -> None:
-        super().__init__(text)
-        self.rank = rank
-        self.pid = pid
-        self.name = name
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.rank, self.pid, self.name)
 
 
 class Closed(ValueError):
