@@ -82,6 +82,11 @@ const fn puts(me: usize) -> bool {
     me.is_multiple_of(2)
 }
 
+/// Returns whether one gets on without the victim: it puts in, or another one does.
+fn gets_on(procs: usize, victim: usize, other: usize) -> bool {
+    puts(other) || (0..procs).any(|me| puts(me) && me != victim)
+}
+
 impl Attacked for Items {
     fn act(&self, player: &Player<'_>) -> Result<(), String> {
         let items = player.world.mutex("items", 0u64).map_err(|e| e.to_string())?;
@@ -133,7 +138,7 @@ impl Attacked for Items {
     }
 
     fn is_independent(&self, victim: usize, other: usize) -> bool {
-        puts(other) || (0..self.procs).any(|me| puts(me) && me != victim)
+        gets_on(self.procs, victim, other)
     }
 
     fn release(&self, world: &World) -> Result<(), String> {
@@ -191,7 +196,7 @@ impl Attacked for EventSettings {
     }
 
     fn is_independent(&self, victim: usize, other: usize) -> bool {
-        puts(other) || (0..self.procs).any(|me| puts(me) && me != victim)
+        gets_on(self.procs, victim, other)
     }
 
     fn release(&self, world: &World) -> Result<(), String> {
