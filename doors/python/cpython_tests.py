@@ -42,7 +42,6 @@ CLASSES = (
 LIMIT = 60.0
 
 DIFFERS = {
-    "_TestQueue.test_put": "maxsize is rounded up to a power of two",
     "_TestQueue.test_queue_feeder_donot_stop_onexc": "put itself raises for what cannot be pickled",
     "_TestCondition.test_notify": "looks into the semaphores of multiprocessing's conditions",
     "_TestCondition.test_notify_all": "looks into the semaphores of multiprocessing's conditions",

@@ -12,6 +12,7 @@ mod call;
 mod condition;
 mod fault;
 mod in_place;
+mod lease;
 mod lock;
 mod messages;
 mod names;
@@ -38,7 +39,7 @@ fn _towpath(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<others::PyEvent>()?;
     m.add_class::<others::PyBarrier>()?;
     m.add_class::<messages::PyMessages>()?;
-    m.add_class::<messages::PyLease>()?;
+    m.add_class::<lease::PyLease>()?;
     m.add_class::<in_place::PyLent>()?;
     m.add_class::<in_place::PyReservation>()?;
     m.add_class::<bytes::PyBytesInWorld>()?;

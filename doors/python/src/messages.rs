@@ -1,4 +1,4 @@
-//! Queues of objects: `put`, `get`, leases.
+//! Queues of objects: `put`, `get`, and attempts at them.
 //!
 //! A process joins as sender or receiver when it first puts or gets. A forked child joins anew; the
 //! handles that it has copied are its parent's, and are kept without being dropped.
@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 use towpath_readiness::{AsyncOperation, ReadyDescriptor};
@@ -21,7 +20,8 @@ use towpath_sync::queues::TransferError;
 
 use crate::call::participation;
 use crate::fault::{Fault, class};
-use crate::in_place::{PyLent, PyReservation};
+use crate::in_place::PyReservation;
+use crate::lease::{LeasedMessage, PyLease};
 use crate::objects::{self, ObjectMessage};
 use crate::turns::{timeout, waiting};
 
@@ -38,8 +38,14 @@ pub struct PyMessages {
     tells: bool,
     sender: End<MessageSender>,
     receiver: End<MessageReceiver>,
-    ready: Mutex<Option<(u32, ManuallyDrop<ReadyDescriptor>)>>,
+    /// Descriptor for attempts to receive.
+    ready: Ready,
+    /// Descriptor for attempts to send.
+    send_ready: Ready,
 }
+
+/// A descriptor, and the process that has made it.
+type Ready = Mutex<Option<(u32, ManuallyDrop<ReadyDescriptor>)>>;
 
 /// Receiving of a message, for the descriptor.
 struct Receiving<'a>(&'a MessageReceiver);
@@ -48,6 +54,16 @@ impl<'a> AsyncOperation for Receiving<'a> {
     type Output = Result<MessageGuard<'a>, TransferError>;
     fn attempt(&mut self) -> Attempt<Self::Output> {
         self.0.attempt_receive()
+    }
+}
+
+/// Sending of a message, for the descriptor.
+struct Sending<'a, 'py>(&'a MessageSender, &'a ObjectMessage<'py>);
+
+impl AsyncOperation for Sending<'_, '_> {
+    type Output = Result<(), TransferError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_send(self.1.len(), |to| self.1.write(to))
     }
 }
 
@@ -73,8 +89,16 @@ fn end<T>(
 
 impl PyMessages {
     pub fn new(messages: WorldMessages, world: Py<PyAny>, name: String, tells: bool) -> PyMessages {
-        let (sender, receiver, ready) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
-        PyMessages { messages, world, name, tells, sender, receiver, ready }
+        PyMessages {
+            messages,
+            world,
+            name,
+            tells,
+            sender: Mutex::default(),
+            receiver: Mutex::default(),
+            ready: Ready::default(),
+            send_ready: Ready::default(),
+        }
     }
 
     fn sender(&self) -> Result<Arc<MessageSender>, Fault> {
@@ -196,10 +220,12 @@ fn part<T>(end: &End<T>, me: Option<ParticipantId>) {
 impl Drop for PyMessages {
     fn drop(&mut self) {
         self._end();
-        if let Ok(Some((pid, ready))) = self.ready.get_mut().map(Option::take)
-            && pid == std::process::id()
-        {
-            drop(ManuallyDrop::into_inner(ready));
+        for ready in [&mut self.ready, &mut self.send_ready] {
+            if let Ok(Some((pid, ready))) = ready.get_mut().map(Option::take)
+                && pid == std::process::id()
+            {
+                drop(ManuallyDrop::into_inner(ready));
+            }
         }
     }
 }
@@ -221,7 +247,7 @@ impl PyMessages {
         timeout: Option<f64>,
     ) -> PyResult<Option<Py<PyBytes>>> {
         let message = self.receive(py, Self::time(block, timeout)?)?;
-        Ok(message.map(|message| PyBytes::new(py, &message.guard).unbind()))
+        Ok(message.map(|message| PyBytes::new(py, message.bytes()).unbind()))
     }
 
     /// Puts an object. Raises Full if there was no room in time.
@@ -247,7 +273,7 @@ impl PyMessages {
         let Some(message) = self.receive(py, Self::time(block, timeout)?)? else {
             return Err(PyErr::from_type(class(py, "Empty")?, ()));
         };
-        objects::object_of(py, &message.guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
+        objects::object_of(py, message.bytes(), |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
     }
 
     /// Takes the oldest object if there is one.
@@ -256,7 +282,7 @@ impl PyMessages {
     fn attempt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let receiver = self.receiver()?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = self.descriptor(&mut ready)?;
+        let ready = descriptor(&mut ready)?;
         let outcome = loop {
             match ready.attempt(&mut Receiving(&receiver))? {
                 None => break None,
@@ -272,10 +298,33 @@ impl PyMessages {
         objects::object_of(py, &guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
     }
 
-    /// Number of the descriptor that `attempt` makes readable.
-    fn fileno(&self) -> PyResult<RawFd> {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.descriptor(&mut ready)?.as_fd().as_raw_fd())
+    /// Puts an object if there is room.
+    ///
+    /// If it raises Full the second descriptor becomes readable when another attempt may succeed.
+    fn attempt_put(&self, obj: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = obj.py();
+        let message = ObjectMessage::of(obj)?;
+        let sender = self.sender()?;
+        let mut ready = self.send_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = descriptor(&mut ready)?;
+        loop {
+            match ready.attempt(&mut Sending(&sender, &message))? {
+                None => return Err(PyErr::from_type(class(py, "Full")?, ())),
+                Some(outcome) => match self.after_send(outcome) {
+                    // It is a receiver itself now: it tries again.
+                    Err(fault) if fault.is_timeout() => {}
+                    outcome => return Ok(outcome?),
+                },
+            }
+        }
+    }
+
+    /// Number of the descriptor that `attempt` makes readable, or that of `attempt_put`.
+    #[pyo3(signature = (of_put=false))]
+    fn fileno(&self, of_put: bool) -> PyResult<RawFd> {
+        let ready = if of_put { &self.send_ready } else { &self.ready };
+        let mut ready = ready.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(descriptor(&mut ready)?.as_fd().as_raw_fd())
     }
 
     /// Reserves a buffer for a message; None if the time was over.
@@ -289,8 +338,7 @@ impl PyMessages {
     fn lease(slf: &Bound<'_, Self>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyLease>> {
         let leased = slf.get().receive(slf.py(), Self::time(block, timeout)?)?;
         let Some(leased) = leased else { return Ok(None) };
-        let message = Mutex::new(Some((std::process::id(), ManuallyDrop::new(leased))));
-        Ok(Some(PyLease { message, queue: slf.clone().unbind() }))
+        Ok(Some(PyLease::new(leased, slf.clone().unbind())))
     }
 
     /// Becomes a sender, so that its death is noticed before its first message.
@@ -338,22 +386,6 @@ impl PyMessages {
 }
 
 impl PyMessages {
-    fn descriptor<'a>(
-        &self,
-        ready: &'a mut Option<(u32, ManuallyDrop<ReadyDescriptor>)>,
-    ) -> PyResult<&'a mut ReadyDescriptor> {
-        let pid = std::process::id();
-        // A parent's is not dropped.
-        if ready.as_ref().is_none_or(|(of, _)| *of != pid) {
-            *ready = None;
-        }
-        let made = match ready.take() {
-            Some(made) => made,
-            None => (pid, ManuallyDrop::new(ReadyDescriptor::new()?)),
-        };
-        Ok(&mut ready.insert(made).1)
-    }
-
     /// Length by the end that there is, so that a look makes no receiver of a sender.
     fn receiver_or_sender_len(&self) -> Result<usize, Fault> {
         let joined = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|end| end.0);
@@ -365,85 +397,16 @@ impl PyMessages {
     }
 }
 
-/// A message and the receiver that has it. Fields are dropped in this order.
-struct LeasedMessage {
-    guard: MessageGuard<'static>,
-    _receiver: Arc<MessageReceiver>,
-}
-
-// SAFETY: a lease is the process's; the thread does not matter to it.
-unsafe impl Send for LeasedMessage {}
-
-impl LeasedMessage {
-    #[inline]
-    fn new(receiver: &Arc<MessageReceiver>, guard: MessageGuard<'_>) -> LeasedMessage {
-        // SAFETY: the receiver lives as long as the lease, which drops the guard first.
-        let guard = unsafe { core::mem::transmute::<MessageGuard<'_>, MessageGuard<'static>>(guard) };
-        LeasedMessage { guard, _receiver: Arc::clone(receiver) }
+/// This process's descriptor.
+fn descriptor(ready: &mut Option<(u32, ManuallyDrop<ReadyDescriptor>)>) -> PyResult<&mut ReadyDescriptor> {
+    let pid = std::process::id();
+    // A parent's is not dropped.
+    if ready.as_ref().is_none_or(|(of, _)| *of != pid) {
+        *ready = None;
     }
-}
-
-/// A message under a lease: it comes again if this process dies before it is done with.
-#[pyclass(frozen, name = "Lease", module = "towpath._towpath")]
-pub struct PyLease {
-    /// `None` after it was done with. The number is the process's.
-    message: Mutex<Option<(u32, ManuallyDrop<LeasedMessage>)>>,
-    queue: Py<PyMessages>,
-}
-
-impl PyLease {
-    fn take(&self) -> PyResult<LeasedMessage> {
-        match self.message.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some((_, leased)) => Ok(ManuallyDrop::into_inner(leased)),
-            None => Err(PyValueError::new_err("the message was done with already")),
-        }
-    }
-}
-
-impl Drop for PyLease {
-    fn drop(&mut self) {
-        // A forked child's copy is its parent's.
-        if let Ok(Some((pid, leased))) = self.message.get_mut().map(Option::take)
-            && pid == std::process::id()
-        {
-            ManuallyDrop::into_inner(leased).guard.give_back();
-        }
-    }
-}
-
-#[pymethods]
-impl PyLease {
-    /// A copy of the message.
-    fn bytes(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
-        match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, leased)) => Ok(PyBytes::new(py, &leased.guard).unbind()),
-            None => Err(PyValueError::new_err("the message was done with already")),
-        }
-    }
-
-    /// The object of the message. Its buffers lie in the queue, until the lease ends.
-    fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let message: *const [u8] = match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, leased)) => &raw const leased.guard[..],
-            None => return Err(PyValueError::new_err("the message was done with already")),
-        };
-        // SAFETY: mapped as long as the queue's handle, which this lease keeps; not written by any
-        // other process as long as the lease lasts, which its only user ends afterwards.
-        objects::object_of(py, unsafe { &*message }, |buffer, read_only| {
-            let lent = PyLent::new(buffer, read_only, self.queue.clone_ref(py));
-            Ok(Bound::new(py, lent)?.into_any())
-        })
-    }
-
-    /// The message is done with.
-    fn done(&self) -> PyResult<()> {
-        drop(self.take()?);
-        Ok(())
-    }
-
-    /// Gives the message back: it comes in again, behind those that wait.
-    fn give_back(&self) -> PyResult<()> {
-        self.take()?.guard.give_back();
-        Ok(())
-    }
+    let made = match ready.take() {
+        Some(made) => made,
+        None => (pid, ManuallyDrop::new(ReadyDescriptor::new()?)),
+    };
+    Ok(&mut ready.insert(made).1)
 }

@@ -244,6 +244,58 @@ def test_tasks_await_objects():
     assert asyncio.run(queue.get_async()) == "later"
 
 
+def take_slowly(queue, most):
+    for _ in range(most):
+        time.sleep(0.005)
+        queue.get()
+        if isinstance(queue, towpath.JoinableQueue):
+            queue.task_done()
+
+
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_tasks_put_objects(kind):
+    ctx = towpath.get_context("fork")
+    queue = getattr(ctx, kind)(3, buffers=2)
+
+    async def put(number):
+        for _ in range(4):
+            await queue.put_async(bytes(number) * 200)
+
+    async def all_of_them():
+        for _ in range(3):
+            await queue.put_async(None)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(queue.put_async("lost"), 0.02)
+        putters = [asyncio.create_task(put(number)) for number in range(4)]
+        await asyncio.sleep(0.01)
+        process = ctx.Process(target=take_slowly, args=(queue, 19))
+        process.start()
+        await asyncio.wait_for(asyncio.gather(*putters), 30)
+        process.join()
+
+    asyncio.run(all_of_them())
+    assert queue.empty()
+    if kind == "JoinableQueue":
+        queue.join()
+
+
+def test_maxsize_is_exact():
+    ctx = towpath.get_context()
+    for most in (1, 3, 6, 100):
+        queue = ctx.Queue(most)
+        for _ in range(2):
+            for number in range(most):
+                assert not queue.full()
+                queue.put_nowait(number)
+            assert queue.full() and queue.qsize() == most
+            with pytest.raises(towpath.Full):
+                queue.put_nowait("no room")
+            with queue.lease() as oldest, pytest.raises(towpath.Full):
+                assert oldest == 0
+                queue.put_nowait("a lease keeps its place")
+            assert [queue.get() for _ in range(most - 1)] == list(range(1, most))
+
+
 def test_lock_takes_all_forms_of_arguments():
     lock = towpath.get_context().Lock()
     assert lock.acquire() is True

@@ -265,11 +265,15 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    waiter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert waiter.stdout.readline() == b"waits\n"
-    time.sleep(0.5)
-    waiter.send_signal(signal.SIGINT)
-    assert waiter.wait(30) == 7
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as waiter:
+        try:
+            assert waiter.stdout.readline() == b"waits\n"
+            time.sleep(0.5)
+            waiter.send_signal(signal.SIGINT)
+            assert waiter.wait(30) == 7
+        finally:
+            # One that has ended is not signalled.
+            waiter.kill()
 
 
 def test_nothing_is_left_when_all_are_killed():

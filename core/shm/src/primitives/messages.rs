@@ -8,9 +8,9 @@ use core::fmt;
 use core::ops::Deref;
 use core::time::Duration;
 
-use towpath_machine::{Object, Plain};
+use towpath_machine::{Native, Object, Plain};
 use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue};
-use towpath_sync::{Attempt, Deadline};
+use towpath_sync::{Attempt, Deadline, Wait};
 
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
@@ -45,7 +45,8 @@ unsafe impl Plain for MessageSlot {}
 /// Size of a queue of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageSpec {
-    /// Number of messages for which there is room; rounded up to a power of two.
+    /// Number of messages for which there is room, with those that receivers have yet to be done
+    /// with.
     pub capacity: usize,
     /// Number of buffers, for messages of more than [`MessageSpec::SHORT`] bytes.
     pub buffers: usize,
@@ -99,7 +100,12 @@ impl World {
     /// ```
     pub fn messages(&self, name: &str, spec: &MessageSpec) -> Result<WorldMessages, Error> {
         let pool = self.pool(&format!("{name}-buffers"), spec.buffers, spec.buffer_bytes)?;
-        Ok(WorldMessages { pool, queue: self.queue::<MessageSlot, Mpmc>(name, spec.capacity)? })
+        let queue = self.queue::<MessageSlot, Mpmc>(name, spec.capacity, |head| {
+            if !spec.capacity.is_power_of_two() {
+                head.set_limit(&Native::with_id(0), spec.capacity);
+            }
+        })?;
+        Ok(WorldMessages { pool, queue })
     }
 }
 
@@ -129,7 +135,7 @@ impl WorldMessages {
     /// Size of the queue.
     pub fn spec(&self) -> MessageSpec {
         MessageSpec {
-            capacity: self.queue.capacity(),
+            capacity: self.queue.head().limit(&Native::with_id(0), self.queue.capacity()),
             buffers: self.pool.count(),
             buffer_bytes: self.pool.buffer_bytes(),
         }
@@ -208,14 +214,51 @@ impl MessageSender {
         deadline: Deadline,
     ) -> Result<(), TransferError> {
         self.venue.call(|queue, cpu, wait| {
-            let value = MessageSlot {
-                len: len as u64,
-                pool: self.pool.tag(),
-                number: buffer.number as u32,
-                bytes: [0; SHORT],
-            };
+            let value = self.in_buffer(buffer, len);
             buffer.move_into(cpu, wait, &Mpmc::leasing(queue), &value, deadline)
         })
+    }
+
+    /// The slot of a message that lies in a buffer.
+    fn in_buffer(&self, buffer: &PoolBuffer, len: usize) -> MessageSlot {
+        MessageSlot {
+            len: len as u64,
+            pool: self.pool.tag(),
+            number: buffer.number as u32,
+            bytes: [0; SHORT],
+        }
+    }
+
+    /// Sends a message of so many bytes, which `write` writes, if there is room, or says
+    /// where it would sleep: for event loops.
+    pub fn attempt_send(
+        &self,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Attempt<Result<(), TransferError>> {
+        if len <= SHORT {
+            let mut slot = MessageSlot { len: len as u64, pool: 0, number: NO_BUFFER, bytes: [0; SHORT] };
+            write(&mut slot.bytes[..len]);
+            return self.joined.attempt_send(&slot);
+        }
+        let most = self.pool.buffer_bytes();
+        if len > most {
+            return Attempt::Done(Err(TransferError::TooLong { most }));
+        }
+        let mut buffer = match self.pool.attempt_take() {
+            Attempt::Done(Ok(buffer)) => buffer,
+            Attempt::Done(Err(error)) => return Attempt::Done(Err(error)),
+            Attempt::Asleep(asleep) => return Attempt::Asleep(asleep),
+            Attempt::Again => return Attempt::Again,
+        };
+        write(&mut buffer[..len]);
+        let value = self.in_buffer(&buffer, len);
+        let tried = self.venue.call(|queue, cpu, wait| {
+            let queue = Mpmc::leasing(queue);
+            let act = |wait: &Wait<'_>, turn| buffer.move_into(cpu, wait, &queue, &value, turn);
+            Ok(Attempt::of(wait, TransferError::is_timeout, act))
+        });
+        tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
     }
 
     /// Number of messages that wait, about.
@@ -412,6 +455,49 @@ mod tests {
         assert_eq!(sender.send(&[0; 500]), Err(TransferError::Closed));
         assert_eq!(receiver.receive().err(), Some(TransferError::Closed));
         assert_eq!(world.pool("m-buffers", 1, 1).unwrap().free(), 2);
+    }
+
+    #[test]
+    fn queue_holds_as_many_messages_as_asked_for() {
+        let world = world();
+        for most in [1, 3, 5, 8, 13] {
+            let messages =
+                world.messages(&format!("m{most}"), &MessageSpec { capacity: most, ..SPEC }).unwrap();
+            assert_eq!(messages.spec().capacity, most);
+            let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
+            let (mut sent, mut received) = (0u8, 0u8);
+            for round in 0..40 {
+                while sender.try_send(&[sent]).is_ok() {
+                    sent += 1;
+                }
+                assert_eq!((usize::from(sent - received), sender.len()), (most, most), "{round}");
+                for _ in 0..=round % most.min(4) {
+                    assert_eq!(receiver.try_receive().unwrap()[..], [received]);
+                    received += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn attempt_to_send_says_where_it_would_sleep() {
+        let world = world();
+        let messages = world.messages("m", &MessageSpec { capacity: 3, ..SPEC }).unwrap();
+        let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
+        let attempt = |len: usize| sender.attempt_send(len, |to| to.fill(len as u8));
+        assert!(matches!(attempt(1001), Attempt::Done(Err(TransferError::TooLong { most: 1000 }))));
+        assert!(matches!([attempt(500), attempt(7)], [Attempt::Done(Ok(())), Attempt::Done(Ok(()))]));
+        let held = receiver.receive().unwrap();
+        assert_eq!(held[..], [500usize as u8; 500]);
+        assert!(matches!(attempt(600), Attempt::Done(Ok(()))));
+        // No buffer; then no room.
+        assert!(matches!(attempt(600), Attempt::Asleep(_)));
+        drop(held);
+        assert!(matches!(attempt(8), Attempt::Done(Ok(()))));
+        assert!(matches!([attempt(9), attempt(700)], [Attempt::Asleep(_), Attempt::Asleep(_)]));
+        assert_eq!(world.pool("m-buffers", 1, 1).unwrap().free(), 1, "one waits in the queue");
+        let all: Vec<_> = (0..3).map(|_| receiver.receive().unwrap().len()).collect();
+        assert_eq!(all, [7, 600, 8]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use towpath_sync::queues::{
     BoundedQueue, Leased, Leasing, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueKind, TransferError,
     Venue, WordLine, lines_of,
 };
-use towpath_sync::{Deadline, Wait, Waiting};
+use towpath_sync::{Attempt, Deadline, Wait, Waiting};
 
 use super::LINE;
 use super::messages::MessageSlot;
@@ -149,14 +149,30 @@ impl WorldPool {
     }
 
     pub(super) fn take_before(&self, deadline: Deadline) -> Result<PoolBuffer, TransferError> {
-        let (number, leased) = self.call(|queue, cpu, wait| {
-            let (number, leased) = queue.receive_leased::<u32, _>(cpu, wait, deadline)?;
-            let Some(number) = self.claim(wait, number) else {
-                queue.complete(cpu, wait, leased);
-                return Err(TransferError::Damaged);
-            };
-            Ok((number, leased))
-        })?;
+        self.call(|queue, cpu, wait| self.take_of(&queue, cpu, wait, deadline))
+    }
+
+    /// Takes a free buffer if there is one, or says where it would sleep: for event loops.
+    pub(super) fn attempt_take(&self) -> Attempt<Result<PoolBuffer, TransferError>> {
+        let tried = self.call(|queue, cpu, wait| {
+            let act = |wait: &Wait<'_>, turn| self.take_of(&queue, cpu, wait, turn);
+            Ok(Attempt::of(wait, TransferError::is_timeout, act))
+        });
+        tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
+    }
+
+    fn take_of(
+        &self,
+        queue: &ManyToMany<'_, Native>,
+        cpu: &Native,
+        wait: &Wait<'_>,
+        deadline: Deadline,
+    ) -> Result<PoolBuffer, TransferError> {
+        let (number, leased) = queue.receive_leased::<u32, _>(cpu, wait, deadline)?;
+        let Some(number) = self.claim(wait, number) else {
+            queue.complete(cpu, wait, leased);
+            return Err(TransferError::Damaged);
+        };
         Ok(PoolBuffer { pool: self.clone(), number, lease: Some(BufferLease::Taken(leased)) })
     }
 

@@ -38,7 +38,7 @@ impl WorldPool {
     ///
     /// As [`World::mpmc`](crate::World::mpmc).
     pub fn stage(&self, name: &str, capacity: usize) -> Result<PoolStage, Error> {
-        let queue = self.world().queue::<BufferNumber, Mpmc>(name, capacity)?;
+        let queue = self.world().queue::<BufferNumber, Mpmc>(name, capacity, |_| ())?;
         Ok(PoolStage { pool: self.clone(), queue })
     }
 }

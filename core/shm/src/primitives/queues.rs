@@ -117,6 +117,13 @@ where
         ValueReceiver::new(self.0.clone())
     }
 
+    /// Head of the queue.
+    pub(super) fn head(&self) -> &K::Head {
+        // SAFETY: mapped as long as the handle lives, and aligned; any bits are a head, whose words
+        // are atomic.
+        unsafe { &(*self.0.object.as_ptr().as_ptr()).head }
+    }
+
     pub(super) fn venue(&self) -> WorldVenue<T, K> {
         self.0.clone()
     }
@@ -149,7 +156,7 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mpmc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Mpmc>, Error> {
-        self.queue(name, capacity)
+        self.queue(name, capacity, |_| ())
     }
 
     /// Opens the queue of that name, of many senders and one receiver; makes it as
@@ -170,7 +177,7 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mpsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Mpsc>, Error> {
-        self.queue(name, capacity)
+        self.queue(name, capacity, |_| ())
     }
 
     /// Opens the queue of that name, of one sender and one receiver; makes it as
@@ -191,13 +198,15 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Spsc>, Error> {
-        self.queue(name, capacity)
+        self.queue(name, capacity, |_| ())
     }
 
+    /// Opens a queue; `prepare` prepares a new one.
     pub(super) fn queue<T: Plain + Copy, K: QueueKind>(
         &self,
         name: &str,
         capacity: usize,
+        prepare: impl FnOnce(&K::Head),
     ) -> Result<WorldQueue<T, K>, Error>
     where
         QueueObject<T, K>: Object,
@@ -216,8 +225,12 @@ impl World {
         };
         let asked = K::geometry::<T>(capacity);
         let wanted = lines_of::<K>(asked).saturating_mul(LINE);
-        let (object, bytes) =
-            self.object(name, wanted, |bytes| of_bytes(bytes).is_some(), |_: &Shared<QueueObject<T, K>>| ())?;
+        let is_one = |bytes| of_bytes(bytes).is_some();
+        let made = |object: &Shared<QueueObject<T, K>>| {
+            let venue = WorldVenue { object: object.clone(), geometry: asked };
+            prepare(WorldQueue(venue).head());
+        };
+        let (object, bytes) = self.object(name, wanted, is_one, made)?;
         // The number of bytes was accepted, or is the wanted one.
         let geometry = of_bytes(bytes).unwrap_or(asked);
         Ok(WorldQueue(WorldVenue { object, geometry }))

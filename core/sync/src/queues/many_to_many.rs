@@ -42,7 +42,7 @@
 //!
 //! **Memory.** Two lines and those of the members; 16 bytes for each place of the ring; a word and
 //! the value, rounded up to 2, 4 or 8 words or whole lines, for each slot. The number of slots is
-//! rounded up to a power of two.
+//! rounded up to a power of two; with a limit senders use only so many of them.
 //!
 //! **Don't use it** for one sender and one receiver: [`OneToOne`](super::OneToOne) is faster. A
 //! process that is stopped between two instructions for exactly a multiple of 2²⁹ values, and goes
@@ -197,6 +197,17 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
             members: Members::in_arena(arena),
         }
     }
+
+    /// Limits the queue to so many values at a time, of which its receivers may have some
+    /// under leases: for its creator, before others know the queue.
+    pub fn set_limit(&self, cpu: &P, values: usize) {
+        self.members.set_limit(cpu, values);
+    }
+
+    /// Maximum number of values at a time, in a queue of so many slots.
+    pub fn limit(&self, cpu: &P, slots: usize) -> usize {
+        self.members.limit(cpu, slots)
+    }
 }
 
 impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
@@ -253,6 +264,16 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// The link of a slot.
     pub(super) fn link(&self, slot: usize) -> &'a P::Word {
         word_at(self.ring, self.geometry.capacity() + (slot & self.geometry.mask()))
+    }
+
+    /// Number of slots that senders use, and the one that a ticket has where values come
+    /// and go in turn.
+    #[inline(always)]
+    fn used_slots(&self, cpu: &P, ticket: u64) -> (usize, usize) {
+        let slots = self.geometry.capacity();
+        let used = self.head.members.limit(cpu, slots);
+        let first = if used == slots { ticket as usize & self.geometry.mask() } else { ticket as usize % used };
+        (used, first)
     }
 
     #[inline(always)]
@@ -440,6 +461,6 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         let Oldest::Value(first, ..) = self.front(cpu) else { return 0 };
         // Relaxed: a number that may be old when the caller looks at it.
         let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
-        usize::try_from(next.saturating_sub(first)).unwrap_or(0).clamp(1, self.geometry.capacity())
+        usize::try_from(next.saturating_sub(first)).unwrap_or(0).clamp(1, self.head.members.limit(cpu, self.geometry.capacity()))
     }
 }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! **Fields.** `flags`: closed; a sender, or receiver, was ever there; hints that the last one has
-//! gone. Any process, by or/and. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
+//! gone. Any process, by or/and. `limit`: the queue's creator, before others know the queue.
+//! `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
 //! dead process's, by the process that takes it; its counts by that process; back to 0 by it, or by
 //! one that joins on the side of the dead.
 //!
@@ -89,6 +90,8 @@ struct FlagsLine<P: Processor> {
     bits: P::Word,
     /// Time of the last question for deaths by a caller that does not wait.
     asked: P::Word,
+    /// Maximum number of values at a time; 0: as many as there are slots.
+    limit: P::Word,
 }
 
 /// The table.
@@ -102,9 +105,28 @@ pub struct Members<P: Processor, const N: usize = PLACES> {
 impl<P: Processor, const N: usize> Members<P, N> {
     pub(super) fn in_arena(arena: &impl Arena<P>) -> Self {
         Members {
-            flags: FlagsLine { bits: arena.word(Place::NewLine, 0), asked: arena.word(Place::SameLine, 0) },
+            flags: FlagsLine {
+                bits: arena.word(Place::NewLine, 0),
+                asked: arena.word(Place::SameLine, 0),
+                limit: arena.word(Place::SameLine, 0),
+            },
             places: core::array::from_fn(|i| arena.word(Place::in_row(i % 8), 0)),
         }
+    }
+
+    /// Maximum number of values at a time, in a queue of so many slots.
+    #[inline(always)]
+    pub(super) fn limit(&self, cpu: &P, slots: usize) -> usize {
+        // Relaxed: written before others know the queue.
+        match cpu.load(&self.flags.limit, Ordering::Relaxed) {
+            0 => slots,
+            limit => usize::try_from(limit).unwrap_or(slots).min(slots),
+        }
+    }
+
+    pub(super) fn set_limit(&self, cpu: &P, values: usize) {
+        // Relaxed: as in `limit`.
+        cpu.store(&self.flags.limit, values as u64, Ordering::Relaxed);
     }
 
     /// Returns whether a value for that side may be in vain: the queue was closed, or

@@ -8,11 +8,11 @@ import ctypes
 import functools
 import pickle
 import secrets
-import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Iterator, Optional, Tuple
 
 from . import _towpath
+from .attempts import Attempts
 from .errors import Closed, Empty, Full
 from .world import World, _rebuild, buffer_of, repair
 
@@ -51,10 +51,11 @@ class Queue:
     """A first-in, first-out queue of objects between processes.
 
     ``put`` writes into shared memory itself, without a thread: what was put is there, also if
-    the process is killed the moment after. So a queue has a size (``maxsize``, rounded up to a
-    power of two; 1,024 without one), and ``put`` waits when it is full. A message of more than
-    232 bytes, pickled, needs one of ``buffers`` buffers of ``buffer_bytes`` bytes, which is the
-    longest message. Buffers of objects, as those of NumPy arrays, do not go through the pickle.
+    the process is killed the moment after. So a queue has a size (``maxsize``; 1,024 without
+    one), and ``put`` waits when it is full. An object under a lease keeps its place. A message of
+    more than 232 bytes, pickled, needs one of ``buffers`` buffers of ``buffer_bytes`` bytes, which
+    is the longest message. Buffers of objects, as those of NumPy arrays, do not go through the
+    pickle.
 
     With ``peer_died`` a ``get`` raises PeerDied, once, when the last process that has put was
     killed and all was taken; ``put`` when the last one that has got was killed. For queues of
@@ -84,7 +85,8 @@ class Queue:
         self._messages = messages
         self._send = messages.send
         self._receive = messages.receive
-        self._waiters: Any = weakref.WeakKeyDictionary()
+        self._gets = Attempts(messages.attempt, messages.fileno, Empty)
+        self._puts = Attempts(messages.attempt_put, functools.partial(messages.fileno, True), Full)
         self._closed = False
         # Called without a step between.
         if type(self).put is Queue.put:
@@ -163,39 +165,22 @@ class Queue:
 
     async def get_async(self) -> Any:
         """``get`` for asyncio. A task that is cancelled loses nothing."""
-        import asyncio
+        self._check()
+        return await self._gets.until_done()
 
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                found = self.try_get()
-            except Empty:
-                pass
-            else:
-                # The attempt has made the descriptor forget that others wait.
-                self._wake(loop)
-                return found
-            waiters = self._waiters.setdefault(loop, [])
-            if not waiters:
-                loop.add_reader(self.as_fd(), self._wake, loop)
-            waiter = loop.create_future()
-            waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                waiters.remove(waiter)
-                if not waiters and self._waiters.get(loop) is waiters:
-                    del self._waiters[loop]
-                    loop.remove_reader(self.as_fd())
+    def try_put(self, obj: Any) -> None:
+        """As ``put_nowait``; if it raises Full the descriptor of puts becomes readable in time."""
+        self._check()
+        self._messages.attempt_put(obj)
 
-    def _wake(self, loop: Any) -> None:
-        waiters = self._waiters.pop(loop, None)
-        if waiters is None:
-            return
-        loop.remove_reader(self.as_fd())
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    def put_as_fd(self) -> int:
+        """A descriptor for event loops, as ``as_fd``, for attempts by ``try_put``."""
+        return self._messages.fileno(True)
+
+    async def put_async(self, obj: Any) -> None:
+        """``put`` for asyncio. A task that is cancelled has put nothing."""
+        self._check()
+        await self._puts.until_done(obj)
 
     def put_nowait(self, obj: Any) -> None:
         """``put(obj, False)``."""
@@ -267,10 +252,25 @@ class JoinableQueue(Queue):
 
     def put(self, obj: Any, block: bool = True, timeout: Optional[float] = None) -> None:
         """As Queue.put; counts the object."""
-        # Counted first: it may be done before this returns.
+        with self._counted():
+            super().put(obj, block, timeout)
+
+    def try_put(self, obj: Any) -> None:
+        """As Queue.try_put; counts the object."""
+        with self._counted():
+            super().try_put(obj)
+
+    async def put_async(self, obj: Any) -> None:
+        """As Queue.put_async; counts the object."""
+        with self._counted():
+            await super().put_async(obj)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        # Counted first: the object may be done before this returns.
         self._add(1)
         try:
-            super().put(obj, block, timeout)
+            yield
         except BaseException:
             self._add(-1)
             raise

@@ -17,9 +17,9 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     pub(super) fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
         // Relaxed: where values come and go in turn, the next free slot has the number of the
         // ticket.
-        let first = cpu.load(&self.head.next_to_send, Ordering::Relaxed) as usize;
-        for i in 0..self.geometry.capacity() {
-            let slot = first.wrapping_add(i) & self.geometry.mask();
+        let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
+        let (used, first) = self.used_slots(cpu, next);
+        for slot in (first..used).chain(0..first) {
             // (Q5d) Acquire: it is free before the next look at the ring; pairs with (Q6).
             let free = cpu.load(self.word(slot, 0), Ordering::Acquire);
             if !is_free(free) {
@@ -215,7 +215,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         match self.front(cpu) {
             Oldest::Value(_, slot, word) => (slot, word),
             Oldest::Empty(ticket, _) => {
-                let slot = ticket as usize & self.geometry.mask();
+                let slot = self.used_slots(cpu, ticket).1;
                 // Relaxed: to wait for its change.
                 (slot, cpu.load(self.word(slot, 0), Ordering::Relaxed))
             }
