@@ -312,7 +312,10 @@ impl World {
         check_name(name, 32)?;
         self.inner().me()?;
         match self.inner().lookup(&name_words(name))? {
-            Some(record) => self.opened(record, name, 0, |tail| tail == 0).map(|(shared, _)| shared),
+            Some(record) => {
+                let text = TypeText::<T>::default().to_string();
+                self.opened(record, name, &text, 0, |tail| tail == 0).map(|(shared, _)| shared)
+            }
             None => Err(Error::NoSuchObject { name: name.to_owned() }),
         }
     }
@@ -326,6 +329,19 @@ impl World {
         fits: impl Fn(u64) -> bool,
         prepare: impl FnOnce(&Shared<T>),
     ) -> Result<(Shared<T>, u64), Error> {
+        self.object_as(name, &TypeText::<T>::default().to_string(), tail, fits, prepare)
+    }
+
+    /// The object as by [`World::object`], of a type whose text is known when the program
+    /// runs.
+    pub(crate) fn object_as<T: Object>(
+        &self,
+        name: &str,
+        text: &str,
+        tail: u64,
+        fits: impl Fn(u64) -> bool,
+        prepare: impl FnOnce(&Shared<T>),
+    ) -> Result<(Shared<T>, u64), Error> {
         check_name(name, 32)?;
         let inner = self.inner();
         let me = inner.me()?;
@@ -333,7 +349,7 @@ impl World {
         let (head, align) = size_of_object::<T>();
         let bytes = head.saturating_add(tail);
         if let Some(record) = inner.lookup(&words)? {
-            return self.opened(record, name, tail, fits);
+            return self.opened(record, name, text, tail, fits);
         }
         if PREPARING.get() {
             return Err(Error::NestedPreparation { name: name.to_owned() });
@@ -342,7 +358,7 @@ impl World {
             inner.may_create(me).map_err(|rank| Error::CreatorBusy { name: name.to_owned(), rank })?;
         // Another participant may have been faster.
         if let Some(record) = inner.lookup(&words)? {
-            return self.opened(record, name, tail, fits);
+            return self.opened(record, name, text, tail, fits);
         }
         let used = inner.settle();
         let heap_bytes = inner.segment.geometry().heap_bytes();
@@ -372,14 +388,12 @@ impl World {
             word.store(0, Ordering::Relaxed);
         }
         prepare(&shared);
-        let text = TypeText::<T>::default().to_string();
         // Relaxed, all: published by (N3).
         record.offset.store(offset, Ordering::Relaxed);
         record.bytes.store(bytes, Ordering::Relaxed);
         record.align.store(align, Ordering::Relaxed);
         record.type_hash.store(hash_of(text.bytes()), Ordering::Relaxed);
-        for (to, from) in record.name.iter().zip(words).chain(record.type_text.iter().zip(text_words(&text)))
-        {
+        for (to, from) in record.name.iter().zip(words).chain(record.type_text.iter().zip(text_words(text))) {
             to.store(from, Ordering::Relaxed);
         }
         let bucket = inner.bucket(&words);
@@ -399,11 +413,11 @@ impl World {
         &self,
         record: &ObjectRecord,
         name: &str,
+        text: &str,
         usual: u64,
         fits: impl Fn(u64) -> bool,
     ) -> Result<(Shared<T>, u64), Error> {
         let (head, align) = size_of_object::<T>();
-        let text = TypeText::<T>::default().to_string();
         // Relaxed, all: written before the record's name was stored (N3), which was read with
         // Acquire (N4).
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -415,7 +429,7 @@ impl World {
             return Err(Error::OtherType {
                 name: name.to_owned(),
                 found: full(&type_text(record), is),
-                expected: full(&text, (head.saturating_add(usual), align)),
+                expected: full(text, (head.saturating_add(usual), align)),
             });
         };
         Ok((self.place::<T>(get(&record.offset), tail)?, tail))

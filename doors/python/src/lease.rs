@@ -1,4 +1,4 @@
-//! Messages under leases: they come in again if this process dies before it is done with them.
+//! Messages under leases, which come in again if this process dies.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};

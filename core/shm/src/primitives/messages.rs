@@ -45,8 +45,9 @@ unsafe impl Plain for MessageSlot {}
 /// Size of a queue of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageSpec {
-    /// Number of messages for which there is room, with those that receivers have yet to be done
-    /// with.
+    /// Number of messages for which there is room.
+    ///
+    /// One that its receiver has yet to be done with takes room.
     pub capacity: usize,
     /// Number of buffers, for messages of more than [`MessageSpec::SHORT`] bytes.
     pub buffers: usize,
@@ -229,8 +230,9 @@ impl MessageSender {
         }
     }
 
-    /// Sends a message of so many bytes, which `write` writes, if there is room, or says
-    /// where it would sleep: for event loops.
+    /// Sends a message if there is room, or says where it would sleep: for event loops.
+    ///
+    /// `write` writes its `len` bytes.
     pub fn attempt_send(
         &self,
         len: usize,

@@ -152,7 +152,7 @@ impl WorldPool {
         self.call(|queue, cpu, wait| self.take_of(&queue, cpu, wait, deadline))
     }
 
-    /// Takes a free buffer if there is one, or says where it would sleep: for event loops.
+    /// Takes a free buffer if there is one, or says where it would sleep.
     pub(super) fn attempt_take(&self) -> Attempt<Result<PoolBuffer, TransferError>> {
         let tried = self.call(|queue, cpu, wait| {
             let act = |wait: &Wait<'_>, turn| self.take_of(&queue, cpu, wait, turn);

@@ -3,11 +3,11 @@
 
 use core::sync::atomic::AtomicU64;
 
-use towpath_machine::{Native, Object, Plain};
+use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::Wait;
 use towpath_sync::queues::{
     LinkedWords, Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
-    ValueReceiver, ValueSender, Venue, WordLine, geometry_of_lines, lines_of,
+    ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
 };
 
 use super::LINE;
@@ -211,6 +211,24 @@ impl World {
     where
         QueueObject<T, K>: Object,
     {
+        let text = TypeText::<QueueObject<T, K>>::default().to_string();
+        self.queue_as(name, &text, size_of::<T>().div_ceil(8), capacity, prepare)
+    }
+
+    /// Opens a queue of values of so many words, of a type with that text, of which the
+    /// result says nothing.
+    pub(super) fn queue_as<T, K: QueueKind>(
+        &self,
+        name: &str,
+        text: &str,
+        words: usize,
+        capacity: usize,
+        prepare: impl FnOnce(&K::Head),
+    ) -> Result<WorldQueue<T, K>, Error>
+    where
+        T: Plain + Copy,
+        QueueObject<T, K>: Object,
+    {
         if !(1..=K::MOST).contains(&capacity) {
             return Err(Error::NumberOutOfRange {
                 of: "slots of a queue",
@@ -221,16 +239,16 @@ impl World {
         }
         let of_bytes = |bytes: u64| {
             let lines = bytes.is_multiple_of(LINE).then_some(bytes / LINE);
-            lines.and_then(geometry_of_lines::<T, K>)
+            lines.and_then(|lines| geometry_of_words_in::<K>(words, lines))
         };
-        let asked = K::geometry::<T>(capacity);
+        let asked = K::geometry_of(words, capacity);
         let wanted = lines_of::<K>(asked).saturating_mul(LINE);
         let is_one = |bytes| of_bytes(bytes).is_some();
         let made = |object: &Shared<QueueObject<T, K>>| {
             let venue = WorldVenue { object: object.clone(), geometry: asked };
             prepare(WorldQueue(venue).head());
         };
-        let (object, bytes) = self.object(name, wanted, is_one, made)?;
+        let (object, bytes) = self.object_as(name, text, wanted, is_one, made)?;
         // The number of bytes was accepted, or is the wanted one.
         let geometry = of_bytes(bytes).unwrap_or(asked);
         Ok(WorldQueue(WorldVenue { object, geometry }))

@@ -33,13 +33,13 @@
 //! **Don't use it** where a value may be handled twice: sending it and then completing the lease is
 //! faster.
 
-use towpath_machine::{Ordering, Plain, Processor};
+use towpath_machine::{Ordering, Processor};
 
-use super::TransferError;
 use super::many_to_many::{
     Leased, MOVED, ManyToMany, PENDING, RETURNED, Reserved, TICKET, TICKETS, identity, slot_word, ticket_of,
     with_state,
 };
+use super::{SentWords, TransferError};
 use crate::{Deadline, PARKED, Waiting};
 
 /// Number of bits of a place in a link.
@@ -66,7 +66,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// [`TransferError::Apart`] for queues that lie in different memories;
     /// [`TransferError::NotEntered`] for a lease of another process; as
     /// [`BoundedQueue::send`](super::BoundedQueue::send).
-    pub fn complete_into<T: Plain, W: Waiting<P>, const M: usize>(
+    pub fn complete_into<T: SentWords, W: Waiting<P>, const M: usize>(
         &self,
         cpu: &P,
         wait: &W,

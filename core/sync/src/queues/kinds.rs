@@ -7,7 +7,7 @@ use towpath_machine::{Heap, Native};
 
 use super::{
     BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError,
-    WordLine,
+    WordLine, value,
 };
 use crate::Wait;
 use crate::mutex::adaptive;
@@ -26,7 +26,12 @@ pub trait QueueKind: 'static {
     const MOST: usize;
 
     /// Number of slots for so many values of type `T`, and of words of each.
-    fn geometry<T>(capacity: usize) -> QueueGeometry;
+    fn geometry<T>(capacity: usize) -> QueueGeometry {
+        Self::geometry_of(value::words::<T>(), capacity)
+    }
+
+    /// Number of slots for so many values of so many words, and of words of each.
+    fn geometry_of(words: usize, capacity: usize) -> QueueGeometry;
 
     /// Number of lines beside the slots.
     fn ring_lines(geometry: QueueGeometry) -> usize;
@@ -83,8 +88,8 @@ macro_rules! many_to_many {
             type Sharing = ();
             const MOST: usize = ManyToMany::<Native>::MOST;
 
-            fn geometry<T>(capacity: usize) -> QueueGeometry {
-                ManyToMany::<Native>::geometry::<T>(capacity)
+            fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
+                ManyToMany::<Native>::geometry_of(words, capacity)
             }
             fn ring_lines(geometry: QueueGeometry) -> usize {
                 geometry.ring_lines()
@@ -131,8 +136,8 @@ impl QueueKind for Spsc {
     type Sharing = Cell<()>;
     const MOST: usize = OneToOne::<Native>::MOST;
 
-    fn geometry<T>(capacity: usize) -> QueueGeometry {
-        OneToOne::<Native>::geometry::<T>(capacity)
+    fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
+        OneToOne::<Native>::geometry_of(words, capacity)
     }
     fn ring_lines(_geometry: QueueGeometry) -> usize {
         0

@@ -57,7 +57,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Plain, Processor};
 
 use super::complete_into::LinkedWords;
 use super::members::{Members, PLACES, QueueSide};
-use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value, word_at};
+use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
 use crate::{Deadline, PARKED, Waiting};
 
 /// In an entry of the ring: number of the slot.
@@ -182,6 +182,16 @@ impl Leased {
         self.slot
     }
 
+    /// The lease as two words, for programs in other languages.
+    pub const fn into_words(self) -> [u64; 2] {
+        [self.slot as u64, self.word]
+    }
+
+    /// The lease of two words. If they are none of a lease, its end has no effect.
+    pub const fn from_words(words: [u64; 2]) -> Leased {
+        Leased { slot: words[0] as usize, word: words[1] }
+    }
+
     /// Returns whether this process has the lease. A forked child has not.
     fn is_of(&self, me: u32) -> bool {
         identity(self.word) == me
@@ -227,8 +237,17 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// assert_eq!(ManyToMany::<Native>::geometry::<u64>(100).capacity(), 128);
     /// ```
     pub fn geometry<T>(capacity: usize) -> QueueGeometry {
+        Self::geometry_of(value::words::<T>(), capacity)
+    }
+
+    /// A queue as by [`ManyToMany::geometry`], for values of so many words.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is not from 1 to [`ManyToMany::MOST`].
+    pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
         assert!((1..=Self::MOST).contains(&capacity), "a queue of {capacity} slots");
-        QueueGeometry::of::<T>(capacity, 1)
+        QueueGeometry::of(words, capacity, 1)
     }
 
     /// The queue of these parts: as many lines as [`QueueGeometry::ring_lines`] and
@@ -272,7 +291,8 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     fn used_slots(&self, cpu: &P, ticket: u64) -> (usize, usize) {
         let slots = self.geometry.capacity();
         let used = self.head.members.limit(cpu, slots);
-        let first = if used == slots { ticket as usize & self.geometry.mask() } else { ticket as usize % used };
+        let first =
+            if used == slots { ticket as usize & self.geometry.mask() } else { ticket as usize % used };
         (used, first)
     }
 
@@ -395,14 +415,14 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
     }
 
     #[inline]
-    fn send<T: Plain, W: Waiting<P>>(
+    fn send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         value: &T,
         deadline: Deadline,
     ) -> Result<(), TransferError> {
-        debug_assert!(value::words::<T>() < self.geometry.stride());
+        debug_assert!(value.words() < self.geometry.stride());
         if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
             && let Some(reserved) = self.take_slot(cpu, wait.identity())
         {
@@ -413,24 +433,26 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
     }
 
     #[inline]
-    fn receive<T: Plain, W: Waiting<P>>(
+    fn receive_as<S: ReceivedShape, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
+        shape: &S,
         deadline: Deadline,
-    ) -> Result<T, TransferError> {
-        debug_assert!(value::words::<T>() < self.geometry.stride());
-        if value::is_large::<T>() {
-            let (value, leased) = self.receive_leased(cpu, wait, deadline)?;
+    ) -> Result<S::Value, TransferError> {
+        debug_assert!(shape.words() < self.geometry.stride());
+        if value::is_large(shape.words()) {
+            let leased = self.lease_in_place(cpu, wait, deadline)?;
+            let value = self.read_as(cpu, leased.slot, shape);
             self.complete(cpu, wait, leased);
             return Ok(value);
         }
-        self.take(cpu, wait, deadline, false, |slot| self.read(cpu, slot)).map(|(value, _)| value)
+        self.take(cpu, wait, deadline, false, |slot| self.read_as(cpu, slot, shape)).map(|(value, _)| value)
     }
 
     #[inline]
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
-        if value::is_large::<T>() {
+        if value::is_large(value::words::<T>()) {
             let ((), leased) = self.try_take(cpu, wait, true, |_| ()).ok()?;
             let value = self.read(cpu, leased.slot);
             self.complete(cpu, wait, leased);
@@ -461,6 +483,8 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         let Oldest::Value(first, ..) = self.front(cpu) else { return 0 };
         // Relaxed: a number that may be old when the caller looks at it.
         let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
-        usize::try_from(next.saturating_sub(first)).unwrap_or(0).clamp(1, self.head.members.limit(cpu, self.geometry.capacity()))
+        usize::try_from(next.saturating_sub(first))
+            .unwrap_or(0)
+            .clamp(1, self.head.members.limit(cpu, self.geometry.capacity()))
     }
 }

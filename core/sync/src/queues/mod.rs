@@ -35,7 +35,8 @@ pub use leases::ValueLease;
 pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};
-pub use plain::{BroadcastObject, QueueObject};
+pub use plain::{BroadcastObject, QueueObject, queue_text};
+pub use value::{BytesAt, BytesInto, ReceivedShape, SentWords, WordsAt, WordsInto};
 pub use value_in_place::{SlotInPlace, ValueInPlace};
 
 use crate::{Deadline, Waiting};
@@ -56,7 +57,7 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::TimedOut`]; [`TransferError::Closed`]; [`TransferError::Disconnected`] and
     /// [`TransferError::PeerDied`] if the last receiver has gone, as soon as the sender waits, and
     /// at once if it went in good order.
-    fn send<T: Plain, W: Waiting<P>>(
+    fn send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
@@ -71,12 +72,28 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::TimedOut`]; and, after all that was sent, and all that other processes have
     /// under leases, [`TransferError::Closed`], or
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
+    #[inline]
     fn receive<T: Plain, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
-    ) -> Result<T, TransferError>;
+    ) -> Result<T, TransferError> {
+        self.receive_as(cpu, wait, &value::OfType::<T>::new(), deadline)
+    }
+
+    /// Receives the oldest value, of that shape, when there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`].
+    fn receive_as<S: ReceivedShape, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        shape: &S,
+        deadline: Deadline,
+    ) -> Result<S::Value, TransferError>;
 
     /// Receives the oldest value if there is one; asks for no reason if there is none.
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T>;
@@ -131,15 +148,15 @@ pub struct QueueGeometry {
 }
 
 impl QueueGeometry {
-    /// Slots for so many values of type `T`, rounded up to a power of two, each with
+    /// Slots for so many values of so many words, rounded up to a power of two, each with
     /// `beside` words of its own.
     ///
     /// # Panics
     ///
     /// If the capacity is not from 1 to 2³¹.
-    pub(super) fn of<T>(capacity: usize, beside: usize) -> QueueGeometry {
+    pub(super) fn of(words: usize, capacity: usize, beside: usize) -> QueueGeometry {
         assert!((1..=1 << 31).contains(&capacity), "a queue of {capacity} slots");
-        let words = (beside + value::words::<T>()).max(1);
+        let words = (beside + words).max(1);
         let stride = if words <= 8 { words.next_power_of_two() } else { words.next_multiple_of(8) };
         QueueGeometry { bits: capacity.next_power_of_two().ilog2(), stride }
     }
@@ -188,9 +205,9 @@ pub fn lines_of<K: QueueKind>(geometry: QueueGeometry) -> u64 {
     (K::ring_lines(geometry) + geometry.slot_lines()) as u64
 }
 
-/// The largest geometry of a queue of that kind, for values of type `T`, that takes so
-/// many lines beside its head.
-pub fn geometry_of_lines<T, K: QueueKind>(lines: u64) -> Option<QueueGeometry> {
-    let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| K::geometry::<T>(1 << bits));
+/// The largest geometry of a queue of that kind, for values of so many words, that takes
+/// so many lines beside its head.
+pub fn geometry_of_words_in<K: QueueKind>(words: usize, lines: u64) -> Option<QueueGeometry> {
+    let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| K::geometry_of(words, 1 << bits));
     all.find(|&geometry| lines_of::<K>(geometry) == lines)
 }

@@ -27,7 +27,7 @@
 use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
 
 use super::members::{Members, QueueSide};
-use super::{BoundedQueue, QueueGeometry, TransferError, WordLine, value, word_at};
+use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -96,7 +96,16 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     ///
     /// If the capacity is not from 1 to [`OneToOne::MOST`].
     pub fn geometry<T>(capacity: usize) -> QueueGeometry {
-        QueueGeometry::of::<T>(capacity, 0)
+        Self::geometry_of(value::words::<T>(), capacity)
+    }
+
+    /// A queue as by [`OneToOne::geometry`], for values of so many words.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is not from 1 to [`OneToOne::MOST`].
+    pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
+        QueueGeometry::of(words, capacity, 0)
     }
 
     /// The queue of these parts: as many lines as [`QueueGeometry::slot_lines`] says.
@@ -117,7 +126,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
 
     /// Sends if there is room.
     #[inline(always)]
-    fn try_send<T: Plain, W: Waiting<P>>(
+    fn try_send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
@@ -137,9 +146,9 @@ impl<'a, P: Processor> OneToOne<'a, P> {
                 return Err(seen);
             }
         }
-        for k in 0..value::words::<T>() {
+        for k in 0..value.words() {
             // Relaxed: published by (O2).
-            cpu.store(self.word(number, k), value::word(value, k), Ordering::Relaxed);
+            cpu.store(self.word(number, k), value.word(k), Ordering::Relaxed);
         }
         loop {
             if index & CLOSED != 0 {
@@ -162,7 +171,12 @@ impl<'a, P: Processor> OneToOne<'a, P> {
 
     /// Receives if there is a value.
     #[inline(always)]
-    fn try_receive<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Attempt<T> {
+    fn try_receive<S: ReceivedShape, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        shape: &S,
+    ) -> Attempt<S::Value> {
         let (mine, theirs) = (&self.head.receiver, &self.head.sender);
         // Relaxed, both: the receiver's own, or handed over with its place.
         let number = cpu.load(&mine.index, Ordering::Relaxed) & !PARKED;
@@ -175,14 +189,14 @@ impl<'a, P: Processor> OneToOne<'a, P> {
             }
         }
         // Relaxed: after (O3).
-        let value = value::from_words(|k| cpu.load(self.word(number, k), Ordering::Relaxed));
+        let value = shape.value(|k| cpu.load(self.word(number, k), Ordering::Relaxed));
         // Its Release (2) pairs with the Acquire (O1).
         wait.release(cpu, &mine.index, (number + 1) & !PARKED);
         Ok(value)
     }
 
     #[cold]
-    fn send_slowly<T: Plain, W: Waiting<P>>(
+    fn send_slowly<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
@@ -207,15 +221,16 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     }
 
     #[cold]
-    fn receive_slowly<T: Plain, W: Waiting<P>>(
+    fn receive_slowly<S: ReceivedShape, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
+        shape: &S,
         deadline: Deadline,
-    ) -> Result<T, TransferError> {
+    ) -> Result<S::Value, TransferError> {
         let (mut turns, mut end) = (None, None);
         loop {
-            let index = match self.try_receive(cpu, wait) {
+            let index = match self.try_receive(cpu, wait, shape) {
                 Ok(value) => return Ok(value),
                 Err(index) => index,
             };
@@ -257,14 +272,14 @@ impl<P: Processor> BoundedQueue<P> for OneToOne<'_, P> {
     }
 
     #[inline]
-    fn send<T: Plain, W: Waiting<P>>(
+    fn send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         value: &T,
         deadline: Deadline,
     ) -> Result<(), TransferError> {
-        debug_assert!(value::words::<T>() <= self.geometry.stride());
+        debug_assert!(value.words() <= self.geometry.stride());
         if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
             && let Ok(sent) = self.try_send(cpu, wait, value)
         {
@@ -274,22 +289,23 @@ impl<P: Processor> BoundedQueue<P> for OneToOne<'_, P> {
     }
 
     #[inline]
-    fn receive<T: Plain, W: Waiting<P>>(
+    fn receive_as<S: ReceivedShape, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
+        shape: &S,
         deadline: Deadline,
-    ) -> Result<T, TransferError> {
-        debug_assert!(value::words::<T>() <= self.geometry.stride());
-        match self.try_receive(cpu, wait) {
+    ) -> Result<S::Value, TransferError> {
+        debug_assert!(shape.words() <= self.geometry.stride());
+        match self.try_receive(cpu, wait, shape) {
             Ok(value) => Ok(value),
-            Err(_) => self.receive_slowly(cpu, wait, deadline),
+            Err(_) => self.receive_slowly(cpu, wait, shape, deadline),
         }
     }
 
     #[inline]
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
-        self.try_receive(cpu, wait).ok()
+        self.try_receive(cpu, wait, &value::OfType::<T>::new()).ok()
     }
 
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {

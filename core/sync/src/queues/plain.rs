@@ -17,6 +17,11 @@ pub struct QueueObject<T, K: QueueKind> {
     values: PhantomData<fn(T) -> T>,
 }
 
+/// Text of the type of a queue of that kind, of values with that text.
+pub fn queue_text<K: QueueKind>(values: impl fmt::Display) -> String {
+    format!("{} v2<{values}>", K::NAME)
+}
+
 // It is not `Concurrent`: a shared reference alone, which does not know the caller's identity, must
 // not give access to one in a world.
 macro_rules! queue_objects {
@@ -28,7 +33,7 @@ macro_rules! queue_objects {
             const NAMES_USERS: bool = true;
 
             fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{} v2<{}>", <$kind>::NAME, TypeText::<T>::default())
+                f.write_str(&queue_text::<$kind>(TypeText::<T>::default()))
             }
         }
     )*};

@@ -1,6 +1,10 @@
 //! Values as words: how they lie in the slots of a queue.
+//!
+//! A value is of a type, or bytes whose number is known when the program runs. Both lie as words;
+//! the last one is filled up with zeros.
 #![allow(unsafe_code)]
 
+use core::marker::PhantomData;
 use core::mem::{MaybeUninit, align_of, size_of};
 
 use towpath_machine::Plain;
@@ -10,13 +14,189 @@ pub(super) const fn words<T>() -> usize {
     size_of::<T>().div_ceil(8)
 }
 
+/// A value that is sent: its words.
+pub trait SentWords {
+    /// Number of words.
+    fn words(&self) -> usize;
+
+    /// Word `k`.
+    fn word(&self, k: usize) -> u64;
+}
+
+impl<T: Plain> SentWords for T {
+    #[inline(always)]
+    fn words(&self) -> usize {
+        words::<T>()
+    }
+
+    #[inline(always)]
+    fn word(&self, k: usize) -> u64 {
+        word(self, k)
+    }
+}
+
+/// Shape of a value that is received.
+pub trait ReceivedShape {
+    /// The value.
+    type Value;
+
+    /// Number of words.
+    fn words(&self) -> usize;
+
+    /// The value of these words.
+    fn value(&self, word: impl Fn(usize) -> u64) -> Self::Value;
+}
+
+/// Shape of the values of a type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfType<T>(PhantomData<fn() -> T>);
+
+impl<T> OfType<T> {
+    pub(super) const fn new() -> Self {
+        OfType(PhantomData)
+    }
+}
+
+impl<T: Plain> ReceivedShape for OfType<T> {
+    type Value = T;
+
+    #[inline(always)]
+    fn words(&self) -> usize {
+        words::<T>()
+    }
+
+    #[inline(always)]
+    fn value(&self, word: impl Fn(usize) -> u64) -> T {
+        from_words(word)
+    }
+}
+
+/// `N` words anywhere in memory, as a value that is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct WordsAt<'a, const N: usize>(pub &'a [[u8; 8]; N]);
+
+impl<const N: usize> SentWords for WordsAt<'_, N> {
+    #[inline(always)]
+    fn words(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    fn word(&self, k: usize) -> u64 {
+        u64::from_ne_bytes(self.0[k])
+    }
+}
+
+/// Bytes as a value that is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct BytesAt<'a>(pub &'a [u8]);
+
+impl SentWords for BytesAt<'_> {
+    #[inline(always)]
+    fn words(&self) -> usize {
+        self.0.len().div_ceil(8)
+    }
+
+    #[inline(always)]
+    fn word(&self, k: usize) -> u64 {
+        let rest = &self.0[8 * k..];
+        if let Some(word) = rest.first_chunk() {
+            return u64::from_ne_bytes(*word);
+        }
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        u64::from_ne_bytes(word)
+    }
+}
+
+/// Memory for `N` words, anywhere, into which a value is received.
+///
+/// An attempt that fails may write to it, too.
+#[derive(Clone, Copy, Debug)]
+pub struct WordsInto<const N: usize>(*mut u8);
+
+impl<const N: usize> WordsInto<N> {
+    /// Memory of `8 * N` bytes.
+    ///
+    /// # Safety
+    ///
+    /// * As many bytes may be written there while this is used.
+    /// * No other thread accesses them meanwhile.
+    #[inline(always)]
+    pub const unsafe fn new(at: *mut u8) -> Self {
+        WordsInto(at)
+    }
+}
+
+impl<const N: usize> ReceivedShape for WordsInto<N> {
+    type Value = ();
+
+    #[inline(always)]
+    fn words(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    fn value(&self, word: impl Fn(usize) -> u64) {
+        for k in 0..N {
+            // SAFETY: within the memory that the maker of this has promised.
+            unsafe { self.0.add(8 * k).cast::<u64>().write_unaligned(word(k)) };
+        }
+    }
+}
+
+/// Memory into which a value is received.
+///
+/// An attempt that fails may write to it, too.
+#[derive(Clone, Copy, Debug)]
+pub struct BytesInto {
+    at: *mut u8,
+    bytes: usize,
+}
+
+impl BytesInto {
+    /// Memory of so many bytes.
+    ///
+    /// # Safety
+    ///
+    /// * As many bytes may be written there while this is used.
+    /// * No other thread accesses them meanwhile.
+    #[inline(always)]
+    pub const unsafe fn new(at: *mut u8, bytes: usize) -> Self {
+        BytesInto { at, bytes }
+    }
+}
+
+impl ReceivedShape for BytesInto {
+    type Value = ();
+
+    #[inline(always)]
+    fn words(&self) -> usize {
+        self.bytes.div_ceil(8)
+    }
+
+    #[inline(always)]
+    fn value(&self, word: impl Fn(usize) -> u64) {
+        for k in 0..self.words() {
+            let bytes = word(k).to_ne_bytes();
+            // SAFETY: within the memory that the maker of this has promised; from an array on the
+            // stack.
+            unsafe {
+                let to = self.at.add(8 * k);
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, (self.bytes - 8 * k).min(8));
+            }
+        }
+    }
+}
+
 /// Maximum number of words of a value that is not large: with its slot's word it fills a
 /// line.
 pub(super) const SMALL: usize = 7;
 
 /// Returns whether a value is worth being written, and read, where it lies.
-pub(super) const fn is_large<T>() -> bool {
-    words::<T>() > SMALL
+#[inline(always)]
+pub(super) const fn is_large(words: usize) -> bool {
+    words > SMALL
 }
 
 /// Number of bytes of a value in its word `k`.
@@ -76,5 +256,22 @@ mod tests {
         there_and_back([1u8, 2, 3, 4, 5, 6, 7, 8, 9]);
         there_and_back([u32::MAX, 1, 2]);
         there_and_back((7u8, u64::MAX));
+    }
+
+    #[test]
+    fn bytes_lie_as_values_of_a_type_do() {
+        let bytes = core::array::from_fn::<u8, 19, _>(|i| i as u8 + 1);
+        let source = BytesAt(&bytes);
+        let there: Vec<u64> = (0..source.words()).map(|k| source.word(k)).collect();
+        assert_eq!(there, (0..3).map(|k| word(&bytes, k)).collect::<Vec<_>>());
+        let mut back = [0u8; 19];
+        // SAFETY: as many bytes, of this test alone.
+        unsafe { BytesInto::new(back.as_mut_ptr(), 19) }.value(|k| there[k]);
+        assert_eq!(back, bytes);
+        let words = [[1u8; 8], [2; 8]];
+        let mut into = [[0u8; 8]; 2];
+        // SAFETY: as many bytes, of this test alone.
+        unsafe { WordsInto::<2>::new(into.as_mut_ptr().cast()) }.value(|k| WordsAt(&words).word(k));
+        assert_eq!(into, words);
     }
 }

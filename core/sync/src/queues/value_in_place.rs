@@ -23,6 +23,14 @@ fn value_of<T>(queue: &ManyToMany<'_, Native>, slot: usize) -> *mut T {
     lines.as_ptr().cast_mut().cast::<u8>().wrapping_add(first).cast()
 }
 
+impl ManyToMany<'_, Native> {
+    /// First byte of a leased value, which lies there until the lease ends.
+    pub fn leased_value(&self, leased: &Leased) -> *const u8 {
+        let first = 8 * self.first_word(leased.slot());
+        self.slot_lines().as_ptr().cast::<u8>().wrapping_add(first)
+    }
+}
+
 /// A slot of a queue, to be filled in place. Dropped, nothing is sent.
 ///
 /// At first it has any bytes. A value of up to 56 bytes is kept in this
@@ -122,7 +130,8 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
             let queue = V::Kind::leasing(queue);
             let reserved = queue.reserve(cpu, wait, deadline)?;
             let value = value_of::<T>(&queue, reserved.slot());
-            let lies = if value::is_large::<T>() { Lies::InSlot(value) } else { Lies::Here([0; _]) };
+            let lies =
+                if value::is_large(value::words::<T>()) { Lies::InSlot(value) } else { Lies::Here([0; _]) };
             Ok((reserved, lies))
         })?;
         Ok(SlotInPlace { sender: self, reserved: Some(reserved), lies })

@@ -1,13 +1,13 @@
 //! A sender's steps: a free slot, its value, and its place in the ring.
 
-use towpath_machine::{Ordering, Plain, Processor};
+use towpath_machine::{Ordering, Processor};
 
 use super::{
     CLOSED, LAP, ManyToMany, Oldest, RETURNED, Reserved, SENT, STATE, TICKET, TICKETS, identity, is_free,
     lap, slot_word,
 };
 use crate::queues::members::QueueSide;
-use crate::queues::{TransferError, value};
+use crate::queues::{SentWords, TransferError};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -19,23 +19,32 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         // ticket.
         let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
         let (used, first) = self.used_slots(cpu, next);
-        for slot in (first..used).chain(0..first) {
-            // (Q5d) Acquire: it is free before the next look at the ring; pairs with (Q6).
-            let free = cpu.load(self.word(slot, 0), Ordering::Acquire);
-            if !is_free(free) {
-                continue;
-            }
-            // A ticket that this slot never had: it is still free, with its last ticket, below.
-            let (ticket, entry) = self.next_ticket(cpu);
-            let word = slot_word(SENT, ticket, me);
-            // (Q9) Acquire: the last reader of the slot has read; pairs with the Release (Q6).
-            let taken =
-                cpu.compare_exchange(self.word(slot, 0), free, word, Ordering::Acquire, Ordering::Relaxed);
-            if taken.is_ok() {
-                return Some(Reserved { slot, word, ticket, entry });
-            }
+        match self.take_if_free(cpu, me, first) {
+            Some(reserved) => Some(reserved),
+            None => self.take_another(cpu, me, used, first),
         }
-        None
+    }
+
+    /// Takes any free slot but this one.
+    #[inline(never)]
+    fn take_another(&self, cpu: &P, me: u32, used: usize, first: usize) -> Option<Reserved> {
+        (first + 1..used).chain(0..first).find_map(|slot| self.take_if_free(cpu, me, slot))
+    }
+
+    #[inline(always)]
+    fn take_if_free(&self, cpu: &P, me: u32, slot: usize) -> Option<Reserved> {
+        // (Q5d) Acquire: it is free before the next look at the ring; pairs with (Q6).
+        let free = cpu.load(self.word(slot, 0), Ordering::Acquire);
+        if !is_free(free) {
+            return None;
+        }
+        // A ticket that this slot never had: it is still free, with its last ticket, below.
+        let (ticket, entry) = self.next_ticket(cpu);
+        let word = slot_word(SENT, ticket, me);
+        // (Q9) Acquire: the last reader of the slot has read; pairs with the Release (Q6).
+        let taken =
+            cpu.compare_exchange(self.word(slot, 0), free, word, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Reserved { slot, word, ticket, entry })
     }
 
     /// Puts a slot of the calling process into the ring.
@@ -131,10 +140,10 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     /// Writes a value into a slot that the caller reserved.
     #[inline]
-    pub fn fill<T: Plain>(&self, cpu: &P, reserved: &Reserved, value: &T) {
-        for k in 0..value::words::<T>() {
+    pub fn fill<T: SentWords>(&self, cpu: &P, reserved: &Reserved, value: &T) {
+        for k in 0..value.words() {
             // Relaxed: published by (Q4), and read again only after (Q9).
-            cpu.store(self.word(reserved.slot, 1 + k), value::word(value, k), Ordering::Relaxed);
+            cpu.store(self.word(reserved.slot, 1 + k), value.word(k), Ordering::Relaxed);
         }
     }
 
@@ -161,7 +170,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     #[cold]
-    pub(super) fn send_slowly<T: Plain, W: Waiting<P>>(
+    pub(super) fn send_slowly<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,

@@ -4,7 +4,7 @@ use towpath_machine::{Ordering, Plain, Processor};
 
 use super::{CLOSED, LEASED, Leased, ManyToMany, Oldest, free_after, slot_word};
 use crate::queues::members::QueueSide;
-use crate::queues::{TransferError, value};
+use crate::queues::{ReceivedShape, TransferError, value};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -42,8 +42,13 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     pub(super) fn read<T: Plain>(&self, cpu: &P, slot: usize) -> T {
+        self.read_as(cpu, slot, &value::OfType::<T>::new())
+    }
+
+    #[inline]
+    pub(super) fn read_as<S: ReceivedShape>(&self, cpu: &P, slot: usize, shape: &S) -> S::Value {
         // Relaxed: after (Q3), (Q5), before (Q6b), or (Q6) of a large one.
-        value::from_words(|k| cpu.load(self.word(slot, 1 + k), Ordering::Relaxed))
+        shape.value(|k| cpu.load(self.word(slot, 1 + k), Ordering::Relaxed))
     }
 
     #[cold]
@@ -107,7 +112,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(T, Leased), TransferError> {
-        if value::is_large::<T>() {
+        if value::is_large(value::words::<T>()) {
             let leased = self.lease_in_place(cpu, wait, deadline)?;
             return Ok((self.read(cpu, leased.slot), leased));
         }
