@@ -193,22 +193,34 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     #[inline]
     fn read_before(&self, deadline: Deadline) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
         let (cpu, wait) = (Native::of_thread(), adaptive());
-        // SAFETY: no process but this one reaches the lock, and no code but that of this `impl`
-        // locks it: the callers of `read_between` promise that. `adaptive` takes no process for
-        // dead; each thread has a number of its own.
-        match unsafe { self.try_read_between(cpu, wait) } {
-            Some(guard) => Ok(guard),
-            None => match self.access(cpu, wait, deadline)? {
-                Access::Shared(held) => {
-                    let thread = PhantomData;
-                    Ok(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread })
-                }
-                // No process counts as dead.
-                Access::Exclusive(held) => {
-                    drop(RwLockWriteGuard::new(self, cpu, wait, held));
-                    Err(LockError::Abandoned)
-                }
-            },
+        // No reference to `wait` or to the guard leads out of what is inlined, and the guard is
+        // made in one place: both stay in registers.
+        let held = match self.lock.read_at_once(&cpu, wait.around.identity()) {
+            Ok(held) => held,
+            Err(rest) => self.read_slowly(cpu, wait, deadline, rest)?,
+        };
+        Ok(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread: PhantomData })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(
+        &self,
+        cpu: Native,
+        wait: Wait<'_>,
+        deadline: Deadline,
+        rest: Option<ReadHeld>,
+    ) -> Result<ReadHeld, LockError> {
+        if let Some(held) = rest {
+            self.lock.read_unlock(&cpu, &wait, held);
+        }
+        match self.lock.read(&cpu, &wait, deadline)? {
+            Access::Shared(held) => Ok(held),
+            // No process counts as dead.
+            Access::Exclusive(held) => {
+                self.lock.write_unlock(&cpu, &wait, held);
+                Err(LockError::Abandoned)
+            }
         }
     }
 
@@ -216,32 +228,6 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     fn write_before(&self, deadline: Deadline) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
         // SAFETY: as in `read_before`: one process, threads with numbers of their own.
         unsafe { self.write_between(Native::of_thread(), adaptive(), deadline) }
-    }
-
-    /// Acquires for reading between processes if that can be had at once, without a look
-    /// at other processes: the fast part of [`RwLock::read_between`].
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::read_between`].
-    #[inline]
-    pub unsafe fn try_read_between<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-    ) -> Option<RwLockReadGuard<'a, T, L>> {
-        // No reference to `wait` or to the guard leads out of what is inlined: both stay in
-        // registers.
-        match self.lock.read_at_once(&cpu, wait.around.identity()) {
-            Ok(held) => {
-                Some(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread: PhantomData })
-            }
-            Err(None) => None,
-            Err(Some(held)) => {
-                self.leave(cpu, wait, held);
-                None
-            }
-        }
     }
 
     #[cold]
@@ -380,7 +366,8 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.write_unlock(cpu, wait, held);
     }
 
-    /// Acquires as [`RwLock::try_read_between`], without a guard.
+    /// Acquires for reading between processes if that can be had at once, without a look
+    /// at other processes, and without a guard: the fast part of [`RwLock::read_between`].
     ///
     /// # Safety
     ///

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Concurrent, Native, Object, Plain};
+use towpath_sync::robust::ReadHeld;
 use towpath_sync::{
     Deadline, Entrance, Exclusive, Lock, LockError, RwLock, RwLockReadGuard, RwLockWriteGuard, Unrepaired,
     Wait,
@@ -148,12 +149,22 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         let (lock, cpu, wait) = self.parts()?;
         // SAFETY: all processes lock it by this handle, as participants (`World::participation`);
         // the process does not leave while it has handles, since the lock names its users.
-        if let Some(guard) = unsafe { lock.try_read_between(cpu, wait) } {
-            return Ok(guard);
-        }
-        // SAFETY: as above.
+        let held = match unsafe { lock.acquire_read_at_once(cpu, &wait, wait.around.identity()) } {
+            Some(held) => held,
+            None => self.read_slowly(deadline)?,
+        };
+        // The guard is made in one place, and stays in registers.
+        // SAFETY: of this thread's acquisition, with this processor and these surroundings.
+        Ok(unsafe { lock.resume_read(cpu, wait, held) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&self, deadline: Deadline) -> Result<ReadHeld, Told<T, L>> {
+        let (lock, cpu, wait) = self.parts()?;
+        // SAFETY: as in `read_before`.
         match unsafe { lock.read_between(cpu, wait, deadline) }.map_err(LockError::with_guard)? {
-            Entrance::Reader(guard) => Ok(guard),
+            Entrance::Reader(guard) => guard.into_held().ok_or(LockError::NotEntered),
             Entrance::Writer(guard) => Err(*self.told(guard)),
         }
     }

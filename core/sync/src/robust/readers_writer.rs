@@ -122,11 +122,26 @@ impl<H> WriteHeld<H> {
 }
 
 /// Rest of a release after writing.
-pub(crate) enum Unreleased<H> {
-    /// All of it.
-    Closed(WriteHeld<H>),
-    /// The gate is open; true if waiters sleep on it.
-    Opened(H, bool),
+pub(crate) struct Unreleased<H> {
+    held: WriteHeld<H>,
+    step: ReleaseStep,
+}
+
+/// Last step of a release after writing that was made.
+enum ReleaseStep {
+    /// None.
+    None,
+    /// The gate is open, on which no waiter slept.
+    Opened,
+    /// The gate is open, and waiters sleep on it.
+    OpenedBeforeSleepers,
+}
+
+impl<H> Unreleased<H> {
+    /// All of a release.
+    pub const fn all(held: WriteHeld<H>) -> Self {
+        Unreleased { held, step: ReleaseStep::None }
+    }
 }
 
 /// Outcome of an acquisition for reading.
@@ -384,25 +399,29 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         held: WriteHeld<L::Held>,
     ) -> Option<Unreleased<L::Held>> {
         if held.dead != 0 {
-            return Some(Unreleased::Closed(held));
+            return Some(Unreleased::all(held));
         }
         self.end_changes(cpu, 0);
-        let sleepers = self.open_gate(cpu, 0);
-        if sleepers || self.insists(cpu) {
-            return Some(Unreleased::Opened(held.lock, sleepers));
-        }
-        self.writers.unlock_at_once(cpu, held.lock).map(|lock| Unreleased::Opened(lock, false))
+        let step =
+            if self.open_gate(cpu, 0) { ReleaseStep::OpenedBeforeSleepers } else { ReleaseStep::Opened };
+        let WriteHeld { lock, dead } = held;
+        let lock = match step {
+            ReleaseStep::Opened if !self.insists(cpu) => self.writers.unlock_at_once(cpu, lock)?,
+            _ => lock,
+        };
+        Some(Unreleased { held: WriteHeld { lock, dead }, step })
     }
 
     /// Goes on where [`ReadersWriter::write_unlock_at_once`] could not.
     pub(crate) fn write_unlock_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, rest: Unreleased<L::Held>) {
-        match rest {
-            Unreleased::Closed(held) => self.write_unlock(cpu, wait, held),
-            Unreleased::Opened(lock, sleepers) => {
-                self.after_opening(cpu, wait, sleepers);
-                self.writers.unlock(cpu, wait, lock);
-            }
-        }
+        let Unreleased { held, step } = rest;
+        let sleepers = match step {
+            ReleaseStep::None => return self.write_unlock(cpu, wait, held),
+            ReleaseStep::Opened => false,
+            ReleaseStep::OpenedBeforeSleepers => true,
+        };
+        self.after_opening(cpu, wait, sleepers);
+        self.writers.unlock(cpu, wait, held.lock);
     }
 
     #[inline(always)]

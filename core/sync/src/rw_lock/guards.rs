@@ -173,24 +173,19 @@ impl<T, L: Lock<Native> + Exclusive> Drop for RwLockReadGuard<'_, T, L> {
 }
 
 impl<T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'_, T, L> {
+    /// Makes the remaining steps of a release; all of them for a guard that outlives its
+    /// handle.
     #[cold]
     #[inline(never)]
-    fn release_slowly(lock: &RwLock<T, L>, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
-        lock.lock.write_unlock_after(&cpu, &wait, rest);
-    }
-
-    /// Releases for a guard that outlives its handle.
-    #[cold]
-    #[inline(never)]
-    fn release_kept(
+    fn release_slowly(
         lock: &RwLock<T, L>,
         cpu: Native,
         wait: Wait<'_>,
-        held: Option<WriteHeld<L::Held>>,
+        rest: Option<Unreleased<L::Held>>,
         keep: Option<Arc<dyn Any + Send + Sync>>,
     ) {
-        if let Some(held) = held {
-            lock.lock.write_unlock(&cpu, &wait, held);
+        if let Some(rest) = rest {
+            lock.lock.write_unlock_after(&cpu, &wait, rest);
         }
         // Last, since it owns the lock's memory.
         drop(keep);
@@ -200,17 +195,17 @@ impl<T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'_, T, L> {
 impl<T, L: Lock<Native> + Exclusive> Drop for RwLockWriteGuard<'_, T, L> {
     #[inline(always)]
     fn drop(&mut self) {
-        // As a reader's.
-        let held = self.held.take();
-        if self.keep.is_some() {
-            // SAFETY: dropped once, here.
-            let keep = unsafe { ManuallyDrop::take(&mut self.keep) };
-            return Self::release_kept(self.lock, self.cpu, self.wait, held, keep);
-        }
-        let Some(held) = held else { return };
-        if let Some(rest) = self.lock.lock.write_unlock_at_once(&self.cpu, held) {
-            Self::release_slowly(self.lock, self.cpu, self.wait, rest);
-        }
+        // As a reader's. One call leads out, so that the compiler inlines the rest.
+        let rest = match self.held.take() {
+            Some(held) if self.keep.is_none() => match self.lock.lock.write_unlock_at_once(&self.cpu, held) {
+                None => return,
+                rest => rest,
+            },
+            held => held.map(Unreleased::all),
+        };
+        // SAFETY: dropped once, here.
+        let keep = unsafe { ManuallyDrop::take(&mut self.keep) };
+        Self::release_slowly(self.lock, self.cpu, self.wait, rest, keep);
     }
 }
 

@@ -2,6 +2,9 @@
 
 /// A waiting policy, chosen when the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// A word, so that a `Wait`, which every guard has, is without padding: a compiler copies padding in
+// pieces, through the stack.
+#[repr(usize)]
 pub enum Policy {
     /// Spins, whatever happens.
     Spin,
