@@ -7,8 +7,10 @@
 
 mod barrier;
 pub mod barriers;
+mod compact_barrier;
 mod compact_condition;
 mod compact_rw_lock;
+mod compact_semaphore;
 mod deadline;
 mod intents;
 mod lock;
@@ -26,8 +28,10 @@ mod waited;
 mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
+pub use compact_barrier::CompactBarrier;
 pub use compact_condition::CompactCondition;
 pub use compact_rw_lock::CompactRwLock;
+pub use compact_semaphore::CompactSemaphore;
 pub use deadline::{Deadline, TimedOut};
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Init, Mutex, MutexGuard, RawLock};

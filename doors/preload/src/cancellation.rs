@@ -1,4 +1,4 @@
-//! Cancellation of a thread that waits for a condition.
+//! Cancellation of a thread that waits for a condition or a semaphore.
 //!
 //! A thread may be cancelled while it sleeps, and at no other time: only around the system call
 //! does it accept that at any instruction, as in libc's own functions. Then the stack is unwound

@@ -47,6 +47,7 @@ macro_rules! entry {
 }
 pub(crate) use {entries, entry};
 
+mod barrier;
 mod cancellation;
 mod condition;
 mod hot;
@@ -55,6 +56,7 @@ mod mutex;
 mod passed;
 mod real;
 mod rw_lock;
+mod semaphore;
 mod start;
 mod time;
 mod waiting;

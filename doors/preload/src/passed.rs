@@ -16,6 +16,10 @@ pub enum Passed {
     Condition,
     /// Process-shared readers–writer lock.
     RwLock,
+    /// Process-shared barrier.
+    Barrier,
+    /// Process-shared or named semaphore.
+    Semaphore,
 }
 
 /// Counts of a kind.
@@ -34,10 +38,12 @@ impl PassedCount {
     }
 }
 
-static COUNTS: [PassedCount; 3] = [
+static COUNTS: [PassedCount; 5] = [
     PassedCount::of("mutexes (robust, process-shared or with priorities)"),
     PassedCount::of("conditions (process-shared)"),
     PassedCount::of("readers–writer locks (process-shared)"),
+    PassedCount::of("barriers (process-shared)"),
+    PassedCount::of("semaphores (process-shared or named)"),
 ];
 
 /// Counts an object that is initialised.

@@ -4,13 +4,13 @@
 //! allocates nothing when it finds them, and its own lock does not come through an entry.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
-    pthread_rwlockattr_t, pthread_spinlock_t, timespec,
+    clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t,
+    pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, sem_t, timespec,
 };
 
 /// Version of conditions that programs of x86-64 are linked with; an older one has
@@ -114,6 +114,28 @@ functions! {
     rwlock_clockrdlock = c"pthread_rwlock_clockrdlock"(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
     /// `pthread_rwlock_clockwrlock`.
     rwlock_clockwrlock = c"pthread_rwlock_clockwrlock"(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
+    /// `pthread_barrier_init`.
+    barrier_init = c"pthread_barrier_init"(barrier: *mut pthread_barrier_t, attributes: *const pthread_barrierattr_t, count: c_uint);
+    /// `pthread_barrier_destroy`.
+    barrier_destroy = c"pthread_barrier_destroy"(barrier: *mut pthread_barrier_t);
+    /// `pthread_barrier_wait`.
+    barrier_wait = c"pthread_barrier_wait"(barrier: *mut pthread_barrier_t);
+    /// `sem_init`.
+    sem_init = c"sem_init"(semaphore: *mut sem_t, shared: c_int, value: c_uint);
+    /// `sem_destroy`.
+    sem_destroy = c"sem_destroy"(semaphore: *mut sem_t);
+    /// `sem_wait`.
+    sem_wait = c"sem_wait"(semaphore: *mut sem_t);
+    /// `sem_timedwait`.
+    sem_timedwait = c"sem_timedwait"(semaphore: *mut sem_t, time: *const timespec);
+    /// `sem_clockwait`.
+    sem_clockwait = c"sem_clockwait"(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec);
+    /// `sem_trywait`.
+    sem_trywait = c"sem_trywait"(semaphore: *mut sem_t);
+    /// `sem_post`.
+    sem_post = c"sem_post"(semaphore: *mut sem_t);
+    /// `sem_getvalue`.
+    sem_getvalue = c"sem_getvalue"(semaphore: *mut sem_t, value: *mut c_int);
     /// `pthread_spin_trylock`.
     spin_trylock = c"pthread_spin_trylock"(lock: *mut pthread_spinlock_t);
 }

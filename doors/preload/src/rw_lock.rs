@@ -197,5 +197,5 @@ crate::entries! {
     /// Acquires a spin lock, which stays libc's.
     ///
     /// Between its attempts the thread waits by the policy.
-    pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) => waiting::spin(|| real::spin_trylock(lock) == 0);
+    pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) => waiting::spin(lock.addr(), || real::spin_trylock(lock) == 0);
 }

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_int};
 
 use towpath_sync::Policy;
 
-use crate::{layout, passed, real, waiting};
+use crate::{barrier, layout, passed, real, semaphore, waiting};
 
 /// Called by the loader, before the program's `main`. Other libraries' constructors may
 /// have used locks already: until now, with the default settings.
@@ -16,7 +16,7 @@ use crate::{layout, passed, real, waiting};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    if !layout::is_known() {
+    if !(layout::is_known() && barrier::is_known() && semaphore::is_known()) {
         give_up(c"objects of a known layout");
     }
     real::find_single_threaded();

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings, Wait, Waiting, is_oversubscribed};
 
+use crate::hot;
+
 /// The processor of every thread: its locks need no numbers.
 pub const CPU: Native = Native::with_id(0);
 
@@ -94,17 +96,20 @@ impl Surroundings for ProcessThreads {
     }
 }
 
-/// Waits until `take` succeeds, where there is no word to wait for. Always 0: success.
+/// Waits until `take` succeeds, at an address without a word to wait for. Always 0:
+/// success.
 #[inline]
-pub fn spin(take: impl Fn() -> bool) -> c_int {
+pub fn spin(address: usize, take: impl Fn() -> bool) -> c_int {
     if !take() {
         Awake::begins();
-        let mut round = 0u32;
-        while !take() {
-            // No thread of these surroundings is ever abandoned.
-            let _ = Waiting::<Native>::back_off(&wait(), &CPU, round);
-            round = round.saturating_add(1);
-        }
+        hot::noted(address, || {
+            let mut round = 0u32;
+            while !take() {
+                // No thread of these surroundings is ever abandoned.
+                let _ = Waiting::<Native>::back_off(&wait(), &CPU, round);
+                round = round.saturating_add(1);
+            }
+        });
         Awake::ends();
     }
     0

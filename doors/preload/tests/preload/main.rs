@@ -3,8 +3,10 @@
 //! Each case is a program of its own: this one, started again for that case alone.
 #![allow(unsafe_code)]
 
+mod barriers;
 mod conditions;
 mod mutexes;
 mod rw_locks;
+mod semaphores;
 mod support;
 mod worlds;

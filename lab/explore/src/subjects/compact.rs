@@ -1,8 +1,13 @@
-//! Compact locks of many readers or one writer.
+//! Compact locks of many readers or one writer, the compact semaphore as a lock, and the
+//! compact barrier.
 
 use std::rc::Rc;
 
-use towpath_sync::{CompactRwLock, Deadline, Policy, Wait};
+use towpath_machine::Arena;
+use towpath_sync::{
+    Barrier, BarrierError, CompactBarrier, CompactRwLock, CompactSemaphore, Deadline, Lock, LockError,
+    Policy, Wait, Waiting,
+};
 
 use super::{BUDGET, ExploredMember};
 use crate::harness::Case;
@@ -16,6 +21,61 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
             Ok(sharing(plan, memory, CompactSubject { lock: CompactRwLock::new(memory), policy, insists }))
         };
         cases.push(Case::new(name, "readers or one writer", make));
+    }
+    super::lock::<OneUnit>(cases, policy);
+    super::barrier::<CountedBarrier>(cases, policy);
+}
+
+/// The semaphore with one unit, for a lock.
+struct OneUnit(CompactSemaphore<Explorer>);
+
+impl Lock<Explorer> for OneUnit {
+    const NAME: &'static str = "semaphore/compact";
+    const FIFO: bool = false;
+    type Held = ();
+
+    fn new(arena: &impl Arena<Explorer>) -> Self {
+        OneUnit(CompactSemaphore::new(arena, 1))
+    }
+    fn lock<W: Waiting<Explorer>>(&self, cpu: &Explorer, wait: &W) -> Result<(), LockError> {
+        self.lock_until(cpu, wait, Deadline::NEVER)
+    }
+    fn lock_until<W: Waiting<Explorer>>(
+        &self,
+        cpu: &Explorer,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<(), LockError> {
+        Ok(self.0.acquire(cpu, wait, deadline)?)
+    }
+    fn try_lock(&self, cpu: &Explorer) -> Option<()> {
+        self.0.takes(cpu).then_some(())
+    }
+    fn unlock<W: Waiting<Explorer>>(&self, cpu: &Explorer, wait: &W, (): ()) {
+        assert!(self.0.post(cpu, wait), "one unit");
+    }
+}
+
+/// The barrier, with the number of its participants.
+struct CountedBarrier {
+    barrier: CompactBarrier<Explorer>,
+    participants: u32,
+}
+
+impl Barrier<Explorer> for CountedBarrier {
+    const NAME: &'static str = "compact";
+
+    fn new(arena: &impl Arena<Explorer>, participants: usize) -> Self {
+        CountedBarrier { barrier: CompactBarrier::new(arena), participants: participants as u32 }
+    }
+    fn wait<W: Waiting<Explorer> + Clone>(
+        &self,
+        cpu: &Explorer,
+        _: usize,
+        wait: &W,
+    ) -> Result<(), BarrierError> {
+        self.barrier.wait(cpu, wait, self.participants)?;
+        Ok(())
     }
 }
 
