@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -25,11 +26,12 @@ const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
 #[derive(Debug, Args)]
 #[command(
     about = "Run a program with Towpath's locks instead of libc's",
-    long_about = "Runs an unchanged program whose pthread mutexes, conditions and other locks are Towpath's: a library is loaded before libc (LD_PRELOAD). Objects with attributes that it does not carry (robust, process-shared, with priorities) stay libc's. The program's children inherit it.",
+    long_about = "Runs an unchanged program whose pthread mutexes, readers–writer locks, conditions, barriers and semaphores are Towpath's: a library is loaded before libc (LD_PRELOAD). Objects with attributes that it does not carry (robust, process-shared, with priorities) stay libc's. The program's children inherit it.",
     after_help = "Examples:
   towpath preload -- ./server                     with Towpath's locks
   towpath preload --waiting park -- ./server      waiters sleep at once
   towpath preload --report -- ./server            and a report on standard error at the end
+  towpath preload --trace FILE -- ./server        and a trace of its locks, for `towpath recommend --trace FILE`
 
 Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc.
 
@@ -44,6 +46,15 @@ pub struct Arguments {
     /// many objects were passed to libc
     #[arg(long)]
     report: bool,
+    /// Write the program's acquisitions and releases to a file, which `towpath recommend
+    /// --trace` and `towpath sim … --trace` replay. Of the program's own process, not of its
+    /// children
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Number of events for which the trace has room, of 16 bytes; those that come later
+    /// are counted
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    trace_events: u64,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -70,6 +81,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.report {
         // The program keeps this process's number.
         command.env("TOWPATH_PRELOAD_REPORT", std::process::id().to_string());
+    }
+    if let Some(trace) = &arguments.trace {
+        // The program may change its folder.
+        let file = File::create(trace).and_then(|_| trace.canonicalize());
+        let file = file.map_err(|error| {
+            let remedy = "name one in a folder that you may write to";
+            failed(format!("the trace {} can't be written: {error}; {remedy}", trace.display()))
+        })?;
+        command
+            .env("TOWPATH_PRELOAD_TRACE", file)
+            .env("TOWPATH_PRELOAD_EVENTS", arguments.trace_events.to_string())
+            .env("TOWPATH_PRELOAD_MAIN", std::process::id().to_string());
     }
     let error = command.exec();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };

@@ -20,6 +20,7 @@ use crate::cancellation::{self, Cancellable, on_cancellation};
 use crate::layout::ConditionWords;
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
+use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait, waiting_in};
 use crate::{mutex, real};
 
@@ -52,6 +53,7 @@ unsafe fn wait_until(
     // SAFETY: a condition (the caller's promise).
     let words = unsafe { ConditionWords::at(condition) };
     let seen = words.condition.begin(&CPU);
+    note(LockEvent::Sleeps, condition.addr());
     // SAFETY: the caller's mutex.
     let refused = unsafe { mutex::unlock(mutex) };
     if refused != 0 {
@@ -147,6 +149,7 @@ unsafe fn wait_at_shared(
         HIDES.store(true, Ordering::Relaxed);
         let on_the_way = hidden(condition);
         real::mutex_lock(on_the_way);
+        note(LockEvent::Sleeps, condition.addr());
         let refused = mutex::unlock(mutex);
         if refused != 0 {
             real::mutex_unlock(on_the_way);

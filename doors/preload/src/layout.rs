@@ -53,6 +53,9 @@ unsafe extern "C" {
     fn pthread_rwlockattr_setkind_np(attributes: *mut libc::pthread_rwlockattr_t, kind: i32) -> i32;
 }
 
+/// Kind of a mutex made without attributes; one that no mutex has, while there is a trace.
+static USUAL: AtomicI32 = AtomicI32::new(0);
+
 /// Words of a `pthread_mutex_t`.
 #[derive(Debug)]
 #[repr(C)]
@@ -89,11 +92,18 @@ impl MutexWords {
         unsafe { &*mutex.cast() }
     }
 
-    /// Returns whether it is one of the usual type, made without attributes.
+    /// Returns whether it is one of the usual type, made without attributes, whose uses
+    /// are not traced.
     #[inline(always)]
     pub fn is_usual(&self) -> bool {
-        // Relaxed: as in `kind`.
-        self.kind.load(Ordering::Relaxed) == 0
+        // Relaxed, both: as in `kind`; set before the program begins.
+        self.kind.load(Ordering::Relaxed) == USUAL.load(Ordering::Relaxed)
+    }
+
+    /// From now on no mutex is usual.
+    pub fn show_every_use() {
+        // Relaxed: before the program begins.
+        USUAL.store(i32::MIN, Ordering::Relaxed);
     }
 
     /// Its type, as far as this library is concerned.

@@ -1,4 +1,5 @@
-//! Preloaded library of `towpath preload`: pthread's locks and conditions, by Towpath.
+//! Preloaded library of `towpath preload`: pthread's locks, conditions, barriers and
+//! semaphores, by Towpath.
 //!
 //! It stands before libc (`LD_PRELOAD`) in programs that were not compiled for it. An object lies
 //! in the words of the program's own, so that static initialisers work and nothing is allocated.
@@ -59,4 +60,5 @@ mod rw_lock;
 mod semaphore;
 mod start;
 mod time;
+mod trace;
 mod waiting;

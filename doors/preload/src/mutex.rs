@@ -12,6 +12,7 @@ use towpath_sync::{Deadline, Lock};
 use crate::layout::{MutexKind, MutexWords};
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
+use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real};
 
@@ -32,7 +33,23 @@ impl MutexWords {
     /// Takes the lock, waiting until the deadline.
     #[inline(always)]
     fn take(&self, deadline: Deadline) -> bool {
-        self.take_at_once() || self.take_slowly(deadline)
+        self.take_noted() || self.take_slowly(deadline)
+    }
+
+    /// Takes the lock if it is free, and notes that in the trace.
+    #[inline(always)]
+    fn take_noted(&self) -> bool {
+        let has_it = self.take_at_once();
+        if has_it {
+            self.note(LockEvent::Acquired);
+        }
+        has_it
+    }
+
+    /// Notes an event in the trace.
+    #[inline]
+    fn note(&self, event: LockEvent) {
+        note(event, core::ptr::from_ref(self).addr());
     }
 
     #[cold]
@@ -40,7 +57,9 @@ impl MutexWords {
     fn take_slowly(&self, deadline: Deadline) -> bool {
         Awake::begins();
         let address = core::ptr::from_ref(self).addr();
+        self.note(LockEvent::Waits);
         let has_it = hot::noted(address, || self.lock.lock_until(&CPU, &wait(), deadline).is_ok());
+        self.note(if has_it { LockEvent::Acquired } else { LockEvent::GaveUp });
         Awake::ends();
         has_it
     }
@@ -90,6 +109,7 @@ impl MutexWords {
         match self.depth.load(Ordering::Relaxed) {
             0 => {
                 self.owner.store(0, Ordering::Relaxed);
+                self.note(LockEvent::Released);
                 self.release();
             }
             depth => self.depth.store(depth - 1, Ordering::Relaxed),
@@ -155,6 +175,7 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t) -> c_int {
     let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {
         MutexKind::Plain => {
+            words.note(LockEvent::Released);
             words.release();
             0
         }
@@ -177,7 +198,13 @@ pub unsafe fn is_carried(mutex: *mut pthread_mutex_t) -> bool {
 unsafe fn try_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
-    let take = || words.lock.try_lock(&CPU).is_some();
+    let take = || {
+        let has_it = words.lock.try_lock(&CPU).is_some();
+        if has_it {
+            words.note(LockEvent::Tried);
+        }
+        has_it
+    };
     match words.kind() {
         MutexKind::Plain => match take() {
             true => 0,
@@ -199,7 +226,7 @@ unsafe fn lock_until(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const
     // SAFETY: the caller's time.
     let until = unsafe { TimeLimit::of_program(clock, time) };
     let take = || {
-        words.take(Deadline::PAST)
+        words.take_noted()
             || until.is_ok_and(|until| until.wait(|deadline| words.take(deadline).then_some(())).is_some())
     };
     let over = until.err().unwrap_or(ETIMEDOUT);

@@ -13,6 +13,7 @@ use crate::layout::RwLockWords;
 use crate::mutex::caller;
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
+use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real, waiting};
 
@@ -21,6 +22,13 @@ use crate::{hot, real, waiting};
 enum RwAccess {
     Read,
     Write,
+}
+
+impl RwAccess {
+    /// The event of an acquisition.
+    fn event(self) -> LockEvent {
+        if self == RwAccess::Read { LockEvent::Shared } else { LockEvent::Acquired }
+    }
 }
 
 impl RwLockWords {
@@ -41,7 +49,9 @@ impl RwLockWords {
 
     /// Acquires by `take`, which waits.
     fn acquire(&self, wish: RwAccess, wait: impl FnOnce() -> c_int) -> c_int {
+        let (address, got) = (core::ptr::from_ref(self).addr(), wish.event());
         if self.take(wish, Deadline::PAST) {
+            note(got, address);
             return 0;
         }
         // Relaxed: as in `take`.
@@ -49,7 +59,9 @@ impl RwLockWords {
             return EDEADLK;
         }
         Awake::begins();
-        let result = hot::noted(core::ptr::from_ref(self).addr(), wait);
+        note(LockEvent::Waits, address);
+        let result = hot::noted(address, wait);
+        note(if result == 0 { got } else { LockEvent::GaveUp }, address);
         Awake::ends();
         result
     }
@@ -87,7 +99,11 @@ unsafe fn try_lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
             }
         };
     }
-    if words.take(wish, Deadline::PAST) { 0 } else { EBUSY }
+    if !words.take(wish, Deadline::PAST) {
+        return EBUSY;
+    }
+    note(LockEvent::Tried, lock.addr());
+    0
 }
 
 /// Acquires until a time of a clock.
@@ -131,6 +147,7 @@ unsafe fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: as the caller's.
         return unsafe { real::rwlock_unlock(lock) };
     }
+    note(LockEvent::Released, lock.addr());
     if words.lock.is_written(&CPU) {
         // Relaxed: as in `take`.
         words.writer.store(0, Ordering::Relaxed);

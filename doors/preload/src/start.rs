@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_int};
 
 use towpath_sync::Policy;
 
-use crate::{barrier, layout, passed, real, semaphore, waiting};
+use crate::{barrier, layout, passed, real, semaphore, trace, waiting};
 
 /// Called by the loader, before the program's `main`. Other libraries' constructors may
 /// have used locks already: until now, with the default settings.
@@ -23,11 +23,21 @@ extern "C" fn start() {
     let policy = variable(c"TOWPATH_PRELOAD_WAITING")
         .and_then(|name| Policy::from_name(name.to_str().ok()?))
         .unwrap_or_default();
-    let budget = variable(c"TOWPATH_PRELOAD_BUDGET").and_then(|ns| ns.to_str().ok()?.parse().ok());
+    let budget = number(c"TOWPATH_PRELOAD_BUDGET");
     waiting::set(policy, budget);
-    if let Some(main) = variable(c"TOWPATH_PRELOAD_REPORT") {
-        passed::report_at_exit(main.to_str().ok().and_then(|pid| pid.parse().ok()).unwrap_or(0));
+    if let Some(main) = number(c"TOWPATH_PRELOAD_REPORT") {
+        passed::report_at_exit(main);
     }
+    // SAFETY: no preconditions.
+    let is_main = number(c"TOWPATH_PRELOAD_MAIN").is_none_or(|main| main == unsafe { libc::getpid() } as u64);
+    if let (true, Some(file)) = (is_main, variable(c"TOWPATH_PRELOAD_TRACE")) {
+        trace::begin(file, number(c"TOWPATH_PRELOAD_EVENTS").unwrap_or(0));
+    }
+}
+
+/// Number in an environment variable; 0 if it is none.
+fn number(name: &CStr) -> Option<u64> {
+    variable(name).map(|value| value.to_str().ok().and_then(|value| value.parse().ok()).unwrap_or(0))
 }
 
 /// Value of an environment variable that is set and not empty.

@@ -9,4 +9,5 @@ mod mutexes;
 mod rw_locks;
 mod semaphores;
 mod support;
+mod traces;
 mod worlds;

@@ -50,6 +50,17 @@ pub fn report_of(name: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// Runs a case with a trace of so many events. Returns the trace, and what the case has said.
+pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
+    let file = env::temp_dir().join(format!("towpath-trace-{}-{}", std::process::id(), name.len()));
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1");
+    command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_TRACE", &file);
+    let output = command.env("TOWPATH_PRELOAD_EVENTS", events.to_string()).output().unwrap();
+    assert!(output.status.success(), "{name}");
+    (file, String::from_utf8(output.stdout).unwrap())
+}
+
 fn run(name: &str, waiting: Option<&str>) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1").stdout(Stdio::null());

@@ -1,0 +1,211 @@
+//! Trace of the locks that threads acquire and release, in a file that this process maps.
+//!
+//! A thread claims a chunk of records in the file and fills it; the order of a thread's chunks is
+//! that of its events. When the file is full, events are counted and left out: the file has the
+//! program's beginning. What there is remains if the program is killed. docs/preload.md has the
+//! format; the laboratory reads it (`lab/host/src/trace`).
+#![allow(unsafe_code)]
+
+use core::cell::Cell;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use towpath_machine::Processor;
+
+use crate::layout::MutexWords;
+use crate::start::write;
+use crate::waiting::CPU;
+
+/// Beginning of the file, with the version of the format.
+const MAGIC: u64 = u64::from_le_bytes(*b"twptrac1");
+/// Length of the header, in bytes.
+const HEADER: usize = 4096;
+/// Number of records in a chunk; the first one names the thread.
+const RECORDS: usize = 128;
+/// Number of bits of a record's first word that say what it is.
+const KIND_BITS: u32 = 4;
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug)]
+#[repr(u64)]
+pub enum LockEvent {
+    /// It found the lock taken, and waits from now on.
+    Waits = 1,
+    /// It has the lock.
+    Acquired = 2,
+    /// It has the lock beside other readers.
+    Shared = 3,
+    /// It got the lock without having been ready to wait for it.
+    Tried = 4,
+    /// Its time was over.
+    GaveUp = 5,
+    /// It is about to release the lock.
+    Released = 6,
+    /// It is about to wait for a condition: the release that follows begins that.
+    Sleeps = 7,
+}
+
+/// Words at the beginning of the file.
+#[derive(Debug)]
+#[repr(C)]
+struct TraceHeader {
+    magic: AtomicU64,
+    /// Number of chunks for which there is room.
+    room: AtomicU64,
+    /// Number of chunks that were claimed, or were to be.
+    claimed: AtomicU64,
+    /// Number of events that were left out.
+    dropped: AtomicU64,
+    /// Time at which the trace began, in nanoseconds of the monotonic clock.
+    start: AtomicU64,
+    /// Time until which there are events for certain.
+    end: AtomicU64,
+    /// Processor time of the process between both, in nanoseconds.
+    processor_time: AtomicU64,
+    /// Number of children of this process, of which there are no events.
+    forks: AtomicU64,
+}
+
+/// A record of the file.
+#[derive(Debug)]
+#[repr(C)]
+struct TraceRecord {
+    what: AtomicU64,
+    object: AtomicU64,
+}
+
+static HEADER_AT: AtomicPtr<TraceHeader> = AtomicPtr::new(core::ptr::null_mut());
+/// Processor time of the process when the trace began.
+static PROCESSOR_TIME: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Index of the calling thread's next record; at the end of a chunk: it has none.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes an event, if there is a trace.
+#[inline]
+pub fn note(event: LockEvent, object: usize) {
+    // Relaxed: mapped before the program begins.
+    let header = HEADER_AT.load(Ordering::Relaxed);
+    if !header.is_null() {
+        // SAFETY: mapped, and never unmapped.
+        write_down(unsafe { &*header }, event, object);
+    }
+}
+
+#[cold]
+fn write_down(header: &TraceHeader, event: LockEvent, object: usize) {
+    let now = CPU.now().saturating_sub(header.start.load(Ordering::Relaxed));
+    // It fails when the thread ends: it has no place any more.
+    let _ = NEXT.try_with(|next| {
+        if next.get() % RECORDS as u64 == 0 {
+            let Some(first) = claim(header, now) else { return };
+            next.set(first);
+        }
+        let at = next.get();
+        next.set(at + 1);
+        let record = record(header, at);
+        // Relaxed, all: read when the program has ended.
+        record.object.store(object as u64, Ordering::Relaxed);
+        record.what.store(now << KIND_BITS | event as u64, Ordering::Relaxed);
+    });
+}
+
+fn record(header: &TraceHeader, index: u64) -> &TraceRecord {
+    // SAFETY: `claim` has found room for the index in the file, which is mapped whole.
+    unsafe {
+        let first = core::ptr::from_ref(header).cast::<u8>().add(HEADER).cast::<TraceRecord>();
+        &*first.add(index as usize)
+    }
+}
+
+/// A chunk for the calling thread. Returns the index of its first free record.
+fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
+    // Relaxed, all: each number is given once.
+    header.end.fetch_max(now, Ordering::Relaxed);
+    let used = processor_time().saturating_sub(PROCESSOR_TIME.load(Ordering::Relaxed));
+    header.processor_time.fetch_max(used, Ordering::Relaxed);
+    let chunk = match header.claimed.load(Ordering::Relaxed) < header.room.load(Ordering::Relaxed) {
+        true => header.claimed.fetch_add(1, Ordering::Relaxed),
+        false => u64::MAX,
+    };
+    if chunk >= header.room.load(Ordering::Relaxed) {
+        header.dropped.fetch_add(1, Ordering::Relaxed);
+        return None;
+    }
+    let first = chunk * RECORDS as u64;
+    // SAFETY: no preconditions.
+    let thread = unsafe { libc::gettid() } as u64;
+    record(header, first).object.store(thread, Ordering::Relaxed);
+    Some(first + 1)
+}
+
+/// Processor time that this process has used, in nanoseconds.
+fn processor_time() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time; the clock exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Begins a trace of about so many events in this file, which is made anew.
+pub fn begin(file: &CStr, events: u64) {
+    let chunks = events.div_ceil(RECORDS as u64 - 1).max(1);
+    let length = HEADER + chunks as usize * RECORDS * size_of::<TraceRecord>();
+    // SAFETY: a name that ends with zero; a new mapping of the kernel's choice, of the file's length.
+    let header = unsafe {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let descriptor = libc::open(file.as_ptr(), flags, 0o644);
+        let mut at = libc::MAP_FAILED;
+        if descriptor >= 0 {
+            if libc::ftruncate(descriptor, length as libc::off_t) == 0 {
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                at = libc::mmap(core::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0);
+            }
+            libc::close(descriptor);
+        }
+        if at == libc::MAP_FAILED {
+            write(b"libtowpath-pthread: the trace can't be written, so there is none: name a file in a folder that the program may write to\n");
+            return;
+        }
+        &*at.cast::<TraceHeader>()
+    };
+    // Relaxed, all: no other thread uses it yet.
+    header.room.store(chunks, Ordering::Relaxed);
+    header.start.store(CPU.now(), Ordering::Relaxed);
+    header.magic.store(MAGIC, Ordering::Relaxed);
+    PROCESSOR_TIME.store(processor_time(), Ordering::Relaxed);
+    // SAFETY: functions that stay until the end.
+    unsafe {
+        libc::atexit(end);
+        libc::pthread_atfork(Some(before_fork), None, Some(in_child));
+    }
+    MutexWords::show_every_use();
+    HEADER_AT.store(core::ptr::from_ref(header).cast_mut(), Ordering::Relaxed);
+}
+
+fn header() -> Option<&'static TraceHeader> {
+    // SAFETY: null, or mapped and never unmapped.
+    unsafe { HEADER_AT.load(Ordering::Relaxed).as_ref() }
+}
+
+extern "C" fn end() {
+    if let Some(header) = header() {
+        // Relaxed, all: other threads may still write events.
+        header.end.fetch_max(CPU.now() - header.start.load(Ordering::Relaxed), Ordering::Relaxed);
+        let used = processor_time().saturating_sub(PROCESSOR_TIME.load(Ordering::Relaxed));
+        header.processor_time.fetch_max(used, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn before_fork() {
+    if let Some(header) = header() {
+        header.forks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The child has no trace: the file is its parent's.
+unsafe extern "C" fn in_child() {
+    HEADER_AT.store(core::ptr::null_mut(), Ordering::Relaxed);
+}

@@ -1,0 +1,87 @@
+//! Traces of the locks that a program acquires and releases.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::PathBuf;
+
+use libc::CLOCK_REALTIME;
+
+use super::support::{
+    Condition, Mutex, cases, has_library, in_child, in_ms, new_condition, new_mutex, run_traced,
+};
+
+/// Events of a thread, by their kinds (docs/preload.md) and objects.
+type Events = Vec<(u64, u64)>;
+
+/// Header's words, and the events of each thread in their order.
+fn read(file: &PathBuf) -> (Vec<u64>, HashMap<u64, Events>) {
+    let bytes = std::fs::read(file).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let mut threads: HashMap<u64, Events> = HashMap::new();
+    let claimed = words[2].min(words[1]) as usize;
+    for chunk in words[512..].chunks_exact(256).take(claimed) {
+        let records = chunk[2..].chunks_exact(2).map(|record| (record[0] & 15, record[1]));
+        threads.entry(chunk[1]).or_default().extend(records.filter(|(kind, _)| *kind != 0));
+    }
+    (words[..8].to_vec(), threads)
+}
+
+fn at<T>(object: &super::support::Object<T>) -> u64 {
+    object.at().addr() as u64
+}
+
+/// Says, with the trace on, where the case's objects are.
+fn tell(objects: &[u64]) {
+    let text: Vec<String> = objects.iter().map(u64::to_string).collect();
+    println!("objects {}", text.join(" "));
+}
+
+static MUTEX: Mutex = new_mutex();
+static READY: Condition = new_condition();
+
+cases! {
+    /// One thread's uses of each kind are in the trace, in their order.
+    fn uses_are_traced_in_their_order() {
+        let mutex = Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE);
+        tell(&[at(&MUTEX), at(&mutex), at(&READY)]);
+        assert_eq!([MUTEX.lock(), mutex.lock(), mutex.lock(), mutex.unlock(), mutex.unlock(), MUTEX.unlock()], [0; 6]);
+        assert_eq!([MUTEX.try_lock(), MUTEX.try_lock()], [0, libc::EBUSY]);
+        assert_eq!(READY.timed_wait(&MUTEX, in_ms(CLOCK_REALTIME, 1)), libc::ETIMEDOUT);
+        assert_eq!(std::thread::scope(|s| s.spawn(|| MUTEX.timed_lock(in_ms(CLOCK_REALTIME, 1))).join().unwrap()), libc::ETIMEDOUT);
+        assert_eq!(in_child(|| MUTEX.unlock(), || assert_eq!(MUTEX.unlock(), 0)), 0);
+        if env::var_os("TOWPATH_PRELOAD_TRACE").is_none() && !has_library() {
+            let (file, said) = run_traced("traces::uses_are_traced_in_their_order", 10_000);
+            let objects: Vec<u64> = said.lines().find_map(|line| line.split_once("objects ")).unwrap().1
+                .split(' ').map(|word| word.parse().unwrap()).collect();
+            let (header, threads) = read(&file);
+            let of_case = |events: &Events| -> Vec<(u64, usize)> {
+                events.iter().filter_map(|(kind, object)| Some((*kind, objects.iter().position(|o| o == object)?))).collect()
+            };
+            let mut seen: Vec<Vec<(u64, usize)>> = threads.values().map(of_case).filter(|events| !events.is_empty()).collect();
+            seen.sort_by_key(|events| events.contains(&(7, 2)));
+            let all = [(2, 0), (2, 1), (6, 1), (6, 0), (4, 0), (7, 2), (6, 0), (2, 0), (6, 0)];
+            let [waiter, main] = &seen[..] else { panic!("{seen:?}") };
+            assert_eq!(main[..], all);
+            // The other thread waits, in a turn or two, and gives up.
+            assert!(waiter.chunks(2).all(|turn| turn == [(1, 0), (5, 0)]), "{waiter:?}");
+            assert_eq!((header[3], header[7]), (0, 1), "nothing dropped, one fork");
+            assert!(header[5] > 1_000_000 && header[6] > 0, "{header:?}");
+        }
+    }
+
+    /// A full trace counts what it leaves out.
+    fn trace_is_bounded_and_counts_what_it_drops() {
+        for _ in 0..1_000 {
+            assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);
+        }
+        if env::var_os("TOWPATH_PRELOAD_TRACE").is_none() && !has_library() {
+            let (file, _) = run_traced("traces::trace_is_bounded_and_counts_what_it_drops", 500);
+            let (header, threads) = read(&file);
+            let events: usize = threads.values().map(Vec::len).sum();
+            assert!((1..=4 * 127).contains(&events) && header[1] == 4, "{events}");
+            assert!(header[3] as usize + events >= 2_000, "{header:?}");
+        }
+    }
+}
