@@ -1,4 +1,5 @@
-//! The machine at hand: its description, its cores, and processes for measuring on it.
+//! The machine at hand: its description, its cores, processes for measuring on it, and
+//! traces of programs that ran on it.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
@@ -6,6 +7,7 @@ pub mod error;
 pub mod host;
 pub mod process;
 pub mod topology;
+pub mod trace;
 
 pub use error::Error;
 pub use host::Host;

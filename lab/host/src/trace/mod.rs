@@ -1,0 +1,156 @@
+//! Trace of the locks that a program acquired and released, as `towpath preload --trace`
+//! writes it, and what is to be replayed of it.
+
+mod replay;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+pub use replay::{LockReplay, MOST_LOCKS, ReplayStep};
+
+/// Beginning of the file.
+const MAGIC: [u8; 8] = *b"twptrac1";
+/// Length of the header, in bytes.
+const HEADER: usize = 4096;
+/// Length of a record, in bytes.
+const RECORD: usize = 16;
+/// Number of records in a chunk; the first one names the thread.
+const RECORDS: usize = 128;
+/// Number of bits of a record's first word that say what it is.
+const KIND_BITS: u32 = 4;
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockEventKind {
+    /// It found the lock taken, and waits from now on.
+    Waits,
+    /// It has the lock.
+    Acquired,
+    /// It has the lock beside other readers.
+    Shared,
+    /// It got the lock without having been ready to wait for it.
+    Tried,
+    /// Its time was over.
+    GaveUp,
+    /// It releases the lock.
+    Released,
+    /// It waits for a condition from the release on that follows.
+    Sleeps,
+}
+
+impl LockEventKind {
+    /// All, in the order of their numbers from 1.
+    const ALL: [LockEventKind; 7] = [
+        LockEventKind::Waits,
+        LockEventKind::Acquired,
+        LockEventKind::Shared,
+        LockEventKind::Tried,
+        LockEventKind::GaveUp,
+        LockEventKind::Released,
+        LockEventKind::Sleeps,
+    ];
+
+    /// Returns whether the thread has the lock from now on.
+    pub const fn acquires(self) -> bool {
+        matches!(self, LockEventKind::Acquired | LockEventKind::Shared | LockEventKind::Tried)
+    }
+}
+
+/// An event of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracedEvent {
+    /// Nanoseconds since the trace began.
+    pub ns: u64,
+    /// What happened.
+    pub kind: LockEventKind,
+    /// Address of the lock or condition.
+    pub object: u64,
+}
+
+/// Trace of a program's locks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LockTrace {
+    /// Events of each thread, by its number, in their order.
+    pub threads: BTreeMap<u64, Vec<TracedEvent>>,
+    /// Number of events for which there was no room.
+    pub dropped: u64,
+    /// Length, in nanoseconds.
+    pub length: u64,
+    /// Processor time of the process meanwhile, in nanoseconds.
+    pub processor_time: u64,
+    /// Number of children of the process, of which there are no events.
+    pub forks: u64,
+}
+
+/// A word of the file.
+fn word(bytes: &[u8], index: usize) -> u64 {
+    bytes
+        .get(8 * index..8 * index + 8)
+        .map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+impl LockTrace {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: the file can't be read, or is no trace, or is damaged.
+    pub fn read(path: &Path) -> Result<LockTrace, String> {
+        let remedy = "`towpath preload --trace FILE -- PROGRAM` writes one";
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}; {remedy}", path.display());
+        let mut file = File::open(path).map_err(|e| failed(&e))?;
+        let mut header = vec![0; HEADER];
+        match file.read_exact(&mut header) {
+            Ok(()) if header[..8] == MAGIC => {}
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(failed(&error)),
+            _ => return Err(failed(&"this is no trace of locks, or its program has not begun")),
+        }
+        let [room, claimed, dropped, _, length, processor_time, forks] =
+            [1, 2, 3, 4, 5, 6, 7].map(|at| word(&header, at));
+        let mut trace = LockTrace { dropped, length, processor_time, forks, ..LockTrace::default() };
+        // Read bit by bit: the numbers of a damaged file reserve no memory.
+        let mut chunk = vec![0; RECORD * RECORDS];
+        for _ in 0..claimed.min(room) {
+            file.read_exact(&mut chunk)
+                .map_err(|_| failed(&"the file is shorter than it says: copy it whole"))?;
+            trace.take(&chunk).map_err(|why| failed(&why))?;
+        }
+        let last = trace.threads.values().filter_map(|events| Some(events.last()?.ns)).max();
+        trace.length = trace.length.max(last.unwrap_or(0));
+        Ok(trace)
+    }
+
+    /// Adds the events of a chunk.
+    fn take(&mut self, chunk: &[u8]) -> Result<(), &'static str> {
+        let events = self.threads.entry(word(chunk, 1)).or_default();
+        for record in chunk.chunks_exact(RECORD).skip(1) {
+            let what = word(record, 0);
+            if what == 0 {
+                break;
+            }
+            let kind = (what & ((1 << KIND_BITS) - 1)) as usize;
+            let kind = kind.checked_sub(1).and_then(|kind| LockEventKind::ALL.get(kind));
+            let event = TracedEvent {
+                ns: what >> KIND_BITS,
+                kind: *kind
+                    .ok_or("it has an event of an unknown kind: a newer version of this command reads it")?,
+                object: word(record, 1),
+            };
+            if events.last().is_some_and(|last| last.ns > event.ns) {
+                return Err("a thread's events are not in their order: the file is damaged");
+            }
+            events.push(event);
+        }
+        Ok(())
+    }
+
+    /// Number of acquisitions.
+    pub fn acquisitions(&self) -> u64 {
+        self.threads.values().flatten().filter(|event| event.kind.acquires()).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;
