@@ -343,6 +343,7 @@ impl BenchArgs {
                 true => defaults.schedulers,
                 false => CopyScheduler::ALL.into_iter().filter(is_chosen).collect(),
             },
+            replay: None,
         }
     }
 

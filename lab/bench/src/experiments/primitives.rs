@@ -114,11 +114,16 @@ impl Measure for LockBench {
 }
 
 fn compare_locks(experiment: &str, bench: &mut Bench<'_>, kinds: Vec<LockKind>) {
-    let PrimitiveSettings { inside, between, .. } = bench.settings.primitives;
+    let settings = &bench.settings.primitives;
+    let &PrimitiveSettings { inside, between, .. } = settings;
+    let replay = settings.replay.as_deref();
     let variants =
         variants((experiment, bench), (kinds, procs(bench, 1)), |subject, lock, sharing, procs, policy| {
-            let subject = subject.with("inside_ns", inside).with("between_ns", between);
-            (subject, LockLoad { lock, sharing, procs, policy, inside, between })
+            let subject = match replay {
+                None => subject.with("inside_ns", inside).with("between_ns", between),
+                Some(replay) => subject.with("replayed", replay.acquisitions),
+            };
+            (subject, LockLoad { lock, sharing, procs, policy, inside, between, replay })
         });
     compare(bench, variants, contend);
 }

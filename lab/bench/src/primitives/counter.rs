@@ -88,7 +88,7 @@ pub fn increment(load: &CounterLoad, run: &Circumstances<'_>) -> Result<Samples,
     let &CounterLoad { counter, sharing, procs, policy, between } = load;
     match counter {
         CounterKind::Under(lock) => {
-            let load = LockLoad { lock, sharing, procs, policy, inside: 0, between };
+            let load = LockLoad { lock, sharing, procs, policy, inside: 0, between, replay: None };
             let mut samples = contend(&load, run)?;
             for (metric, _) in samples.values.iter_mut().filter(|(metric, _)| *metric == ACQUISITIONS_PER_S) {
                 *metric = OPERATIONS_PER_S;

@@ -9,13 +9,14 @@ use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::crew::LoadCrew;
 use super::pthread::{PthreadKind, PthreadLock, PthreadRwLock};
-use super::{MeasuredKind, NamedObject, work, world_for};
+use super::{MeasuredKind, NamedObject, replay, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
 use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::SharedRow;
+use towpath_host::trace::LockReplay;
 use towpath_report::record::metrics::ACQUISITIONS_PER_S;
 
 /// Name of the façade's mutex, with its default lock and policy.
@@ -99,7 +100,7 @@ impl MeasuredKind for LockKind {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LockLoad {
+pub struct LockLoad<'a> {
     /// The lock.
     pub lock: LockKind,
     /// The participants' kind.
@@ -112,10 +113,19 @@ pub struct LockLoad {
     pub inside: u64,
     /// Nanoseconds of work between two.
     pub between: u64,
+    /// Steps of a traced program's threads, one for each participant, instead of these.
+    pub replay: Option<&'a LockReplay>,
+}
+
+impl LockLoad<'_> {
+    /// As many locks as are needed.
+    fn locks<L>(&self, make: impl Fn() -> Result<L, Error>) -> Result<Vec<L>, Error> {
+        (0..self.replay.map_or(1, |replay| replay.locks)).map(|_| make()).collect()
+    }
 }
 
 /// Lock as a participant uses it.
-trait HeldLock: Sync {
+pub(super) trait HeldLock: Sync {
     /// Acquires, calls `inside`, releases.
     ///
     /// A readers–writer lock is acquired for reading, if `is_reader`. `inside` is told whether no
@@ -223,7 +233,7 @@ read_or_written!(
 /// # Errors
 ///
 /// Those of the system; a lock that did not exclude.
-pub fn contend(load: &LockLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
+pub fn contend(load: &LockLoad<'_>, run: &Circumstances<'_>) -> Result<Samples, Error> {
     let is_shared = load.sharing == Sharing::Processes;
     match load.lock {
         LockKind::Ours(name) => {
@@ -231,45 +241,49 @@ pub fn contend(load: &LockLoad, run: &Circumstances<'_>) -> Result<Samples, Erro
             for_each_lock!([atomics] Native, 64 => raw(name, load, run, &mut result));
             result.unwrap_or_else(|| Err(Error::NotAvailable(format!("there is no lock {name}"))))
         }
-        LockKind::Pthread(kind) => measure(load, run, &PthreadLock::new(kind, is_shared)?),
+        LockKind::Pthread(kind) => measure(load, run, &load.locks(|| PthreadLock::new(kind, is_shared))?),
         LockKind::Mutex if is_shared => {
             let world = world_for(&WorldConfig::new(load.procs))?;
-            measure(load, run, &NamedObject::new(&world, |world| world.mutex("lock", 0u64)))
+            measure(load, run, &[NamedObject::new(&world, |world| world.mutex("lock", 0u64))])
         }
-        LockKind::Mutex => measure(load, run, &towpath::Mutex::<u64>::new(0)),
-        LockKind::Std => measure(load, run, &std::sync::Mutex::new(0)),
-        LockKind::ParkingLot => measure(load, run, &parking_lot::Mutex::new(0)),
-        LockKind::Fair => measure(load, run, &parking_lot::FairMutex::new(0)),
+        LockKind::Mutex => measure(load, run, &load.locks(|| Ok(towpath::Mutex::<u64>::new(0)))?),
+        LockKind::Std => measure(load, run, &load.locks(|| Ok(std::sync::Mutex::new(0)))?),
+        LockKind::ParkingLot => measure(load, run, &load.locks(|| Ok(parking_lot::Mutex::new(0)))?),
+        LockKind::Fair => measure(load, run, &load.locks(|| Ok(parking_lot::FairMutex::new(0)))?),
         LockKind::RwLock if is_shared => {
             let world = world_for(&WorldConfig::new(load.procs))?;
-            measure(load, run, &NamedObject::new(&world, |world| world.rw_lock("lock", 0u64)))
+            measure(load, run, &[NamedObject::new(&world, |world| world.rw_lock("lock", 0u64))])
         }
-        LockKind::RwLock => measure(load, run, &towpath::RwLock::<u64>::new(0)),
-        LockKind::PthreadRwLock => measure(load, run, &PthreadRwLock::new(is_shared)?),
-        LockKind::StdRwLock => measure(load, run, &std::sync::RwLock::new(0)),
-        LockKind::ParkingLotRwLock => measure(load, run, &parking_lot::RwLock::new(0)),
+        LockKind::RwLock => measure(load, run, &load.locks(|| Ok(towpath::RwLock::<u64>::new(0)))?),
+        LockKind::PthreadRwLock => measure(load, run, &load.locks(|| PthreadRwLock::new(is_shared))?),
+        LockKind::StdRwLock => measure(load, run, &load.locks(|| Ok(std::sync::RwLock::new(0)))?),
+        LockKind::ParkingLotRwLock => measure(load, run, &load.locks(|| Ok(parking_lot::RwLock::new(0)))?),
     }
 }
 
 fn raw<L: Lock<Native> + Concurrent>(
     name: &str,
-    load: &LockLoad,
+    load: &LockLoad<'_>,
     run: &Circumstances<'_>,
     result: &mut Option<Result<Samples, Error>>,
 ) {
     if L::NAME == name {
-        let row = SharedRow::<L>::row(1);
-        *result = Some(row.and_then(|row| measure(load, run, &Raw(&row[0]))));
+        let row = SharedRow::<L>::row(load.replay.map_or(1, |replay| replay.locks));
+        *result = Some(row.and_then(|row| measure(load, run, &row.iter().map(Raw).collect::<Vec<_>>())));
     }
 }
 
 /// Acquisitions of a readers–writer lock of which one writes.
 const WRITES: u64 = 20;
 /// Acquisitions of which one is timed; alone, where the clock would be most of it.
-const TIMED: u64 = 4;
+pub(super) const TIMED: u64 = 4;
 const TIMED_ALONE: u64 = 64;
 
-fn measure(load: &LockLoad, run: &Circumstances<'_>, lock: &impl HeldLock) -> Result<Samples, Error> {
+fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]) -> Result<Samples, Error> {
+    if let Some(steps) = load.replay {
+        return replay::measure(load, steps, run, locks);
+    }
+    let [lock] = locks else { return Err(Error::Other("one lock is measured".into())) };
     let memory = Board::memory()?;
     let board = Board::new(&memory)?;
     let procs = load.procs as usize;
@@ -328,7 +342,8 @@ mod tests {
                 let locks = LockKind::all().into_iter().chain(LockKind::READERS_WRITER);
                 for lock in locks.filter(|lock| lock.is_for(sharing, 3)) {
                     let policy = Policy::Adaptive;
-                    let load = LockLoad { lock, sharing, procs: 3, policy, inside: 50, between: 200 };
+                    let (procs, replay) = (3, None);
+                    let load = LockLoad { lock, sharing, procs, policy, inside: 50, between: 200, replay };
                     let samples = contend(&load, run).unwrap_or_else(|e| panic!("{lock:?} {sharing:?}: {e}"));
                     let has_rate = samples.values.iter().any(|(m, v)| *m == ACQUISITIONS_PER_S && *v >= 0.0);
                     assert!(has_rate, "{lock:?}");

@@ -4,7 +4,7 @@
 //! participants' work and what is measured of them; `crew.rs` runs participants; `locks.rs`,
 //! `queues.rs`, `barriers.rs`, `broadcast.rs`, `counter.rs` and `pool.rs` say what there is to
 //! compare and what a participant does; `kills/` kills
-//! them; `copies.rs` runs several copies at one time; `pthread.rs` has libc's; `shown.rs` and
+//! them; `replay.rs` replays a traced program's locks; `copies.rs` runs several copies at one time; `pthread.rs` has libc's; `shown.rs` and
 //! `rows.rs` make tables and plots; `advice.rs` recommends one of each.
 
 pub mod advice;
@@ -18,11 +18,12 @@ pub mod locks;
 pub mod pool;
 mod pthread;
 pub mod queues;
+mod replay;
 pub mod rows;
 pub mod shown;
 
 use std::hint::black_box;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use towpath::{Object, Shared, World, WorldConfig, WorldError};
@@ -32,6 +33,7 @@ use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, Latencies};
 use towpath_host::Error;
+use towpath_host::trace::LockReplay;
 use towpath_report::record::metrics::{
     CONTEXT_SWITCHES, CPU_SECONDS, FAIRNESS, LEAST_SHARE, P50_US, P99_US, P999_US, SLOWEST_US,
 };
@@ -54,6 +56,9 @@ pub struct PrimitiveSettings {
     pub copies: Vec<u32>,
     /// The ways in which copies share the cores.
     pub schedulers: Vec<CopyScheduler>,
+    /// Steps of a traced program's threads, instead of the work in a critical section and between
+    /// two (`locks`).
+    pub replay: Option<Arc<LockReplay>>,
 }
 
 impl PrimitiveSettings {
@@ -73,6 +78,7 @@ impl Default for PrimitiveSettings {
             kills: None,
             copies: Vec::new(),
             schedulers: CopyScheduler::ALL.to_vec(),
+            replay: None,
         }
     }
 }
