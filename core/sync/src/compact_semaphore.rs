@@ -33,7 +33,8 @@ const VALUE: u64 = 0xffff_ffff;
 const WAITER: u64 = 1 << 32;
 /// In `word`: the number of waiters.
 const WAITERS: u64 = !(PARKED | VALUE);
-/// Maximum sleep of a waiter before it looks again, in nanoseconds: an hour. A post wakes it.
+/// Maximum sleep of a waiter before it looks again, in nanoseconds: an hour. A post
+/// wakes it.
 const TURN: u64 = 3_600_000_000_000;
 
 /// Semaphore of one word. Memory with a small number is one of that value.
@@ -129,8 +130,9 @@ impl<P: Processor> CompactSemaphore<P> {
         Ok(())
     }
 
-    /// Adds a unit, and wakes a waiter. Returns `false`, and does nothing, if the value is
-    /// the maximum.
+    /// Adds a unit, and wakes a waiter.
+    ///
+    /// Returns `false`, and does nothing, if the value is the maximum.
     #[inline]
     pub fn post<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         loop {
@@ -139,8 +141,8 @@ impl<P: Processor> CompactSemaphore<P> {
             if seen & VALUE >= u64::from(Self::MOST) {
                 return false;
             }
-            // (2) Release: pairs with the Acquire (1). The caller touches the memory no more, but to
-            // name it to the kernel: the thread that gets the unit may free it.
+            // (2) Release: pairs with the Acquire (1). The caller touches the memory no more, but
+            // to name it to the kernel: the thread that gets the unit may free it.
             if cpu.compare_exchange(&self.word, seen, seen + 1, Ordering::Release, Ordering::Relaxed).is_ok()
             {
                 if seen & WAITERS != 0 {

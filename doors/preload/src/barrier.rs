@@ -44,8 +44,8 @@ impl BarrierWords {
     ///
     /// `barrier` is a barrier; it stays so for `'a`.
     unsafe fn at<'a>(barrier: *mut pthread_barrier_t) -> &'a BarrierWords {
-        // SAFETY: atomics may look at any memory of this size and alignment, which a barrier is (the
-        // caller's promise).
+        // SAFETY: atomics may look at any memory of this size and alignment, which a barrier is
+        // (the caller's promise).
         unsafe { &*barrier.cast() }
     }
 
@@ -61,7 +61,8 @@ unsafe fn init(
     attributes: *const pthread_barrierattr_t,
     participants: u32,
 ) -> c_int {
-    // SAFETY: as the caller's. Libc's function refuses wrong numbers, and writes number and attribute.
+    // SAFETY: as the caller's. Libc's function refuses wrong numbers, and writes number and
+    // attribute.
     unsafe {
         let result = real::barrier_init(barrier, attributes, participants);
         if result != 0 {

@@ -53,7 +53,7 @@ unsafe extern "C" {
     fn pthread_rwlockattr_setkind_np(attributes: *mut libc::pthread_rwlockattr_t, kind: i32) -> i32;
 }
 
-/// Kind of a mutex made without attributes; one that no mutex has, while there is a trace.
+/// Kind of a mutex made without attributes; while there is a trace, one of no mutex.
 static USUAL: AtomicI32 = AtomicI32::new(0);
 
 /// Words of a `pthread_mutex_t`.

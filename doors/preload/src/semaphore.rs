@@ -1,4 +1,4 @@
-//! Entries for semaphores. Those of one process are carried; process-shared ones and named
+//! Entries for semaphores. Those of one process are carried; process-shared and named
 //! ones (`sem_open`) are libc's.
 //!
 //! | `sem_t` | libc | here |
@@ -93,8 +93,9 @@ impl SemaphoreWords {
     }
 }
 
-/// Sleeps while the half of a word is 0, until a time of a clock. Returns the error of the
-/// system call, or 0.
+/// Sleeps while the half of a word is 0, until a time of a clock.
+///
+/// Returns the error of the system call, or 0.
 fn sleep_on(half: *mut u32, until: Option<(clockid_t, timespec)>) -> c_int {
     let clock = match until {
         Some((libc::CLOCK_REALTIME, _)) => libc::FUTEX_CLOCK_REALTIME,
@@ -114,7 +115,7 @@ fn sleep_on(half: *mut u32, until: Option<(clockid_t, timespec)>) -> c_int {
     }
 }
 
-/// What a semaphore's function returns for an error, or for 0.
+/// Return value of a semaphore's function for an error, or for 0.
 fn outcome(error: c_int) -> c_int {
     if error == 0 {
         return 0;
@@ -250,7 +251,7 @@ pub fn is_known() -> bool {
         unsafe {
             let result = real::sem_init(semaphore.as_mut_ptr(), shared.into(), value);
             let words = SemaphoreWords::at(semaphore.as_mut_ptr());
-            // What libc's shared ones look like is libc's.
+            // Libc's shared ones have other words.
             let has_value = shared || semaphore.as_ptr().cast::<u64>().read() == u64::from(value);
             result == 0 && words.is_passed() == shared && has_value
         }

@@ -37,7 +37,7 @@ impl TimeLimit {
         if is_clock && is_time { Ok(TimeLimit { clock, time }) } else { Err(libc::EINVAL) }
     }
 
-    /// The clock and the time as the kernel takes them; `None`: before the clock's beginning.
+    /// Clock and time as the kernel takes them; `None`: before the clock's beginning.
     pub fn as_kernel_time(&self) -> Option<(clockid_t, timespec)> {
         (self.time.tv_sec >= 0).then_some((self.clock, self.time))
     }

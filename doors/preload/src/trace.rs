@@ -2,7 +2,7 @@
 //!
 //! A thread claims a chunk of records in the file and fills it; the order of a thread's chunks is
 //! that of its events. When the file is full, events are counted and left out: the file has the
-//! program's beginning. What there is remains if the program is killed. docs/preload.md has the
+//! program's beginning. It remains if the program is killed. docs/preload.md has the
 //! format; the laboratory reads it (`lab/host/src/trace`).
 #![allow(unsafe_code)]
 
@@ -22,26 +22,26 @@ const MAGIC: u64 = u64::from_le_bytes(*b"twptrac1");
 const HEADER: usize = 4096;
 /// Number of records in a chunk; the first one names the thread.
 const RECORDS: usize = 128;
-/// Number of bits of a record's first word that say what it is.
+/// Number of bits of a record's first word that are its kind.
 const KIND_BITS: u32 = 4;
 
-/// What a thread did.
+/// Step of a thread.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub enum LockEvent {
-    /// It found the lock taken, and waits from now on.
+    /// Beginning of a wait for the lock.
     Waits = 1,
-    /// It has the lock.
+    /// Acquisition, after a wait or without.
     Acquired = 2,
-    /// It has the lock beside other readers.
+    /// Acquisition beside other readers.
     Shared = 3,
-    /// It got the lock without having been ready to wait for it.
+    /// Acquisition by a try, which does not wait.
     Tried = 4,
-    /// Its time was over.
+    /// End of a wait whose time was over.
     GaveUp = 5,
-    /// It is about to release the lock.
+    /// Beginning of a release.
     Released = 6,
-    /// It is about to wait for a condition: the release that follows begins that.
+    /// Beginning of a wait for a condition: the release that follows is part of it.
     Sleeps = 7,
 }
 
@@ -153,7 +153,8 @@ fn processor_time() -> u64 {
 pub fn begin(file: &CStr, events: u64) {
     let chunks = events.div_ceil(RECORDS as u64 - 1).max(1);
     let length = HEADER + chunks as usize * RECORDS * size_of::<TraceRecord>();
-    // SAFETY: a name that ends with zero; a new mapping of the kernel's choice, of the file's length.
+    // SAFETY: a name that ends with zero; a new mapping of the kernel's choice, of the file's
+    // length.
     let header = unsafe {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let descriptor = libc::open(file.as_ptr(), flags, 0o644);

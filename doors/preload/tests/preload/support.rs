@@ -50,7 +50,7 @@ pub fn report_of(name: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Runs a case with a trace of so many events. Returns the trace, and what the case has said.
+/// Runs a case with a trace of so many events. Returns the trace, and the case's output.
 pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
     let file = env::temp_dir().join(format!("towpath-trace-{}-{}", std::process::id(), name.len()));
     let mut command = Command::new(env::current_exe().unwrap());

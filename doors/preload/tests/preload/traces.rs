@@ -71,7 +71,7 @@ cases! {
         }
     }
 
-    /// A full trace counts what it leaves out.
+    /// A full trace counts the events for which there was no room.
     fn trace_is_bounded_and_counts_what_it_drops() {
         for _ in 0..1_000 {
             assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);

@@ -118,7 +118,7 @@ pub struct LockLoad<'a> {
 }
 
 impl LockLoad<'_> {
-    /// As many locks as are needed.
+    /// Locks of the load: one, or those of the replay.
     fn locks<L>(&self, make: impl Fn() -> Result<L, Error>) -> Result<Vec<L>, Error> {
         (0..self.replay.map_or(1, |replay| replay.locks)).map(|_| make()).collect()
     }

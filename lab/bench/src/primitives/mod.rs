@@ -4,8 +4,9 @@
 //! participants' work and what is measured of them; `crew.rs` runs participants; `locks.rs`,
 //! `queues.rs`, `barriers.rs`, `broadcast.rs`, `counter.rs` and `pool.rs` say what there is to
 //! compare and what a participant does; `kills/` kills
-//! them; `replay.rs` replays a traced program's locks; `copies.rs` runs several copies at one time; `pthread.rs` has libc's; `shown.rs` and
-//! `rows.rs` make tables and plots; `advice.rs` recommends one of each.
+//! them; `replay.rs` replays a traced program's locks; `copies.rs` runs several copies at one time;
+//! `pthread.rs` has libc's; `shown.rs` and `rows.rs` make tables and plots; `advice.rs` recommends
+//! one of each.
 
 pub mod advice;
 pub mod barriers;
@@ -56,8 +57,7 @@ pub struct PrimitiveSettings {
     pub copies: Vec<u32>,
     /// The ways in which copies share the cores.
     pub schedulers: Vec<CopyScheduler>,
-    /// Steps of a traced program's threads, instead of the work in a critical section and between
-    /// two (`locks`).
+    /// Steps of a traced program's threads, instead of `inside` and `between` (`locks`).
     pub replay: Option<Arc<LockReplay>>,
 }
 

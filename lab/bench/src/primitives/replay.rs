@@ -18,7 +18,7 @@ use towpath_report::record::metrics::ACQUISITIONS_PER_S;
 const REST: Duration = Duration::from_millis(5);
 
 /// A participant.
-struct Player<'a, L> {
+struct Replayer<'a, L> {
     board: Board<'a>,
     member: &'a BoardMember<'a>,
     locks: &'a [L],
@@ -26,7 +26,7 @@ struct Player<'a, L> {
     count: std::cell::Cell<u64>,
 }
 
-impl<L: HeldLock> Player<'_, L> {
+impl<L: HeldLock> Replayer<'_, L> {
     fn ends(&self) -> bool {
         self.board.end().load(Relaxed) != 0
     }
@@ -96,11 +96,11 @@ pub(super) fn measure(
     let procs = replay.threads.len();
     let crew = LoadCrew { sharing: load.sharing, procs, policy: load.policy, board };
     let mut counted = crew.count(run, |member| {
-        let player = Player { board, member, locks, count: std::cell::Cell::new(0) };
-        while !player.ends() {
-            player.play(&replay.threads[member.me])?;
+        let replayer = Replayer { board, member, locks, count: std::cell::Cell::new(0) };
+        while !replayer.ends() {
+            replayer.play(&replay.threads[member.me])?;
         }
-        board.thread(member.me).store(player.count.get(), Relaxed);
+        board.thread(member.me).store(replayer.count.get(), Relaxed);
         Ok(())
     })?;
     // Relaxed: the participants have ended.

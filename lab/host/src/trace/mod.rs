@@ -1,5 +1,5 @@
 //! Trace of the locks that a program acquired and released, as `towpath preload --trace`
-//! writes it, and what is to be replayed of it.
+//! writes it, and its replay.
 
 mod replay;
 
@@ -18,25 +18,25 @@ const HEADER: usize = 4096;
 const RECORD: usize = 16;
 /// Number of records in a chunk; the first one names the thread.
 const RECORDS: usize = 128;
-/// Number of bits of a record's first word that say what it is.
+/// Number of bits of a record's first word that are its kind.
 const KIND_BITS: u32 = 4;
 
-/// What a thread did.
+/// Step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockEventKind {
-    /// It found the lock taken, and waits from now on.
+    /// Beginning of a wait for the lock.
     Waits,
-    /// It has the lock.
+    /// Acquisition, after a wait or without.
     Acquired,
-    /// It has the lock beside other readers.
+    /// Acquisition beside other readers.
     Shared,
-    /// It got the lock without having been ready to wait for it.
+    /// Acquisition by a try, which does not wait.
     Tried,
-    /// Its time was over.
+    /// End of a wait whose time was over.
     GaveUp,
-    /// It releases the lock.
+    /// Beginning of a release.
     Released,
-    /// It waits for a condition from the release on that follows.
+    /// Beginning of a wait for a condition: the release that follows is part of it.
     Sleeps,
 }
 
@@ -63,7 +63,7 @@ impl LockEventKind {
 pub struct TracedEvent {
     /// Nanoseconds since the trace began.
     pub ns: u64,
-    /// What happened.
+    /// Kind of the step.
     pub kind: LockEventKind,
     /// Address of the lock or condition.
     pub object: u64,

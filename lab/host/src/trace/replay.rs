@@ -1,5 +1,5 @@
-//! What is to be replayed of a trace: for each thread its work, its rests and the locks
-//! that it held meanwhile.
+//! Replay of a trace: for each thread its work, its rests and the locks that it held
+//! meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,9 +16,9 @@ const PLACES: u64 = 8;
 /// A step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayStep {
-    /// So many nanoseconds of work.
+    /// Work, in nanoseconds.
     Work(u64),
-    /// So many nanoseconds in which the thread did not run by its own will.
+    /// Rest, in nanoseconds, in which the thread wants no core.
     Idle(u64),
     /// Acquires a lock, takes the next steps under it, releases it.
     Hold {
@@ -29,7 +29,7 @@ pub enum ReplayStep {
     },
 }
 
-/// What is to be replayed of a trace.
+/// Replay of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LockReplay {
     /// Steps of each thread, of which each acquires a lock. The busiest first.
@@ -46,8 +46,9 @@ pub struct LockReplay {
     pub part: (u64, u64, u64),
     /// Number of threads that were left out.
     pub left_out: usize,
-    /// Part of a processor's time that is work in the replay: 1, or less if threads did not run all
-    /// the time between two events.
+    /// Part of the times between events that is work in the replay.
+    ///
+    /// Less than 1 if threads had no core in the rest.
     pub scale: f64,
 }
 
@@ -106,7 +107,7 @@ impl StepMaker {
             *times += 1;
             return;
         }
-        // It might be taken against the order of the others, for which a replay would wait for ever.
+        // It may be against the order of the others: a replay that waits for it may wait for ever.
         if event.kind == LockEventKind::Tried && !self.held.is_empty() {
             return;
         }
@@ -146,7 +147,7 @@ impl StepMaker {
 }
 
 impl LockReplay {
-    /// The replay of a trace, by at most so many threads, on a machine with so many cores.
+    /// Makes a replay, by at most so many threads, of a machine with so many cores.
     ///
     /// # Errors
     ///
@@ -186,8 +187,9 @@ impl LockReplay {
         Ok(replay)
     }
 
-    /// Takes what can't have been work for rests, the longest times outside locks first, and scales
-    /// what is left to so many nanoseconds.
+    /// Limits the work of all to so many nanoseconds.
+    ///
+    /// The longest times outside locks become rests; if those do not suffice, the work is scaled.
     fn limit(&mut self, processor_time: u64) {
         let mut outside: Vec<(u64, usize, usize)> = Vec::new();
         let mut work = 0;
@@ -210,7 +212,7 @@ impl LockReplay {
         while work > processor_time
             && let Some((ns, thread, at)) = outside.pop()
         {
-            // What is left of the last one remains work.
+            // The remainder of the last one remains work.
             let rests = ns.min(work - processor_time);
             work -= rests;
             self.threads[thread][at] = ReplayStep::Idle(rests);

@@ -2,7 +2,7 @@ use super::LockEventKind::{Acquired, GaveUp, Released, Shared, Sleeps, Tried, Wa
 use super::ReplayStep::{Hold, Idle, Work};
 use super::*;
 
-/// A trace of threads with these events, of which the processor time is as long as the trace.
+/// A trace of threads with these events, in which none lacks a core.
 fn trace(threads: &[&[(u64, LockEventKind, u64)]]) -> LockTrace {
     let events = |events: &[(u64, LockEventKind, u64)]| {
         events.iter().map(|&(ns, kind, object)| TracedEvent { ns, kind, object }).collect::<Vec<_>>()
