@@ -34,7 +34,8 @@ impl Barrier {
 
 fn new(participants: u32) -> Box<Barrier> {
     // SAFETY: plain data, which `init` initialises; not zero, as on a stack.
-    let barrier: Box<Barrier> = Box::new(Object::new(unsafe { std::mem::transmute([0xa5u8; 32]) }));
+    let barrier: Box<Barrier> =
+        Box::new(Object::new(unsafe { std::mem::transmute::<[u8; 32], pthread_barrier_t>([0xa5; 32]) }));
     assert_eq!(barrier.init(false, participants), 0);
     barrier
 }

@@ -205,7 +205,7 @@ cases! {
                 // SAFETY: `waits` has the signature of a thread's function: none that it calls
                 // unwinds into libc, which ends the thread.
                 unsafe {
-                    let start: extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute(waits as *const ());
+                    let start: extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute::<*const (), extern "C" fn(*mut c_void) -> *mut c_void>(waits as *const ());
                     let at = semaphore.at().cast();
                     assert_eq!(libc::pthread_create(&mut thread, std::ptr::null(), start, at), 0);
                 }
