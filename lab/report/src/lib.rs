@@ -23,6 +23,6 @@ pub mod table;
 pub use experiment::Experiment;
 pub use names::{ADAPTIVE, CLAIM_ALGORITHMS, ClaimAlgorithm, OURS};
 pub use record::{Extra, Metric, NATIVE, Record, RecordSubject, metrics};
-pub use report::{Chapter, ClaimLine, Report, Section};
+pub use report::{Chapter, ClaimLine, Exhibit, Exhibition, Report, Section};
 pub use results::{Asked, Missing, Results};
 pub use table::{Cell, Kind, Table};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{ClaimLine, Report, Section};
+use crate::report::{ClaimLine, Exhibition, Report, Section};
 use crate::results::Results;
 use crate::svg::escape;
 use crate::table::{Kind, Table};
@@ -75,6 +75,35 @@ pub fn plain_page(
     html
 }
 
+/// A page of the papers' figures, redrawn, each with the claims that are read from it.
+pub fn exhibition_page(title: &str, introduction: &str, papers: &[Exhibition]) -> String {
+    let mut html = String::with_capacity(1 << 17);
+    open(&mut html, title, title);
+    let _ = writeln!(html, "<p class=\"where\">{}</p>\n<nav>", escape(introduction));
+    for paper in papers {
+        let _ = write!(html, "<a href=\"#{0}\">paper {0}</a>", paper.key);
+    }
+    html.push_str("</nav>\n");
+    for paper in papers {
+        heading(&mut html, &paper.key.to_string(), &format!("Paper {}", paper.key), &paper.title);
+        for (n, exhibit) in paper.exhibits.iter().enumerate() {
+            let _ = writeln!(
+                html,
+                "<h3 id=\"{}{n}\">{}</h3>\n<p class=\"note\">{}</p>",
+                paper.key,
+                escape(&exhibit.title),
+                escape(&exhibit.note)
+            );
+            for plot in &exhibit.plots {
+                let _ = writeln!(html, "<figure>{plot}</figure>");
+            }
+            claim_lines(&mut html, &exhibit.claims);
+        }
+    }
+    html.push_str("</main>\n</body>\n</html>\n");
+    html
+}
+
 fn open(html: &mut String, title: &str, head: &str) {
     let _ = write!(
         html,
@@ -136,6 +165,11 @@ fn claims(html: &mut String, claims: &[ClaimLine]) {
         "One line each: the claim, the paper's value, the value here, and whether it holds here. A line opens to the tolerance, \
          which was fixed beforehand, and to the reasons.",
     );
+    claim_lines(html, claims);
+}
+
+/// Claims, one line each, without a heading.
+fn claim_lines(html: &mut String, claims: &[ClaimLine]) {
     html.push_str("<div class=\"claims\">\n");
     for claim in claims {
         let here = if claim.here.is_empty() { "–" } else { &claim.here };
@@ -271,7 +305,7 @@ fn method(html: &mut String, results: &Results, report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::{Exhibit, made_up};
 
     /// The page's own elements that must be closed are.
     fn balanced(html: &str, name: &str) -> bool {
@@ -301,6 +335,26 @@ mod tests {
             "{line}"
         );
         assert!(!line.contains("1.25") && rest.split_once("</details>").unwrap().0.contains("at most 1.25"));
+    }
+
+    #[test]
+    fn claims_stand_below_the_figure_that_they_are_read_from() {
+        let (_, report) = made_up();
+        let exhibit = |title: &str, plot: &str, claims: &[ClaimLine]| Exhibit {
+            title: title.into(),
+            note: "Its points are known.".into(),
+            plots: vec![format!("<svg>{plot}</svg>")],
+            claims: claims.to_vec(),
+        };
+        let exhibits = vec![exhibit("Table 1", "one", &report.claims), exhibit("Table 2", "two", &[])];
+        let paper = Exhibition { key: 'L', title: "A paper".into(), exhibits };
+        let html = exhibition_page("Papers", "Most of it.", &[paper]);
+        let places = ["href=\"#L\"", "id=\"L\"", "Table 1", "one", "class=\"id\">L3", "Table 2", "two"]
+            .map(|part| html.find(part).unwrap_or_else(|| panic!("{part}")));
+        assert!(places.is_sorted(), "{places:?}");
+        for name in ["details", "figure", "div", "h3", "nav", "dl"] {
+            assert!(balanced(&html, name), "<{name}>");
+        }
     }
 
     #[test]

@@ -45,6 +45,30 @@ pub struct ClaimLine {
     pub details: Vec<(&'static str, String)>,
 }
 
+/// Figure or table of a paper, redrawn, and the claims that are read from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exhibit {
+    /// Its place and contents.
+    pub title: String,
+    /// Parts of the paper's own figures that are known.
+    pub note: String,
+    /// SVG, each a whole.
+    pub plots: Vec<String>,
+    /// Claims that are read from it.
+    pub claims: Vec<ClaimLine>,
+}
+
+/// Figures and tables of one paper.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exhibition {
+    /// The paper's key, a letter.
+    pub key: char,
+    /// Authors, title, year, machine.
+    pub title: String,
+    /// In the order of the paper.
+    pub exhibits: Vec<Exhibit>,
+}
+
 /// An experiment's part of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chapter {

@@ -149,7 +149,9 @@ fn classes(look: Look) -> String {
 /// from the smallest to the largest run. `mark` is a vertical line with its name: what the bars are
 /// to be compared with.
 pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Option<(f64, &str)>) -> String {
-    let left = 170.0;
+    // Room for the longest label.
+    let longest = bars.iter().map(|b| b.label.chars().count()).max().unwrap_or(0);
+    let left = (longest as f64 * 7.0 + 16.0).clamp(170.0, 340.0);
     let top = if mark.is_some() { 46.0 } else { 30.0 };
     let height = top + BAR * bars.len() as f64 + 30.0;
     let bottom = height - 26.0;

@@ -37,12 +37,16 @@ use crate::queue::{CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, 
 use crate::suspicion::{SUSPECTED, refute};
 
 /// The algorithm, over a lock: a reference to it, or whatever else leads there.
+///
+/// Without `MORTAL` it is Figure 2 and no more: for machines on which no sender dies and no queue
+/// gets another owner, so that nothing has to be told to survivors.
 #[derive(Clone, Copy, Debug)]
-pub struct Locked<D>(pub D);
+pub struct Locked<D, const MORTAL: bool = true>(pub D);
 
-/// Runs `body` under the queue's lock, with the intent that tells survivors.
+/// Runs `body` under the queue's lock, with the intent that tells survivors if there may
+/// be any.
 #[inline(always)]
-fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
+fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     lock: &L,
     q: &Queue<'_, P>,
     sender: &Sender,
@@ -51,6 +55,14 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     intent: &P::Word,
     body: impl FnOnce() -> Result<T, ClaimError>,
 ) -> Result<T, ClaimError> {
+    if !MORTAL {
+        let held = lock.lock(cpu, wait).map_err(|_| ClaimError::Closed)?;
+        cpu.note(Event::Acquired(q.id.into()));
+        let result = body();
+        lock.unlock(cpu, wait, held);
+        cpu.note(Event::Released(q.id.into()));
+        return result;
+    }
     // SeqCst (C4), the exchange and the look at the tail: either the process that resets the queue
     // for a new owner sees our intent and waits for us, or we see that the queue is closed and
     // don't touch its lock; pairs with the exchange that closes the tail and the census after it.
@@ -90,7 +102,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     result
 }
 
-impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
+impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for Locked<D, MORTAL> {
     #[inline]
     fn claim<W: WaitForSpace<P>>(
         &self,
@@ -100,7 +112,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<u64, ClaimError> {
-        let claimed = locked(&*self.0, q, sender, cpu, wait, intent, || {
+        let claimed = locked::<MORTAL, _, _, _, _>(&*self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock.
             let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
             if sender.shut_out(tail) {
@@ -141,7 +153,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<usize, ClaimError> {
-        locked(&*self.0, q, sender, cpu, wait, intent, || {
+        locked::<MORTAL, _, _, _, _>(&*self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock; a closed queue stays closed.
             if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
                 return Err(ClaimError::Closed);

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::above;
-use crate::sim::show::{by_processors, distinct, plot_by_bytes};
+use crate::sim::show::{OfPaper, by_processors_beside, distinct, plot_by_bytes};
 use crate::sim::{Effort, Figures, Sweep, Watcher, find, run_points};
 use towpath_host::Error;
 use towpath_report::format::digits;
 use towpath_report::record::Metric;
 use towpath_report::stats::{percentile, summarise};
-use towpath_report::svg::PlotValue;
+use towpath_report::svg::{Bar, Look, PlotValue, bars};
 
 /// The runs of experiments for claims.
 pub struct Context<'a> {
@@ -143,6 +143,11 @@ pub fn judge_together(series: &[&Series], claim: &dyn Fn(&Lookup<'_>) -> Vec<Str
 }
 
 impl Series {
+    /// The number of seeds.
+    pub(crate) fn seeds(&self) -> usize {
+        self.seeds
+    }
+
     /// A figure, for each seed. Empty if it was not measured.
     pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
         let fits = |s: &towpath_report::record::RecordSubject| {
@@ -186,8 +191,35 @@ impl Series {
     }
 
     /// A figure with one seed; not a number if it was not measured.
-    fn with_seed(&self, at: At<'_>, metric: Metric, seed: usize) -> f64 {
+    pub(crate) fn with_seed(&self, at: At<'_>, metric: Metric, seed: usize) -> f64 {
         self.each(at, metric).get(seed).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Bars of a figure, each with its name, and beside it the paper's value, if known,
+    /// hollow.
+    pub(crate) fn bars_beside(
+        &self,
+        title: &str,
+        places: &[(String, Option<f64>)],
+        of: &dyn Fn(usize, usize) -> f64,
+        format: impl Fn(f64) -> String,
+    ) -> String {
+        let mut all = Vec::new();
+        for (n, (label, paper)) in places.iter().enumerate() {
+            let values: Vec<f64> = (0..self.seeds).map(|seed| of(n, seed)).collect();
+            let colour = n % 15;
+            if let Some(s) = summarise(&values) {
+                let value = PlotValue { value: s.median, min: s.min, max: s.max };
+                let look = Look { colour, dashed: false, bold: false };
+                all.push(Bar { label: label.clone(), value, look });
+            }
+            all.extend(paper.map(|value| Bar {
+                label: format!("paper: {label}"),
+                value: PlotValue { value, min: value, max: value },
+                look: Look { colour, dashed: true, bold: false },
+            }));
+        }
+        bars(title, &all, format, None)
     }
 
     /// A plot of a metric over the length of messages, a line for each algorithm.
@@ -211,6 +243,17 @@ impl Series {
 
     /// A plot of a metric over the processors, a line for each algorithm.
     pub fn plot(&self, title: &str, metric: Metric, format: impl Fn(f64) -> String) -> String {
+        self.plot_beside(title, metric, &[], format)
+    }
+
+    /// A plot like [`Series::plot`], with points of the paper's figure.
+    pub(crate) fn plot_beside(
+        &self,
+        title: &str,
+        metric: Metric,
+        paper: &[OfPaper<'_>],
+        format: impl Fn(f64) -> String,
+    ) -> String {
         let subjects = || self.points.iter().map(|(s, _)| s);
         let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
         let procs = distinct(subjects().map(|s| s.procs));
@@ -218,7 +261,7 @@ impl Series {
             let all = summarise(self.each(At::new(algorithm, procs as usize), metric))?;
             Some(PlotValue { value: all.median, min: all.min, max: all.max })
         };
-        by_processors(title, &algorithms, &procs, value, format)
+        by_processors_beside(title, &algorithms, &procs, value, paper, format)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::context::{At, Series, within, within_factor};
 use super::k_patterns::BOTH;
-use super::k_programs::{CENTRAL, DISTRIBUTED, MCS, MESSAGES, PROCS, SHARED, question, rates, show};
+use super::k_programs::{CENTRAL, DISTRIBUTED, MCS, MESSAGES, PROCS, SHARED, charts, question, rates, show};
 use super::{Claim, Context, Finding, below};
 use crate::sim::Sweep;
 use towpath_host::Error;
@@ -116,7 +116,7 @@ fn show_both(context: &Context<'_>, pattern: &str) -> Result<String, Error> {
 }
 
 fn k5(context: &Context<'_>) -> Result<Finding, Error> {
-    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    let (mut ours, mut against, mut plots) = (Vec::new(), Vec::new(), Vec::new());
     for (pattern, values) in [("spark98", [0.77, 0.75, 0.69, 0.63]), ("mp3d", [0.26, 0.13, 0.07, 0.04])] {
         let series = kernel(context, "avalanche", pattern)?;
         against.extend(series.judge(|v| {
@@ -135,9 +135,14 @@ fn k5(context: &Context<'_>) -> Result<Finding, Error> {
             format!("{n}: {}, busy {}", of(LOCAL_IDLE), of(REMOTE_BUSY))
         });
         ours.push(format!("{pattern} {}; {}", text.join("; "), rates(&series, pattern)));
+        let places: Vec<_> =
+            PROCS.into_iter().zip(values).map(|(n, value)| (format!("{n} nodes"), Some(value))).collect();
+        let of = |n: usize, seed| series.with_seed(At::new(DISTRIBUTED, PROCS[n]), LOCAL_IDLE, seed);
+        let title = format!("{pattern}: acquisitions of locks that the same node had last (K table 4)");
+        plots.push(series.bars_beside(&title, &places, &of, percent));
     }
     let caveat = "spark98's mesh is made anew, of sf10's number of points and edges";
-    let finding = Finding::new(ours.join("; "), against);
+    let finding = Finding::new(ours.join("; "), against).with(plots);
     Ok(Finding { caveat: caveat.into(), ..finding }
         .because("spark98's points are not numbered as sf10's are, whose neighbours are more often another node's; mp3d's cells start empty, and its locks unused"))
 }
@@ -174,7 +179,8 @@ fn k15(context: &Context<'_>) -> Result<Finding, Error> {
         "forwarded requests for any lock interrupt {} of the critical sections on 32 nodes",
         percent(inside)
     );
-    let finding = Finding::new(format!("{}; {}", ours.join(", "), show_both(context, "mp3d")?), against);
+    let finding = Finding::new(format!("{}; {}", ours.join(", "), show_both(context, "mp3d")?), against)
+        .with(charts(context, "mp3d", [&[], &[]])?);
     Ok(Finding { caveat, ..finding })
 }
 
@@ -267,7 +273,8 @@ fn k18(context: &Context<'_>) -> Result<Finding, Error> {
         digits(messages),
         digits(longer)
     );
-    Ok(Finding::new(ours, against).because(&because))
+    let plots = charts(context, "spark98", [&[], &[]])?;
+    Ok(Finding::new(ours, against).with(plots).because(&because))
 }
 
 fn k19(context: &Context<'_>) -> Result<Finding, Error> {

@@ -13,6 +13,7 @@ use super::k_kernels::varied;
 use super::k_patterns::BOTH;
 use super::{Claim, Context, Finding, Verdict, above, below, not_above};
 use crate::sim::Sweep;
+use crate::sim::show::{OfPaper, by_processors_beside};
 use towpath_host::Error;
 use towpath_report::format::{digits, percent};
 use towpath_report::record::Metric;
@@ -20,6 +21,8 @@ use towpath_report::record::metrics::{
     ACQUISITIONS, COMPLETION_CYCLES, HOLDERS_ASKED, KERNEL_TIME, LOCAL_IDLE, REMOTE_BUSY, SHARED_TIME,
     TIME_PER_OPERATION,
 };
+use towpath_report::stats::summarise;
+use towpath_report::svg::PlotValue;
 
 pub(super) const PROCS: [usize; 4] = [4, 8, 16, 32];
 pub(super) const TTS: &str = "test-and-test-and-set";
@@ -226,6 +229,29 @@ fn judge(
     Ok(Finding::new(ours, against))
 }
 
+/// The paper's charts of a program, left column: times by MCS's, on each machine, with
+/// what the text gives of the paper's.
+pub(super) fn charts(
+    context: &Context<'_>,
+    program: &str,
+    paper: [&[OfPaper<'_>]; 2],
+) -> Result<[String; 2], Error> {
+    let series = both(context, program)?;
+    Ok([FAST, SLOW].map(|m| {
+        let value = |a: &str, n: u32| {
+            let n = n as usize;
+            let of = |seed| {
+                let time = |a: &str| series[m].with_seed(At::new(a, n), COMPLETION_CYCLES, seed);
+                time(a) / time(MCS)
+            };
+            let all = summarise(&(0..series[m].seeds()).map(of).collect::<Vec<_>>())?;
+            Some(PlotValue { value: all.median, min: all.min, max: all.max })
+        };
+        let title = format!("{program} on {}: time ÷ MCS's (K figures 1 to 3, left)", BOTH[m]);
+        by_processors_beside(&title, &ALL, &PROCS.map(|n| n as u32), value, paper[m], digits)
+    }))
+}
+
 /// Times in relation to MCS's, and how far the mix is Table 4's.
 pub(super) fn show(series: &[Series; 2]) -> String {
     let time = |s: &Series, a: &str, n| s.median(At::new(a, n), COMPLETION_CYCLES);
@@ -252,6 +278,7 @@ fn usual() -> impl Iterator<Item = (usize, usize)> {
 
 fn k6(context: &Context<'_>) -> Result<Finding, Error> {
     let four = [TTS, MCS, DISTRIBUTED, REACTIVE];
+    let plots = charts(context, "barnes", [&[], &[(DISTRIBUTED, vec![(32, 1.0 / 1.08)])]])?;
     judge(context, "barnes", |t| {
         let mut against = Vec::new();
         for (m, n) in usual() {
@@ -262,7 +289,7 @@ fn k6(context: &Context<'_>) -> Result<Finding, Error> {
         }
         against
     })
-    .map(|finding| finding.because("an acquisition by message of a lock that another node had last costs 2,000 cycles more than one under MCS; 44 % of ours are such, where Table 4 has 27 %. The tree of 1,024 bodies has more cells that several nodes hang bodies into than that of 16,384: with 4,096 bodies it is 39 %"))
+    .map(|finding| finding.with(plots).because("an acquisition by message of a lock that another node had last costs 2,000 cycles more than one under MCS; 44 % of ours are such, where Table 4 has 27 %. The tree of 1,024 bodies has more cells that several nodes hang bodies into than that of 16,384: with 4,096 bodies it is 39 %"))
 }
 
 fn k7(context: &Context<'_>) -> Result<Finding, Error> {
@@ -296,6 +323,8 @@ fn k8(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k9(context: &Context<'_>) -> Result<Finding, Error> {
+    const BEST: &str = "the best by message";
+    let plots = charts(context, "radiosity", [&[(BEST, vec![(4, 1.18)])], &[(BEST, vec![(4, 1.13)])]])?;
     judge(context, "radiosity", |t| {
         [(FAST, 0.18), (SLOW, 0.13)]
             .into_iter()
@@ -303,7 +332,7 @@ fn k9(context: &Context<'_>) -> Result<Finding, Error> {
             .collect()
     })
     .map(|finding| {
-        finding.because(
+        finding.with(plots).because(
             "Table 4's rate leaves 20,900 cycles between two acquisitions of a node. For 18 % one by message would have to cost 3,800 cycles more than MCS's; 43 % of Table 4's are of locks that another node had last (26 % of ours), and two hops take 1,400 (K2, an input)",
         )
     })
@@ -369,11 +398,12 @@ fn k12(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k13(context: &Context<'_>) -> Result<Finding, Error> {
+    let plots = charts(context, "raytrace", [&[], &[]])?;
     judge(context, "raytrace", |t| {
         let gains = [FAST, SLOW].into_iter().flat_map(|m| [4, 8].map(|n| t.gain(m, &SHARED, &MESSAGES, n)));
         within_factor("the gain", most(gains), 0.14, 2.0)
     })
-    .and_then(|finding| also_varied(context, finding, "raytrace", 0.14))
+    .and_then(|finding| also_varied(context, finding.with(plots), "raytrace", 0.14))
 }
 
 /// Adds the largest gain of locks in shared memory on 4 and 8 nodes with other values of

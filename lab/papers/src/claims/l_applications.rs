@@ -78,13 +78,24 @@ fn shown(series: &Series, row: &ApplicationRow) -> String {
     format!("{}: {}", row.name, PAPER.map(cell).join(", "))
 }
 
+/// A row of Table 4, ours beside the paper's.
+fn chart(series: &Series, row: &ApplicationRow) -> String {
+    let places = PAPER.map(|a| (a.to_string(), Some(of_paper(row, a) / of_paper(row, LOCK_FREE))));
+    let of = |n: usize, seed| {
+        let f = |at: At<'_>, metric| series.with_seed(at, metric, seed);
+        time(&f, row, PAPER[n]) / time(&f, row, LOCK_FREE)
+    };
+    series.bars_beside(&format!("{}: time ÷ lock-free's (L table 4)", row.name), &places, &of, digits)
+}
+
 fn l14(context: &Context<'_>) -> Result<Finding, Error> {
     let sweeps: Vec<Sweep> = APPLICATION_TABLE.iter().map(question).collect();
     let series = context.ask_all(&sweeps)?;
     let contradictions = series.judge(|f| APPLICATION_TABLE.iter().flat_map(|row| against(f, row)).collect());
     let rows: Vec<String> = APPLICATION_TABLE.iter().map(|row| shown(&series, row)).collect();
     let ours = format!("time ÷ lock-free's (the paper's): {}", rows.join("; "));
-    let mut finding = Finding::new(ours, contradictions);
+    let plots = APPLICATION_TABLE.iter().map(|row| chart(&series, row));
+    let mut finding = Finding::new(ours, contradictions).with(plots);
     finding.caveat = "inputs are scaled down: the paper's have 60 to 130 times as many keys or nodes".into();
     Ok(finding)
 }

@@ -80,7 +80,7 @@ pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     let atomics = BOTH.map(|name| digits((send(&as_is, name) - send(&cheap, name)) / 30.0));
     let apart = |series: &super::Series| nanoseconds(send(series, BOTH[1]) - send(series, BOTH[0]));
     Ok(format!(
-        "our send makes {} atomic operations under test&set (one of them tells survivors what it intends, should it die) and {} under lock-free, the paper's one and two; and a store to a line just read \
+        "our send makes {} atomic operations under test&set and {} under lock-free, the paper's one and two; but a store to a line just read \
          waits for its upgrade, where the real machine had a store buffer: lock-free's o_s less test&set's is {}, and with upgrades of 60 ns instead of 150 it is {}",
         atomics[0],
         atomics[1],

@@ -7,7 +7,7 @@
 
 use super::context::{At, Series, rising, within, within_factor};
 use super::{Claim, Context, Finding, Verdict, l_causes};
-use crate::paper::{LOGP_TABLE, STRESS_TABLE, STRESS_WRITERS};
+use crate::paper::{LOGP_TABLE, LogPColumn, STRESS_TABLE, STRESS_WRITERS};
 use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
@@ -165,7 +165,27 @@ fn l2(context: &Context<'_>) -> Result<Finding, Error> {
     });
     let rows = [SEND_OVERHEAD, RECEIVE_OVERHEAD, GAP, ROUND_TRIP];
     let text = rows.map(|m| format!("{}: {}", m.name, row(&series, &PAPER, 1, m))).join("; ");
-    explained(Finding::new(text, against), || l_causes::sending(context))
+    let finding = Finding::new(text, against).with(table_1(&series));
+    explained(finding, || l_causes::sending(context))
+}
+
+/// Cells of a parameter in the paper's table, in microseconds.
+type OfTable = fn(&LogPColumn) -> f64;
+
+/// Table 1, ours beside the paper's.
+fn table_1(series: &Series) -> Vec<String> {
+    let parameters: [(Metric, OfTable); 4] = [
+        (SEND_OVERHEAD, |c| c.send_overhead),
+        (RECEIVE_OVERHEAD, |c| c.receive_overhead),
+        (GAP, |c| c.gap),
+        (ROUND_TRIP, |c| c.round_trip),
+    ];
+    let chart = |(metric, of_paper): (Metric, OfTable)| {
+        let places = LOGP_TABLE.map(|c| (c.algorithm.to_string(), Some(of_paper(&c) * 1e3)));
+        let of = |n: usize, seed| series.with_seed(at(LOGP_TABLE[n].algorithm, 1), metric, seed);
+        series.bars_beside(&format!("L table 1: {}", metric.name), &places, &of, nanoseconds)
+    };
+    parameters.map(chart).into()
 }
 
 fn l4(context: &Context<'_>) -> Result<Finding, Error> {
@@ -206,9 +226,14 @@ fn l7(context: &Context<'_>) -> Result<Finding, Error> {
         against
     });
     let rows = STRESS_WRITERS.map(|w| format!("{w} writers: {}", row(&series, &PAPER, w as usize, TIME)));
-    let plot = series.plot(
+    let table = STRESS_TABLE.map(|column| {
+        let cells = STRESS_WRITERS.into_iter().zip(column.seconds);
+        (column.algorithm, cells.map(|(writers, seconds)| (writers + 1, seconds * 1e3)).collect())
+    });
+    let plot = series.plot_beside(
         "Many writers, one reader: time for each message, the reader among the processors (L table 2)",
         TIME,
+        &table,
         nanoseconds,
     );
     let both = || Ok(format!("{}; {}", l_causes::reader(context)?, l_causes::barging(context)?));

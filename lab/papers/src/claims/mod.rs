@@ -11,6 +11,7 @@
 
 mod bulk_peak;
 mod context;
+mod figures;
 mod g_costs;
 mod g_list;
 mod g_model;
@@ -32,6 +33,7 @@ mod n_model;
 mod n_multiprogrammed_barriers;
 mod n_multiprogramming;
 mod n_queues;
+mod n_queues_at_memory;
 mod n_release;
 pub mod native;
 mod nearly_equal;
@@ -251,6 +253,7 @@ pub fn claims() -> Vec<Claim> {
         n_applications::CLAIMS,
         n_counter::CLAIMS,
         n_queues::CLAIMS,
+        n_queues_at_memory::CLAIMS,
         n_barriers::CLAIMS,
         n_model::CLAIMS,
         n_multiprogramming::CLAIMS,

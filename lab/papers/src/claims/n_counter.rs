@@ -151,12 +151,13 @@ fn n3(context: &Context<'_>) -> Result<Finding, Error> {
         series.show(ll_sc(64), INTERVENTIONS)
     );
     let counts = [
-        ("failing store-conditionals", FAILED_CONDITIONALS),
-        ("invalidations received", INVALIDATIONS_RECEIVED),
-        ("interventions received", INTERVENTIONS_RECEIVED),
+        ("failing store-conditionals", FAILED_CONDITIONALS, 11.0),
+        ("invalidations sent", INVALIDATIONS, 13.0),
+        ("interventions received", INTERVENTIONS_RECEIVED, 2.5),
     ];
-    let plots = counts.map(|(what, metric)| {
-        series.plot(&format!("Shared counter with 5 µs of work: {what} (N figure 4)"), metric, digits)
+    let plots = counts.map(|(what, metric, of_paper)| {
+        let title = format!("Shared counter with 5 µs of work: {what} (N figure 4)");
+        series.plot_beside(&title, metric, &[(BOTH[0], vec![(64, of_paper)])], digits)
     });
     Ok(Finding::new(ours, against).with(plots))
 }

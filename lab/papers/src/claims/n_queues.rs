@@ -1,4 +1,5 @@
-//! Paper N §3.1, §4.2: FIFO queues under locks and lock-free (N11 to N20).
+//! Paper N §3.1, §4.2: FIFO queues under locks and lock-free (N11 to N17);
+//! `n_queues_at_memory.rs` has those over fetch-ops.
 
 use towpath_machine::Processor;
 use towpath_sim::Sim;
@@ -14,37 +15,37 @@ use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
 use towpath_report::record::metrics::{
-    FAILED_CONDITIONALS, FETCH_OPS, INTERVENTIONS, INTERVENTIONS_RECEIVED, INVALIDATIONS,
-    INVALIDATIONS_RECEIVED, LOCAL_MISSES, REMOTE_MISSES, TIME_PER_OPERATION as TIME, UPGRADES,
+    FAILED_CONDITIONALS, INTERVENTIONS, INTERVENTIONS_RECEIVED, INVALIDATIONS, INVALIDATIONS_RECEIVED,
+    TIME_PER_OPERATION as TIME, UPGRADES,
 };
 
-const PROCS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-const MOST: usize = 64;
+pub(super) const PROCS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+pub(super) const MOST: usize = 64;
 
 const TEST_AND_SET: &str = "two-ended/test-and-set/ll-sc";
 const TICKET: &str = "two-ended/ticket/ll-sc";
-const QUEUE: &str = "two-ended/anderson/ll-sc";
+pub(super) const QUEUE: &str = "two-ended/anderson/ll-sc";
 /// The locks over LL/SC, best first, as the paper has it.
-const CACHED_LOCKS: [&str; 3] = [QUEUE, TICKET, TEST_AND_SET];
+pub(super) const CACHED_LOCKS: [&str; 3] = [QUEUE, TICKET, TEST_AND_SET];
 
 const MICHAEL_SCOTT: &str = "michael-scott/ll-sc";
 const PRAKASH: &str = "prakash-lee-johnson/ll-sc";
 const VALOIS: &str = "valois/ll-sc";
 /// The non-blocking queues, best first, as the paper has it.
-const NON_BLOCKING: [&str; 3] = [MICHAEL_SCOTT, PRAKASH, VALOIS];
+pub(super) const NON_BLOCKING: [&str; 3] = [MICHAEL_SCOTT, PRAKASH, VALOIS];
 
 const TEST_AND_SET_AT_MEMORY: &str = "two-ended/test-and-set/fetch-op";
 const TICKET_AT_MEMORY: &str = "two-ended/ticket/fetch-op";
-const HYBRID: &str = "two-ended/hybrid-queue";
+pub(super) const HYBRID: &str = "two-ended/hybrid-queue";
 /// The locks over fetch-ops, best first, as the paper has it.
-const LOCKS_AT_MEMORY: [&str; 3] = [HYBRID, TICKET_AT_MEMORY, TEST_AND_SET_AT_MEMORY];
+pub(super) const LOCKS_AT_MEMORY: [&str; 3] = [HYBRID, TICKET_AT_MEMORY, TEST_AND_SET_AT_MEMORY];
 
 /// The paper's sentence about its own queue: both ends are tickets.
-const TICKETS: &str = "fetch-op-tickets";
+pub(super) const TICKETS: &str = "fetch-op-tickets";
 /// The paper's Figure 1, corrected: dequeuers meet in the first slot.
-const ARRAY: &str = "fetch-op-array";
+pub(super) const ARRAY: &str = "fetch-op-array";
 
-const ALL: [&str; 11] = [
+pub(super) const ALL: [&str; 11] = [
     QUEUE,
     TICKET,
     TEST_AND_SET,
@@ -122,62 +123,57 @@ pub(super) const CLAIMS: &[Claim] = &[
         simulated: n17,
         native: None,
     },
-    Claim {
-        id: "N18",
-        what: "The queues over compare-and-swap are slower than the locks over fetch-ops",
-        paper: "slower",
-        tolerance: "order of every pair at 64; 3 % is a tie",
-        input: false,
-        simulated: n18,
-        native: None,
-    },
-    Claim {
-        id: "N19",
-        what: "Among the locks over fetch-ops the order is the same, and the hybrid queue lock is the best lock of all",
-        paper: "hybrid < ticket < test&set; hybrid < all",
-        tolerance: "order at 64; 3 % is a tie",
-        input: false,
-        simulated: n19,
-        native: None,
-    },
-    Claim {
-        id: "N20",
-        what: "The lock-free queue over fetch-ops is the best of all and scales up to 64 processors; its only coherence traffic is cold misses",
-        paper: "best; falls up to 64; 0",
-        tolerance: "order; counts exact",
-        input: false,
-        simulated: n20,
-        native: None,
-    },
 ];
 
 /// The variants of homes, on which the paper is silent and its claims may hang.
 const HOMES: [&str; 3] = ["directory.service=fifo", "directory.busy=queue", "directory.occupancy_data=80ns"];
 
-/// Lines that lie where the main process has made them, and not at the nodes in turn.
+/// Lines dealt out to the nodes in turn, as this model had them at first.
 ///
-/// IRIX places a page at the node that touches it first.
-const FIRST_TOUCH: &str = "memory.placement=first-touch";
+/// IRIX places a page at the node that touches it first, which here is the main process's.
+pub(super) const IN_TURN: &str = "memory.placement=in-turn";
 
-type Look<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
+pub(super) type Look<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
 
-fn at(algorithm: &str, procs: usize) -> At<'_> {
+pub(super) fn at(algorithm: &str, procs: usize) -> At<'_> {
     At::new(algorithm, procs)
 }
 
 /// The paper's Figure 5.
-fn figure_5() -> Sweep {
+pub(super) fn figure_5() -> Sweep {
     Sweep::on("queues", "origin2000", &ALL, &PROCS)
 }
 
 /// The figures of some algorithms on 64 processors with a parameter changed, to see the
 /// causes.
-fn changed(context: &Context<'_>, algorithms: &[&'static str], change: &str) -> Result<Series, Error> {
+pub(super) fn changed(
+    context: &Context<'_>,
+    algorithms: &[&'static str],
+    change: &str,
+) -> Result<Series, Error> {
     context.ask(&Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change))
 }
 
+/// The constant without a source that claims on placement are tried with other values of.
+pub(super) const RETRY: &str = "the time until a refused request is sent again";
+
+/// The contradictions of a claim on 64 processors with half and double the time until a
+/// refused request is sent again.
+pub(super) fn with_other_retries(
+    context: &Context<'_>,
+    algorithms: &[&'static str],
+    claim: &dyn Fn(Look<'_>) -> Vec<String>,
+) -> Result<Vec<String>, Error> {
+    let mut against = Vec::new();
+    for retry in ["50ns", "200ns"] {
+        let other = changed(context, algorithms, &format!("directory.retry={retry}"))?;
+        against.extend(other.judge(claim).into_iter().map(|text| format!("with {retry} {text}")));
+    }
+    Ok(against)
+}
+
 /// Times of some, the medians, in the order given.
-fn times(series: &Series, algorithms: &[&str], procs: usize) -> String {
+pub(super) fn times(series: &Series, algorithms: &[&str], procs: usize) -> String {
     let all: Vec<String> = algorithms
         .iter()
         .map(|a| format!("{a} {}", nanoseconds(series.median(at(a, procs), TIME))))
@@ -186,14 +182,19 @@ fn times(series: &Series, algorithms: &[&str], procs: usize) -> String {
 }
 
 /// The algorithms among these that do not rise in this order on so many processors.
-fn out_of_order(f: Look<'_>, algorithms: &[&'static str], procs: usize) -> Vec<String> {
+pub(super) fn out_of_order(f: Look<'_>, algorithms: &[&'static str], procs: usize) -> Vec<String> {
     let values: Vec<(&str, f64)> = algorithms.iter().map(|a| (*a, f(at(a, procs), TIME))).collect();
     rising(&format!("on {procs}"), &values)
 }
 
 /// The contradictions if one of the first is slower than one of the others on so many
 /// processors.
-fn not_faster(f: Look<'_>, fast: &[&'static str], slow: &[&'static str], procs: usize) -> Vec<String> {
+pub(super) fn not_faster(
+    f: Look<'_>,
+    fast: &[&'static str],
+    slow: &[&'static str],
+    procs: usize,
+) -> Vec<String> {
     let pairs = fast.iter().flat_map(|a| slow.iter().map(move |b| [*a, *b]));
     pairs.flat_map(|pair| out_of_order(f, &pair, procs)).collect()
 }
@@ -211,9 +212,10 @@ fn n11(context: &Context<'_>) -> Result<Finding, Error> {
         [16, 32, 64].iter().map(|&n| format!("on {n}: {}", times(&series, &CACHED_LOCKS, n))).collect();
     let plots = [
         series.plot("FIFO queues with 5 µs of work (N figure 5, top)", TIME, nanoseconds),
-        series.plot(
+        series.plot_beside(
             "FIFO queues: failing store-conditionals (N figure 5, bottom)",
             FAILED_CONDITIONALS,
+            &[(TEST_AND_SET, vec![(MOST as u32, 90.0)])],
             digits,
         ),
         series.plot(
@@ -235,7 +237,13 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
     let there = at(TEST_AND_SET, MOST);
     let against = series.judge(|f| within_factor("failures", f(there, FAILED_CONDITIONALS), 90.0, 2.0));
-    Ok(Finding::new(series.show(there, FAILED_CONDITIONALS), against))
+    let in_turn = changed(context, &[TEST_AND_SET], IN_TURN)?;
+    let ours = format!(
+        "{}; with lines at the nodes in turn {}",
+        series.show(there, FAILED_CONDITIONALS),
+        in_turn.show(there, FAILED_CONDITIONALS)
+    );
+    Ok(Finding::new(ours, against))
 }
 
 fn n13(context: &Context<'_>) -> Result<Finding, Error> {
@@ -247,14 +255,15 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
         sum(TEST_AND_SET) / sum(TEST_AND_SET_AT_MEMORY)
     };
     const RECEIVED: [Metric; 2] = [INVALIDATIONS_RECEIVED, INTERVENTIONS_RECEIVED];
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let enough = [("invalidations", RECEIVED[0], 10.0), ("interventions", RECEIVED[1], 5.0)];
         let too_few = enough.into_iter().filter(|(_, metric, least)| {
             let times = ratio(f, &[*metric]);
             times.is_nan() || times < *least
         });
         too_few.map(|(name, metric, _)| format!("{} times the {name}", digits(ratio(f, &[metric])))).collect()
-    });
+    };
+    let against = series.judge(claim);
     let shown = |series: &Series| {
         let f = |at: At<'_>, metric| series.median(at, metric);
         format!(
@@ -272,12 +281,13 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
         series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INVALIDATIONS_RECEIVED),
         series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INTERVENTIONS_RECEIVED),
     );
-    let first_touch = changed(context, &[TEST_AND_SET, TEST_AND_SET_AT_MEMORY], FIRST_TOUCH)?;
-    let ours = format!("{ours}; with lines where they are first touched {}", shown(&first_touch));
-    if against.is_empty() {
-        return Ok(Finding::new(ours, against));
-    }
+    let in_turn = changed(context, &[TEST_AND_SET, TEST_AND_SET_AT_MEMORY], IN_TURN)?;
+    let ours = format!("{ours}; with lines at the nodes in turn {}", shown(&in_turn));
     let both = [TEST_AND_SET, TEST_AND_SET_AT_MEMORY];
+    if against.is_empty() {
+        let others = with_other_retries(context, &both, &claim)?;
+        return Ok(Finding::new(ours, against).varied(RETRY, others));
+    }
     let mut why = Vec::new();
     for (what, change) in [
         ("requests that queue at busy lines", "directory.busy=queue"),
@@ -423,130 +433,22 @@ fn n17(context: &Context<'_>) -> Result<Finding, Error> {
     let part = |f: Look<'_>| mean(f, &[MICHAEL_SCOTT], &[TIME]) / mean(f, &CACHED_LOCKS, &[TIME]);
     let against = series.judge(|f| within_factor("the part", part(f), 0.5, 2.0));
     let f = |at: At<'_>, metric| series.median(at, metric);
+    let all = [MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET];
+    let in_turn = changed(context, &all, IN_TURN)?;
     let ours = format!(
-        "{}; {}",
+        "{}; {}; with lines at the nodes in turn {}",
         digits(part(&f)),
-        times(&series, &[MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET], MOST)
+        times(&series, &all, MOST),
+        digits(part(&|at: At<'_>, metric| in_turn.median(at, metric)))
     );
     if against.is_empty() {
         return Ok(Finding::new(ours, against));
     }
-    let all = [MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET];
     let fifo = changed(context, &all, "directory.service=fifo")?;
     let g = |at: At<'_>, metric| fifo.median(at, metric);
     let why = format!(
         "it hangs on the order in which a home serves: with first in first out it is {}",
         digits(part(&g))
-    );
-    Ok(Finding::new(ours, against).because(&why))
-}
-
-fn n18(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = context.ask(&figure_5())?;
-    let against = series.judge(|f| not_faster(f, &LOCKS_AT_MEMORY, &NON_BLOCKING, MOST));
-    let both = [NON_BLOCKING, LOCKS_AT_MEMORY].concat();
-    let first_touch = changed(context, &both, FIRST_TOUCH)?;
-    let ours = format!(
-        "{}; with lines where they are first touched {}",
-        times(&series, &both, MOST),
-        times(&first_touch, &both, MOST)
-    );
-    if against.is_empty() {
-        return Ok(Finding::new(ours, against));
-    }
-    let word = context.ask(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
-    let fifo = changed(context, &both, "directory.service=fifo")?;
-    let why = format!(
-        "under a lock the queue's own lines move one after the other while no other may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
-        nanoseconds(word.median(at("hybrid-queue", MOST), TIME)),
-        times(&fifo, &both, MOST)
-    );
-    Ok(Finding::new(ours, against).because(&why))
-}
-
-fn n19(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = context.ask(&figure_5())?;
-    let against = series.judge(|f| {
-        let mut against = out_of_order(f, &LOCKS_AT_MEMORY, MOST);
-        against.extend(not_faster(f, &[HYBRID], &CACHED_LOCKS, MOST));
-        against
-    });
-    let ours = format!(
-        "{}; the best over LL/SC: {}",
-        times(&series, &LOCKS_AT_MEMORY, MOST),
-        times(&series, &[QUEUE], MOST)
-    );
-    if against.is_empty() {
-        return Ok(Finding::new(ours, against));
-    }
-    let mut sweep = Vec::new();
-    for service in ["10.3ns", "41ns", "100ns", "164ns", "244ns"] {
-        let other = changed(context, &LOCKS_AT_MEMORY, &format!("fetch_op.occupancy={service}"))?;
-        sweep.push(format!("with {service} {}", times(&other, &LOCKS_AT_MEMORY, MOST)));
-    }
-    // The same locks around a single word.
-    const WORD: [&str; 3] = ["hybrid-queue", "ticket/fetch-op", "test-and-set/fetch-op"];
-    let word = context.ask(&Sweep::on("locks", "origin2000", &WORD, &[MOST]))?;
-    let why = format!(
-        "it hangs on how long a poll at memory occupies the home (chosen for N7): {}. The queue's own lines do not decide, it is the same around a single word: {}",
-        sweep.join("; "),
-        times(&word, &WORD, MOST)
-    );
-    Ok(Finding::new(ours, against).because(&why))
-}
-
-fn n20(context: &Context<'_>) -> Result<Finding, Error> {
-    let question = figure_5();
-    let operations = question.run.operations as f64;
-    let series = context.ask(&question)?;
-    let others: Vec<&'static str> = ALL.into_iter().filter(|a| ![TICKETS, ARRAY].contains(a)).collect();
-    let against = series.judge(|f| {
-        let mut against = not_faster(f, &[TICKETS], &others, MOST);
-        let names = PROCS.map(|n| n.to_string());
-        let falling: Vec<(&str, f64)> = PROCS
-            .iter()
-            .zip(&names)
-            .rev()
-            .map(|(n, name)| (name.as_str(), f(at(TICKETS, *n), TIME)))
-            .collect();
-        against.extend(rising("time by processors", &falling));
-        for metric in [FAILED_CONDITIONALS, INVALIDATIONS, INTERVENTIONS] {
-            let count = f(at(TICKETS, MOST), metric);
-            if count != 0.0 {
-                against.push(format!("{} is {}", metric.name, digits(count)));
-            }
-        }
-        // Each processor has one line of its own, which it misses once.
-        let misses = (f(at(TICKETS, MOST), LOCAL_MISSES) + f(at(TICKETS, MOST), REMOTE_MISSES)) * operations;
-        if misses.is_nan() || misses > MOST as f64 + 0.5 {
-            against.push(format!("{} misses in all, more than one for each processor", digits(misses)));
-        }
-        against
-    });
-    let all = |a| PROCS.map(|n| digits(series.median(at(a, n), TIME))).join(", ");
-    let ours = format!(
-        "{TICKETS}: {} ns on 1 to 64; 0 invalidations, {} fetch-ops an operation; the best of the others on 64: {}. (Figure 1 itself, corrected, {ARRAY}: {} ns; {} fetch-ops on 64, since its dequeuers meet in the first slot. It differs from the printed text in drawing from the tail and in telling values by a mark; {TICKETS}, which is what the paper's text says of the queue, also in drawing from the head before looking.)",
-        all(TICKETS),
-        digits(series.median(at(TICKETS, MOST), FETCH_OPS)),
-        others
-            .iter()
-            .map(|a| series.median(at(a, MOST), TIME))
-            .min_by(f64::total_cmp)
-            .map_or(String::new(), nanoseconds),
-        all(ARRAY),
-        digits(series.median(at(ARRAY, MOST), FETCH_OPS)),
-    );
-    if against.is_empty() {
-        return Ok(Finding::new(ours, against));
-    }
-    let faster = context.ask(
-        &Sweep::on("queues", "origin2000", &[TICKETS], &PROCS)
-            .set("fetch_op.occupancy=10ns")
-            .set("fetch_op.occupancy_miss=10ns"),
-    )?;
-    let why = format!(
-        "the home of an end serves two fetch-ops for each operation, and its service time (not in the paper) bounds it from below; with 10 ns: {} ns",
-        PROCS.map(|n| digits(faster.median(at(TICKETS, n), TIME))).join(", ")
     );
     Ok(Finding::new(ours, against).because(&why))
 }

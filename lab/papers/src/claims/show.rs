@@ -6,21 +6,23 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::figures::exhibitions;
 use super::standing::depends_on;
 use super::{Evidence, Judged, Verdict, lost, recorded};
 use towpath_host::Error;
+use towpath_report::ClaimLine;
 use towpath_report::console::render_table;
 use towpath_report::files::write_files;
-use towpath_report::page::plain_page;
+use towpath_report::page::exhibition_page;
 use towpath_report::table::{Cell, Kind, Table};
-use towpath_report::{ClaimLine, Section};
 
 /// Claims as lines that open to the rest.
 pub fn lines(judged: &[Judged]) -> Vec<ClaimLine> {
     judged.iter().map(line).collect()
 }
 
-fn line(judged: &Judged) -> ClaimLine {
+/// A claim as a line that opens to the rest.
+pub(super) fn line(judged: &Judged) -> ClaimLine {
     let Judged { claim, finding, .. } = judged;
     let kind = match finding.verdict {
         _ if claim.input => Kind::Text,
@@ -137,20 +139,15 @@ pub fn to_json_lines(judged: &[Judged], seeds: u32) -> String {
     judged.iter().map(line).collect()
 }
 
-/// Writes `results.jsonl` and `index.html` into a folder, which is made if need be.
+/// Writes `results.jsonl` and `index.html` into a folder, which is made if need be: the
+/// papers' figures, redrawn, each claim at the figure that it is read from.
 ///
 /// # Errors
 ///
 /// The system's, with the folder's name.
 pub fn write(folder: &Path, judged: &[Judged], seeds: u32) -> Result<(), Error> {
-    let plots = judged.iter().flat_map(|j| j.finding.plots.clone());
-    let table = Table {
-        title: "Our counterparts of the papers' figures".into(),
-        note: String::new(),
-        rows: Vec::new(),
-        ..table(judged)
-    };
     let title = "What the papers found, on their machines, simulated";
-    let page = plain_page(title, &summary(judged), &lines(judged), &[Section::new(table).with(plots)], &[]);
+    let note = "A claim is reproduced if it holds for the medians and for every seed alone. Inputs, by which a parameter was chosen, never count. A line opens to the tolerance, which was fixed beforehand, the reasons, what the verdict depends on, and whether the claim notices that its effect is taken away. What stands in a plot as the paper's is from its tables and its text; nothing was read off its images.";
+    let page = exhibition_page(title, &format!("{}. {note}", summary(judged)), &exhibitions(judged));
     write_files(folder, &to_json_lines(judged, seeds), &page)
 }

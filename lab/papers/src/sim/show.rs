@@ -68,13 +68,41 @@ pub(crate) fn by_processors(
     value: impl Fn(&str, u32) -> Option<PlotValue>,
     format: impl Fn(f64) -> String,
 ) -> String {
+    by_processors_beside(title, algorithms, procs, value, &[], format)
+}
+
+/// An algorithm's points of a paper's figure, by processors.
+pub(crate) type OfPaper<'a> = (&'a str, Vec<(u32, f64)>);
+
+/// A plot like [`by_processors`], with points of the paper's figure: dashed, in the
+/// algorithm's colour.
+pub(crate) fn by_processors_beside(
+    title: &str,
+    algorithms: &[&str],
+    procs: &[u32],
+    value: impl Fn(&str, u32) -> Option<PlotValue>,
+    paper: &[OfPaper<'_>],
+    format: impl Fn(f64) -> String,
+) -> String {
     let curve = |(n, name): (usize, &&str)| PlotLine {
         label: name.to_string(),
         points: procs.iter().filter_map(|&p| Some((f64::from(p), value(name, p)?))).collect(),
         look: Look { colour: n % 15, dashed: name.contains("fetch-op"), bold: false },
     };
-    let curves: Vec<PlotLine> = algorithms.iter().enumerate().map(curve).collect();
-    lines(title, &curves, |x| format!("{x:.0} P"), format)
+    let theirs = |(name, points): &OfPaper<'_>| PlotLine {
+        label: format!("paper: {}", name.trim_start_matches("two-ended/")),
+        points: points
+            .iter()
+            .map(|&(p, value)| (f64::from(p), PlotValue { value, min: value, max: value }))
+            .collect(),
+        look: Look {
+            colour: algorithms.iter().position(|a| a == name).unwrap_or(algorithms.len()) % 15,
+            dashed: true,
+            bold: false,
+        },
+    };
+    let curves = algorithms.iter().enumerate().map(curve).chain(paper.iter().map(theirs));
+    lines(title, &curves.collect::<Vec<_>>(), |x| format!("{x:.0} P"), format)
 }
 
 /// In the order of their first appearance.

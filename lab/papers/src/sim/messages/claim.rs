@@ -13,7 +13,10 @@ use towpath_sync::{Lock, WaitForSpace};
 use super::algorithm::MessageAlgorithm;
 use super::hand_over::HandOver;
 
-type Under<L> = Locked<Rc<L>>;
+/// The paper's: no sender dies.
+type Under<L> = Locked<Rc<L>, false>;
+/// Ours: survivors learn the intent of a dead sender.
+type MortalUnder<L> = Locked<Rc<L>>;
 
 /// The claim of one queue.
 pub enum AnyClaim {
@@ -27,24 +30,33 @@ pub enum AnyClaim {
     HandOver(Under<HandOver>),
     LockFree(LockFree),
     Towpath(Towpath),
+    MortalTicket(MortalUnder<Ticket<Sim>>),
+    MortalPosix(MortalUnder<Posix<Sim>>),
 }
 
 impl AnyClaim {
-    /// The algorithm's claim of a new queue.
-    pub fn new(algorithm: MessageAlgorithm, arena: &SimArena) -> AnyClaim {
-        fn under<L: Lock<Sim>>(arena: &SimArena) -> Under<L> {
+    /// The algorithm's claim of a new queue. `mortal`: processes may die.
+    ///
+    /// # Panics
+    ///
+    /// If they may, under a lock that no test kills them under.
+    pub fn new(algorithm: MessageAlgorithm, arena: &SimArena, mortal: bool) -> AnyClaim {
+        fn under<L: Lock<Sim>, const MORTAL: bool>(arena: &SimArena) -> Locked<Rc<L>, MORTAL> {
             Locked(Rc::new(L::new(arena)))
         }
         use towpath_am::Algorithm as Known;
         match algorithm {
+            MessageAlgorithm::Known(Known::Ticket) if mortal => AnyClaim::MortalTicket(under(arena)),
+            MessageAlgorithm::Known(Known::Posix) if mortal => AnyClaim::MortalPosix(under(arena)),
+            MessageAlgorithm::Known(Known::LockFree) => AnyClaim::LockFree(LockFree),
+            MessageAlgorithm::Known(Known::Towpath) => AnyClaim::Towpath(Towpath),
+            other if mortal => panic!("no process may die under {}", other.name()),
             MessageAlgorithm::Known(Known::TestAndSet) => AnyClaim::TestAndSet(under(arena)),
             MessageAlgorithm::Known(Known::TestAndTestAndSet) => AnyClaim::TestAndTestAndSet(under(arena)),
             MessageAlgorithm::Known(Known::Ticket) => AnyClaim::Ticket(under(arena)),
             MessageAlgorithm::Known(Known::Anderson) => AnyClaim::Anderson(under(arena)),
             MessageAlgorithm::Known(Known::Mcs) => AnyClaim::Mcs(under(arena)),
             MessageAlgorithm::Known(Known::Posix) => AnyClaim::Posix(under(arena)),
-            MessageAlgorithm::Known(Known::LockFree) => AnyClaim::LockFree(LockFree),
-            MessageAlgorithm::Known(Known::Towpath) => AnyClaim::Towpath(Towpath),
             MessageAlgorithm::TicketTwoLines => AnyClaim::TicketTwoLines(under(arena)),
             MessageAlgorithm::HandOver => AnyClaim::HandOver(under(arena)),
         }
@@ -67,6 +79,8 @@ macro_rules! hand_on {
                 AnyClaim::HandOver(claim) => claim.$name($($argument),*),
                 AnyClaim::LockFree(claim) => Claim::<Sim>::$name(claim, $($argument),*),
                 AnyClaim::Towpath(claim) => Claim::<Sim>::$name(claim, $($argument),*),
+                AnyClaim::MortalTicket(claim) => claim.$name($($argument),*),
+                AnyClaim::MortalPosix(claim) => claim.$name($($argument),*),
             }
         })*
     };

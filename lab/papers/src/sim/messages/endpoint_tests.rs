@@ -71,7 +71,7 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     // Fewer than the senders of the largest world.
     config.streams = STREAMS;
     config.waiting = T::WAITING;
-    let world = Rc::new(World::new(&arena, config, algorithm));
+    let world = Rc::new(World::with_deaths(&arena, config, algorithm));
     for me in 0..members {
         let (program, world) = (program.clone(), world.clone());
         simulation.spawn(me, me, move |cpu| {

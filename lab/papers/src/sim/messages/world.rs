@@ -113,30 +113,47 @@ pub(super) struct EndpointPart {
 }
 
 /// The memory of all endpoints, and the living processes. Only [`World::kill`] makes one
-/// die.
+/// die, in a world that was made for it.
 pub struct World {
     pub(super) config: WorldConfig,
     pub(super) parts: Vec<EndpointPart>,
     pub(super) doorbells: Vec<SimWord>,
     /// A line for each two endpoints, under the one algorithm whose endpoints use it.
     lines: Vec<AnswerLine<Sim>>,
+    mortal: bool,
     dead: RefCell<Vec<bool>>,
     deaths: Cell<u64>,
 }
 
 impl World {
-    /// Everything empty. The algorithm is the one that the configuration takes it for.
+    /// Everything empty, and no process dies. The algorithm is the one that the
+    /// configuration takes it for.
     ///
     /// # Panics
     ///
     /// If the configuration makes no sense.
     pub fn new(arena: &SimArena, config: WorldConfig, algorithm: MessageAlgorithm) -> Self {
+        World::made(arena, config, algorithm, false)
+    }
+
+    /// A world in which processes may die: claims under locks tell survivors of intents.
+    ///
+    /// # Panics
+    ///
+    /// As [`World::new`], and under locks other than `ticket` and `posix`.
+    pub fn with_deaths(arena: &SimArena, config: WorldConfig, algorithm: MessageAlgorithm) -> Self {
+        World::made(arena, config, algorithm, true)
+    }
+
+    fn made(arena: &SimArena, config: WorldConfig, algorithm: MessageAlgorithm, mortal: bool) -> Self {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
         let part = |e: u32| EndpointPart {
-            rings: [0, 1]
-                .map(|kind| QueueMemory::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
+            rings: [0, 1].map(|kind| {
+                let claim = AnyClaim::new(algorithm, arena, mortal);
+                QueueMemory::new(arena, &config, 2 * e + kind, claim)
+            }),
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
             streams: (0..config.streams_each()).map(|_| Stream::new(arena)).collect(),
@@ -149,6 +166,7 @@ impl World {
             parts,
             doorbells,
             lines: (0..pairs).map(|_| AnswerLine::new(arena)).collect(),
+            mortal,
             dead: RefCell::new(vec![false; config.processes as usize]),
             deaths: Cell::new(0),
             config,
@@ -157,7 +175,12 @@ impl World {
 
     /// The process of that rank is dead from now on: it must not do anything more, and
     /// its endpoints are left as they are.
+    ///
+    /// # Panics
+    ///
+    /// If the world was not made for deaths.
     pub fn kill(&self, rank: u32) {
+        assert!(self.mortal, "made by `with_deaths`");
         if !std::mem::replace(&mut self.dead.borrow_mut()[rank as usize], true) {
             self.deaths.set(self.deaths.get() + 1);
         }
