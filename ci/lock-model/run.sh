@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the state machines of the locks by message with stateright: 3 nodes, 2 locks, a crash, a node that is cut off.
-# Usage: bash ci/lock-model/run.sh [short | full] [--plant same-epoch | forgotten-waiter | early-grant | endless-loan]
+# Usage: bash ci/lock-model/run.sh [short | full] [--plant same-epoch | forgotten-waiter | early-grant | endless-loan | hasty-lender]
 # Prints the number of states of each case. `full` takes some minutes and gigabytes. With a planted fault exit code 0 says that it was found.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -33,7 +33,7 @@
 //!
 //! **Natively** a rank's [`Manager`] carries the messages of its locks with an Active Message
 //! endpoint, and finds the dead in the world. Of shared memory it has besides only the seats
-//! at which two ranks of a host use a contended lock in turns ([`Loan`]).
+//! at which the ranks of a host use a contended lock in turns ([`Loan`]).
 #![deny(unsafe_code)]
 
 mod data;
@@ -49,10 +49,10 @@ mod token;
 pub use data::LockData;
 pub use fence::{Fence, StaleToken};
 pub use home::HomeLock;
-pub use loan::{Loan, LoanSeat, SeatHolder};
+pub use loan::{Loan, LoanSeat, SeatHolder, SeatLeaving};
 pub use message::{
     Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
-    Successor, Ticket,
+    SeatMessage, Successor, Ticket,
 };
 #[doc(hidden)]
 pub use native::wire;

@@ -1,67 +1,82 @@
-//! Loan of a lock: two nodes of a host use it in turns, without a message for each.
+//! Loan of a lock: the nodes of a host use it in turns, without a message for each.
 //!
 //! **Source.** A cohort lock passes a lock on within its cohort for a bounded time while others
 //! wait (Dice, Marathe & Shavit 2012); here the cohort are the node that keeps the lock (*lender*)
-//! and the one that waits next (*borrower*). A lender that used its lock alone would leave the
-//! other cores of the host without work: all that could use them waits.
+//! and those that wait next, up to the first one of another host (*borrowers*). A lender that used
+//! its lock alone would leave the other cores of the host without work: all that could use them
+//! waits. One that lent it to the next waiter alone would leave them to other programs whenever the
+//! system gives one of the two no core.
 //!
 //! ```text
-//!                    take: lender             take: borrower
-//!   LENDER ◀─────────────────────── FREE ───────────────────────▶ BORROWER
-//!     │   ───────────────────────▶   │   ◀───────────────────────   │
-//!     │            leave             │            leave             │
-//!     └────────────▶ ENDED ◀─────────┴──────────────────────────────┘
-//!        the lender has the lock    end    the borrower has the lock
+//!             take                   leave, closes or used up
+//!   FREE ◀───────────▶ NODE n ─────────────────────────────────▶ ENDED
+//!     │       leave        │  end: node n has the lock              ▲
+//!     └────────────────────┴─────────────────────────────────────────┘
+//!         close, end: the lender has the lock
 //! ```
 //!
-//! **Fields.** One word: generation, holder, number of acquisitions. A token is that of the
-//! lender when the loan began, and that number. **Owners.** The lender opens a seat; each of the
-//! two takes it when it is free, leaves it when it is its own, and ends the loan at any time. The
-//! one that holds the seat then has the lock; of a free seat the one that ends the loan.
+//! **Fields.** One word: generation, holder, number of acquisitions, flags. A token is that of the
+//! lender when the loan began, and that number. **Owners.** The lender opens a seat, tells the next
+//! node, and each node that is told tells the one behind it. Each of them takes the seat when it is
+//! free, and leaves it when it is its own. A node that *closes* it has it end when it is left: the
+//! lender has the lock then, and passes it on in the order of the queue. Only the lender *ends* a
+//! loan at once: before it answers an inquiry. The holder of the seat then has the lock.
 //!
-//! **Bound.** [`Loan::most`] acquisitions of both; the time is the carriers'. The lender's time
-//! does not end before the borrower has had the seat once: it would have the lock next, and lets
-//! the lender use it until then. So a waiter behind both waits no longer than it would if the lock
-//! were handed over to a borrower that does not run yet.
+//! **Bound.** [`Loan::most`] acquisitions of all; the time is the carriers', which close a seat
+//! after it where another node waits ([`Loan::want`]): one behind them that the lock is not lent
+//! to, or a borrower that has tried in vain. A waiter behind them is served no later for a loan.
 //!
-//! **Crashes.** The word needs no repair. The borrower waits in the home's queue as before: the
-//! death of one of the two leads to an inquiry, in which a borrower that holds the lock says so,
-//! and the lender ends the loan before it answers. No node takes a seat under an offer that an
-//! inquiry, a grant or a new request has ended ([`crate::NodeLock::on_message`]).
+//! **Crashes.** The word needs no repair. Borrowers wait in the home's queue as before: the death
+//! of one of the nodes leads to an inquiry, in which a borrower that holds the lock says so, and
+//! the lender ends the loan before it answers. No node takes a seat under an offer that an inquiry,
+//! a grant or a new request has ended ([`crate::NodeLock::on_message`]). If the one that has closed
+//! the seat dies before the lender hears of it, the inquiry says so.
 //!
-//! **Cost.** An exchange and a store for an acquisition, and the move of a line where the other
-//! node came between. **Don't use it** without a core for each of the two, or for a lock with
-//! data: these travel by message.
+//! **Cost.** Two exchanges for an acquisition, and the move of a line where another node came
+//! between. **Don't use it** for a lock with data: these travel by message. Borrowers take the seat
+//! in no order: the system's scheduler gives each its share.
 
+use crate::message::{Node, Ticket};
 use crate::token::FencingToken;
 
 /// Holder of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeatHolder {
-    /// None of the two.
-    Free,
-    /// The node that lends the lock.
-    Lender,
-    /// The node that the lock is lent to.
-    Borrower,
     /// The loan is over.
     Ended,
+    /// No node.
+    Free,
+    /// This node.
+    Node(Node),
 }
 
 /// Number of bits of a generation.
 const GENERATION_BITS: u32 = 28;
-/// Bit that says that the borrower sleeps until the lender leaves.
-const SLEEPS: u64 = 1 << 2;
-/// Bit that says that the borrower has had the seat, or does not want it.
-const CAME: u64 = 1 << 3;
+/// Number of bits of a holder: 0 ended, 1 free, and nodes from 2 on.
+const HOLDER_BITS: u32 = 6;
+/// Number of bits of a number of acquisitions.
+const COUNT_BITS: u32 = 27;
+/// Bit that says that a node sleeps until the seat is left.
+const SLEEPS: u64 = 1 << HOLDER_BITS;
+/// Bit that says that the loan ends when the seat is left.
+const CLOSES: u64 = 1 << (HOLDER_BITS + 1);
+/// Bit that says that the loan ends when its time is over.
+const WANTED: u64 = 1 << (HOLDER_BITS + 2);
+const GENERATION_SHIFT: u32 = HOLDER_BITS + 3;
+const COUNT_SHIFT: u32 = GENERATION_SHIFT + GENERATION_BITS;
+const _: () = assert!(COUNT_SHIFT + COUNT_BITS == u64::BITS);
 
 /// Loan of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Loan {
-    /// Number of its seat on the host of both nodes.
-    pub seat: u32,
+    /// Number of its seat on the host of the nodes.
+    pub seat: u16,
     /// Generation of the seat: a number that the seat has not had lately.
     pub generation: u32,
+    /// Node that lends the lock.
+    pub lender: Node,
+    /// Request by which that node has the lock.
+    pub ticket: Ticket,
     /// Token before those of the loan.
     pub token: FencingToken,
     /// Maximum number of acquisitions.
@@ -71,6 +86,11 @@ pub struct Loan {
 }
 
 impl Loan {
+    /// Number of nodes that can use a seat: those with the smallest numbers.
+    pub const NODES: Node = (1 << HOLDER_BITS) - 2;
+    /// Maximum number of acquisitions that a seat can count.
+    pub(crate) const MOST: u32 = (1 << COUNT_BITS) - 1;
+
     /// Returns the generation after another one.
     #[must_use]
     pub fn generation_after(generation: u32) -> u32 {
@@ -80,8 +100,12 @@ impl Loan {
     /// Returns the word of its seat at first.
     #[must_use]
     pub fn first_word(&self) -> u64 {
-        let (generation, holder) = (self.generation, SeatHolder::Free);
-        SeatWord { generation, holder, sleeps: false, came: false, count: 0 }.bits()
+        SeatWord { generation: self.generation, holder: SeatHolder::Free, flags: 0, count: 0 }.bits()
+    }
+
+    /// Returns whether a message concerns this loan.
+    pub(crate) fn is_at(&self, seat: u16, generation: u32) -> bool {
+        (self.seat, self.generation) == (seat, generation)
     }
 
     /// Returns the token of an acquisition.
@@ -90,57 +114,62 @@ impl Loan {
     }
 
     /// Takes the seat.
-    pub(crate) fn take(&self, party: SeatHolder, seat: &impl LoanSeat) -> Taking {
+    pub(crate) fn take(&self, node: Node, seat: &impl LoanSeat) -> Taking {
         loop {
             let word = self.read(seat);
-            let next = match word.holder {
-                SeatHolder::Free if word.count < self.most => {
-                    let came = word.came || party == SeatHolder::Borrower;
-                    SeatWord { holder: party, count: word.count + 1, came, ..word }
-                }
+            match word.holder {
+                SeatHolder::Free if word.count < self.most => {}
                 SeatHolder::Free | SeatHolder::Ended => return Taking::Over,
-                _ => return Taking::Busy,
-            };
+                SeatHolder::Node(_) => return Taking::Busy,
+            }
+            let next = SeatWord { holder: SeatHolder::Node(node), count: word.count + 1, ..word };
             if seat.exchange(word.bits(), next.bits()) {
                 return Taking::Taken(next.count);
             }
         }
     }
 
-    /// Leaves the seat that the party holds.
-    ///
-    /// Returns whether the loan goes on; if not, the party has the lock.
-    pub(crate) fn leave(&self, party: SeatHolder, seat: &impl LoanSeat) -> bool {
+    /// Leaves the seat that the node holds. `closes`: the loan is to end.
+    pub(crate) fn leave(&self, node: Node, closes: bool, seat: &impl LoanSeat) -> SeatLeaving {
         loop {
             let word = self.read(seat);
-            if word.holder != party {
-                return false;
+            if word.holder != SeatHolder::Node(node) {
+                return SeatLeaving::Lost;
             }
-            let holder =
-                if word.sleeps || word.count >= self.most { SeatHolder::Ended } else { SeatHolder::Free };
-            if seat.exchange(word.bits(), SeatWord { holder, ..word }.bits()) {
-                return holder == SeatHolder::Free;
+            let ends = closes || word.has(CLOSES) || word.count >= self.most;
+            let holder = if ends { SeatHolder::Ended } else { SeatHolder::Free };
+            let next = SeatWord { holder, flags: word.flags & !SLEEPS, ..word };
+            if seat.exchange(word.bits(), next.bits()) {
+                return if ends { SeatLeaving::Ended } else { SeatLeaving::Open { slept: word.has(SLEEPS) } };
             }
         }
     }
 
-    /// Says that the lender need not wait until the borrower comes: it does not want the
-    /// lock now.
-    pub(crate) fn excuse(&self, seat: &impl LoanSeat) {
-        loop {
-            let word = self.read(seat);
-            let is_over = word.came || word.holder == SeatHolder::Ended;
-            if is_over || seat.exchange(word.bits(), SeatWord { came: true, ..word }.bits()) {
-                return;
-            }
-        }
+    /// Says that the loan is to end when its time is over: a node waits that it does not
+    /// serve.
+    pub fn want(&self, seat: &impl LoanSeat) {
+        self.add(WANTED, seat, |_| true);
     }
 
-    /// Returns whether the borrower has yet to come. It waits, and takes the seat when it
-    /// runs.
-    pub(crate) fn awaits_borrower(&self, seat: &impl LoanSeat) -> bool {
+    /// Returns whether [`Loan::want`] was said, and the number of acquisitions.
+    pub(crate) fn state(&self, seat: &impl LoanSeat) -> (bool, u32) {
         let word = self.read(seat);
-        word.holder != SeatHolder::Ended && !word.came
+        (word.has(WANTED), word.count)
+    }
+
+    /// Has the loan end when the seat is left. Returns whether it has ended.
+    pub(crate) fn close(&self, seat: &impl LoanSeat) -> bool {
+        loop {
+            let word = self.read(seat);
+            let next = match word.holder {
+                SeatHolder::Ended => return true,
+                SeatHolder::Free => SeatWord { holder: SeatHolder::Ended, ..word },
+                SeatHolder::Node(_) => SeatWord { flags: word.flags | CLOSES, ..word },
+            };
+            if seat.exchange(word.bits(), next.bits()) {
+                return next.holder == SeatHolder::Ended;
+            }
+        }
     }
 
     /// Ends the loan. Returns the holder of the seat before, and the number of
@@ -155,16 +184,31 @@ impl Loan {
         }
     }
 
-    /// Says that the borrower sleeps until the lender leaves the seat.
-    ///
-    /// Returns false if the lender does not hold it.
+    /// Returns whether the loan is over.
+    pub(crate) fn has_ended(&self, seat: &impl LoanSeat) -> bool {
+        self.read(seat).holder == SeatHolder::Ended
+    }
+
+    /// Returns whether the node holds the seat.
+    pub(crate) fn is_held_by(&self, node: Node, seat: &impl LoanSeat) -> bool {
+        self.read(seat).holder == SeatHolder::Node(node)
+    }
+
+    /// Says that a node sleeps until the seat is left. Returns false if no node holds it.
     pub(crate) fn announce_sleep(&self, seat: &impl LoanSeat) -> bool {
+        self.add(SLEEPS, seat, |holder| matches!(holder, SeatHolder::Node(_)))
+    }
+
+    /// Sets a flag while the loan goes on, and the seat's holder is as asked. Returns
+    /// whether it is set.
+    fn add(&self, flag: u64, seat: &impl LoanSeat, asked: impl Fn(SeatHolder) -> bool) -> bool {
         loop {
             let word = self.read(seat);
-            if word.holder != SeatHolder::Lender {
+            if word.holder == SeatHolder::Ended || !asked(word.holder) {
                 return false;
             }
-            if seat.exchange(word.bits(), SeatWord { sleeps: true, ..word }.bits()) {
+            let next = SeatWord { flags: word.flags | flag, ..word };
+            if word.has(flag) || seat.exchange(word.bits(), next.bits()) {
                 return true;
             }
         }
@@ -180,15 +224,29 @@ impl Loan {
 /// Outcome of an attempt to take a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taking {
-    /// The seat is the party's, with that number.
+    /// The seat is the node's, with that number.
     Taken(u32),
-    /// The other one holds it.
+    /// Another one holds it.
     Busy,
     /// The loan is over, or its acquisitions are used up.
     Over,
 }
 
-/// Word that lender and borrower share.
+/// Outcome of leaving a seat, or of releasing a lock under a loan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeatLeaving {
+    /// The loan goes on.
+    Open {
+        /// True if nodes sleep until the seat is left.
+        slept: bool,
+    },
+    /// The loan is over, and the lender has the lock.
+    Ended,
+    /// The loan was over before: the node has the lock, as if it were not lent.
+    Lost,
+}
+
+/// Word that lender and borrowers share.
 ///
 /// An exchange that succeeds hands over what was done before the one that it follows.
 pub trait LoanSeat {
@@ -217,32 +275,65 @@ impl LoanSeat for std::cell::Cell<u64> {
 struct SeatWord {
     generation: u32,
     holder: SeatHolder,
-    sleeps: bool,
-    came: bool,
+    flags: u64,
     count: u32,
 }
 
 impl SeatWord {
+    fn has(self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
     fn of(bits: u64) -> SeatWord {
-        let holder = match bits & 3 {
+        let holder = match bits & ((1 << HOLDER_BITS) - 1) {
             0 => SeatHolder::Ended,
             1 => SeatHolder::Free,
-            2 => SeatHolder::Lender,
-            _ => SeatHolder::Borrower,
+            node => SeatHolder::Node(node as Node - 2),
         };
-        let generation = (bits as u32) >> (32 - GENERATION_BITS);
-        let (sleeps, came) = (bits & SLEEPS != 0, bits & CAME != 0);
-        SeatWord { generation, holder, sleeps, came, count: (bits >> 32) as u32 }
+        let generation = (bits >> GENERATION_SHIFT) as u32 & ((1 << GENERATION_BITS) - 1);
+        let flags = bits & (SLEEPS | CLOSES | WANTED);
+        SeatWord { generation, holder, flags, count: (bits >> COUNT_SHIFT) as u32 }
     }
 
     fn bits(self) -> u64 {
         let holder = match self.holder {
             SeatHolder::Ended => 0,
             SeatHolder::Free => 1,
-            SeatHolder::Lender => 2,
-            SeatHolder::Borrower => 3,
+            SeatHolder::Node(node) => u64::from(node) + 2,
         };
-        let flags = if self.sleeps { SLEEPS } else { 0 } | if self.came { CAME } else { 0 };
-        u64::from(self.count) << 32 | u64::from(self.generation << (32 - GENERATION_BITS)) | holder | flags
+        let generation = u64::from(self.generation) << GENERATION_SHIFT;
+        u64::from(self.count) << COUNT_SHIFT | generation | self.flags | holder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn word_of_a_seat_has_room_for_its_largest_values() {
+        let (generation, count) = ((1 << GENERATION_BITS) - 1, Loan::MOST);
+        for holder in [SeatHolder::Ended, SeatHolder::Free, SeatHolder::Node(Loan::NODES - 1)] {
+            let word = SeatWord { generation, holder, flags: SLEEPS | WANTED, count };
+            assert_eq!(SeatWord::of(word.bits()), word);
+        }
+    }
+
+    #[test]
+    fn seat_that_closes_ends_when_it_is_left() {
+        let token = FencingToken::of_epoch(1);
+        let loan = Loan { seat: 0, generation: 7, lender: 1, ticket: 1, token, most: 9, cachable: true };
+        let seat = Cell::new(loan.first_word());
+        assert_eq!(loan.take(2, &seat), Taking::Taken(1));
+        assert_eq!(loan.take(3, &seat), Taking::Busy);
+        assert!(loan.announce_sleep(&seat));
+        assert_eq!(loan.leave(2, false, &seat), SeatLeaving::Open { slept: true });
+        assert!(!loan.announce_sleep(&seat), "the seat is free");
+        assert_eq!(loan.take(3, &seat), Taking::Taken(2));
+        assert!(!loan.close(&seat));
+        assert_eq!(loan.leave(3, false, &seat), SeatLeaving::Ended);
+        assert_eq!(loan.take(2, &seat), Taking::Over);
+        assert!(loan.close(&seat) && loan.has_ended(&seat));
     }
 }

@@ -210,13 +210,39 @@ pub enum MessageBody {
     Inquire,
     /// Node to home: answers.
     Report(NodeReport),
-    /// Node that keeps the lock to the next one of its host: both may use it.
+    /// Node that keeps the lock, or waits for it, to the next one: both may use it.
     Lend {
         /// The request of that node.
         ticket: Ticket,
         /// The loan.
         loan: Loan,
     },
+    /// Borrower to lender: the loan is over. To a node that sleeps: the seat was left.
+    Seat(SeatMessage),
+}
+
+/// Word of a borrower that has left its seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SeatMessage {
+    /// Number of the seat.
+    pub seat: u16,
+    /// Generation of the loan.
+    pub generation: u32,
+    /// Last token of the borrower.
+    pub token: FencingToken,
+    /// True if the lender gets the lock by this message.
+    pub passes: bool,
+    /// True if an owner died, or panicked, and its work was not repaired since.
+    pub inconsistent: bool,
+}
+
+impl SeatMessage {
+    /// Makes the word that a seat was left.
+    #[must_use]
+    pub fn of(loan: &Loan, token: FencingToken) -> SeatMessage {
+        let (seat, generation) = (loan.seat, loan.generation);
+        SeatMessage { seat, generation, token, passes: false, inconsistent: false }
+    }
 }
 
 /// Message about a lock.
@@ -228,7 +254,7 @@ pub struct Message {
     pub body: MessageBody,
     /// Data that the lock protects.
     ///
-    /// Of a grant, a return, a report, a deposit, and a request that only tries.
+    /// Of a grant, a return, a report, a deposit, a seat, and a request that only tries.
     pub data: Option<LockData>,
 }
 

@@ -91,6 +91,8 @@ pub struct NodeLock {
     offer: Option<Loan>,
     /// True if the lock is held under it.
     borrowed: bool,
+    /// True if the next node has been told of the loan, by this node or to it.
+    told: bool,
 }
 
 impl NodeLock {
@@ -230,7 +232,8 @@ impl NodeLock {
         }
     }
 
-    /// Gives the lock back to its home, if this node has it and does not use it.
+    /// Gives the lock back to its home, if this node has it, and neither uses it nor has
+    /// lent it.
     ///
     /// So it does with the lock's data, and forgets them when the home says that it has them.
     pub fn give_up(&mut self, out: &mut impl Outbox) {
@@ -245,9 +248,9 @@ impl NodeLock {
         }
     }
 
-    /// Passes a lock that is kept on to the node that waits for it.
+    /// Passes a lock that is kept, and not lent, on to the node that waits for it.
     pub fn hand_over(&mut self, out: &mut impl Outbox) {
-        if let (NodeState::Kept, Some(next)) = (self.state, self.next) {
+        if let (NodeState::Kept, Some(next), None) = (self.state, self.next, self.lent) {
             self.pass_on(next, out);
         }
     }
@@ -271,7 +274,7 @@ impl NodeLock {
                     NodeState::Cached => self.pass_on(next, out),
                     // The lock is on its way home: the home passes it on.
                     NodeState::Absent => {}
-                    _ => self.next = Some(next),
+                    _ => (self.next, self.told) = (Some(next), false),
                 }
             }
             MessageBody::Refuse { ticket } => return self.on_refusal(ticket, out),

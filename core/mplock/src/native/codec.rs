@@ -1,16 +1,18 @@
 //! Messages as arguments of an Active Message, at most fifteen, and its payload.
 //!
 //! The payload is the lock's data.
-//! All but a report of a passing fit into one cache line, with twelve arguments.
+//! All but a report of a passing and a loan fit into one cache line, with twelve arguments.
 //!
 //! ```text
 //! 0     kind (4 bits) | protocol (2) | flags (10) | rank of the sender (16)
 //! 1–4   identity of the lock
 //! 5     epoch
-//! 6–7   token                                        Stored
+//! 6–7   token                                        Stored, Seat
+//! 8–9   seat, generation                             Seat
 //! 6     ticket                                       all others but Inquire, Deposit
 //! 7–8   token                                        Request, Grant, Return, Report, Lend
-//! 9–11  seat, generation, number of acquisitions     Lend
+//! 9     seat (16) | lender (16)                      Lend
+//! 10–12 generation, number of acquisitions, ticket   Lend
 //! 7–8   next node, its ticket                        Forward, Probe
 //! 7     node                                         InUse
 //! 9–12  passing of the lock: node, ticket, token     Report
@@ -25,7 +27,8 @@ use super::identity::Identity;
 use crate::data::LockData;
 use crate::loan::Loan;
 use crate::message::{
-    Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Successor, Ticket,
+    Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, SeatMessage,
+    Successor, Ticket,
 };
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
@@ -62,6 +65,7 @@ const _: () = assert!(LENGTH <= MAX_ARGS);
 
 /// Kinds of messages.
 mod kind {
+    pub(super) const SEAT: u32 = 0;
     pub(super) const REQUEST: u32 = 1;
     pub(super) const GRANT: u32 = 2;
     pub(super) const FORWARD: u32 = 3;
@@ -168,6 +172,9 @@ pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::Deposit => (kind::DEPOSIT, None),
         MessageBody::Stored { .. } => (kind::STORED, None),
         MessageBody::Lend { ticket, loan } => (kind::LEND | flag(CACHABLE, loan.cachable), Some(ticket)),
+        MessageBody::Seat(seat) => {
+            (kind::SEAT | flag(PASSED, seat.passes) | flag(INCONSISTENT, seat.inconsistent), None)
+        }
         MessageBody::Report(report) => {
             let flags = holding_bits(report.holding) | flag(PASSED, report.passed.is_some());
             (kind::REPORT | flags, Some(report.ticket))
@@ -191,9 +198,15 @@ pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
         MessageBody::InUse { node, .. } => words.push(node.into()),
         MessageBody::Lend { loan, .. } => {
             words.push_token(loan.token);
-            words.push(loan.seat);
+            words.push(u32::from(loan.seat) << 16 | u32::from(loan.lender));
             words.push(loan.generation);
             words.push(loan.most);
+            words.push(loan.ticket);
+        }
+        MessageBody::Seat(seat) => {
+            words.push_token(seat.token);
+            words.push(seat.seat.into());
+            words.push(seat.generation);
         }
         MessageBody::Forward { next: Successor::Home, .. }
         | MessageBody::Refuse { .. }
@@ -287,10 +300,16 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
         (kind::INQUIRE, &[]) => MessageBody::Inquire,
         (kind::DEPOSIT, &[]) => MessageBody::Deposit,
         (kind::STORED, &[low, high]) => MessageBody::Stored { version: token(low, high) },
-        (kind::LEND, &[ticket, low, high, seat, generation, most]) => {
+        (kind::LEND, &[behind, low, high, seat, generation, most, ticket]) => {
             let (token, cachable) = (token(low, high), bits & CACHABLE != 0);
-            let loan = Loan { seat, generation, token, most, cachable };
-            MessageBody::Lend { ticket: some(ticket)?, loan }
+            let (seat, lender) = ((seat >> 16) as u16, seat as Node);
+            let loan = Loan { seat, generation, lender, ticket, token, most, cachable };
+            MessageBody::Lend { ticket: some(behind)?, loan }
+        }
+        (kind::SEAT, &[low, high, seat, generation]) => {
+            let (token, passes) = (token(low, high), bits & PASSED != 0);
+            let seat = u16::try_from(seat).ok()?;
+            MessageBody::Seat(SeatMessage { seat, generation, token, passes, inconsistent })
         }
         (kind::REPORT, &[ticket, low, high, ref passed @ ..]) => {
             let holding = match bits >> HOLDING & 3 {
@@ -302,7 +321,7 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
             let passed = match (bits & PASSED != 0, passed) {
                 (true, &[node, ticket, low, high]) => Some(Passage {
                     node: Node::try_from(node & !WARNED).ok()?,
-                    ticket: some(ticket)?,
+                    ticket,
                     token: token(low, high),
                     inconsistent: node & WARNED != 0,
                 }),
@@ -426,9 +445,16 @@ mod tests {
             (ticket(), tokens(), any::<bool>()).prop_map(|(ticket, token, inconsistent)| {
                 MessageBody::Return { ticket, token, inconsistent }
             }),
-            (ticket(), any::<(u32, u32, u32, bool)>(), tokens()).prop_map(|(ticket, numbers, token)| {
-                let (seat, generation, most, cachable) = numbers;
-                MessageBody::Lend { ticket, loan: Loan { seat, generation, token, most, cachable } }
+            (ticket(), any::<(u16, u32, u32, bool, Node, Ticket)>(), tokens()).prop_map(
+                |(behind, numbers, token)| {
+                    let (seat, generation, most, cachable, lender, ticket) = numbers;
+                    let loan = Loan { seat, generation, lender, ticket, token, most, cachable };
+                    MessageBody::Lend { ticket: behind, loan }
+                }
+            ),
+            (any::<(u16, u32, bool, bool)>(), tokens()).prop_map(|(numbers, token)| {
+                let (seat, generation, passes, inconsistent) = numbers;
+                MessageBody::Seat(SeatMessage { seat, generation, token, passes, inconsistent })
             }),
             Just(MessageBody::Inquire),
             Just(MessageBody::Deposit),

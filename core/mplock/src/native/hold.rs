@@ -25,8 +25,10 @@ const LOOK_EVERY: u32 = 16;
 /// Time between two acquisitions from which a lock is lent, in nanoseconds: a few times
 /// that of a line's way from one core to another.
 const LEAST_BETWEEN: u64 = 300;
-/// Number of looks for which a lock is not lent after a loan in which the borrower slept.
+/// Number of looks for which a lock is not lent after a loan with many sleeps.
 const POOR: u32 = 64;
+/// Number of budgets of time after which a loan ends that one node uses alone.
+const ALONE: u64 = 25;
 /// Number of switches of processes within which a process comes back that keeps a lock.
 const SWITCHES: u64 = 8;
 
@@ -106,6 +108,13 @@ pub(crate) struct HoldClock {
     lends: Cell<bool>,
     /// Number of looks until it may be lent again.
     poor: Cell<u32>,
+    /// Time of the last look at which another node had used the lock under a loan.
+    used: Cell<u64>,
+    /// Number of acquisitions under the loan at the last look.
+    counted: Cell<u32>,
+    /// Time of the last look of a lender that found the lock used, and that number then.
+    idle_since: Cell<u64>,
+    idle_counted: Cell<u32>,
     /// True if the lock is in the manager's list of those that are kept.
     pub(crate) listed: Cell<bool>,
 }
@@ -122,6 +131,7 @@ impl HoldClock {
     /// Notes that the lock has come here, or is lent to this node.
     pub(crate) fn note_grant(&self) {
         self.since.set(0);
+        self.used.set(0);
         self.lends.set(false);
     }
 
@@ -143,18 +153,52 @@ impl HoldClock {
         0
     }
 
-    /// Returns whether a borrower, which leaves the lock, is to end the loan.
+    /// Notes that this node lends the lock.
+    pub(crate) fn note_loan(&self) {
+        self.used.set(0);
+        self.idle_since.set(0);
+    }
+
+    /// Counts a release under a loan. Returns whether it looks at the clock.
+    #[inline]
+    pub(crate) fn looks_at_loan(&self) -> bool {
+        self.looks(self.since.get() == 0)
+    }
+
+    /// Returns whether a node that leaves the seat of a loan is to close it.
     ///
-    /// It ends when the lender's time would be over, also if the lender does not run.
-    pub(crate) fn loan_is_over(&self, budget: HoldBudget, host: &impl HolderHost) -> bool {
-        let is_first = self.since.get() == 0;
-        if !self.looks(is_first) {
-            return false;
-        }
+    /// Its time is over if another node waits (`wanted`), or if none has used the lock for long but
+    /// this one. `count`: number of acquisitions under the loan.
+    pub(crate) fn loan_is_over(
+        &self,
+        budget: HoldBudget,
+        wanted: bool,
+        count: u32,
+        host: &impl HolderHost,
+    ) -> bool {
         // It has come back.
         self.eager.set(true);
-        let now = self.look(is_first, host);
-        self.is_over(budget, now)
+        let now = self.look(self.since.get() == 0, host);
+        let own = self.counted.replace(count).wrapping_add(LOOK_EVERY);
+        if own != count || self.used.get() == 0 {
+            self.used.set(now);
+        }
+        self.loan_ends(budget, wanted, self.used.get(), now)
+    }
+
+    /// Returns whether a lender, which does not use the lock now, is to close the loan.
+    pub(crate) fn idle_loan_is_over(&self, budget: HoldBudget, wanted: bool, count: u32, now: u64) -> bool {
+        if self.idle_counted.replace(count) != count || self.idle_since.get() == 0 {
+            self.idle_since.set(now);
+        }
+        self.loan_ends(budget, wanted, self.idle_since.get(), now)
+    }
+
+    fn loan_ends(&self, budget: HoldBudget, wanted: bool, used: u64, now: u64) -> bool {
+        let unused = now.saturating_sub(used) as u128;
+        wanted && self.is_over(budget, now)
+            || unused >= budget.time.as_nanos().saturating_mul(ALONE.into())
+            || budget == HoldBudget::NONE
     }
 
     /// Returns whether the lock is to be lent now: as many acquisitions lie between two
@@ -164,7 +208,7 @@ impl HoldClock {
         self.lends.take()
     }
 
-    /// Notes that the borrower had to sleep: the lock is not lent for a while.
+    /// Notes that borrowers had to sleep often: the lock is not lent for a while.
     pub(crate) fn note_poor_loan(&self) {
         self.poor.set(POOR);
     }
@@ -264,6 +308,42 @@ mod tests {
         pass_and_ask(&clock, &host, 500);
         let few = HoldBudget { acquisitions: 7, ..budget };
         assert_eq!(uses(&clock, &host, few, 500), 7);
+    }
+
+    /// Number of acquisitions of a node under a loan until it closes the seat, or `most`.
+    ///
+    /// `others`: number of others' acquisitions for each of its own.
+    fn lent_uses(wanted: bool, others: u32, most: u32) -> u32 {
+        let (clock, host) = (HoldClock::default(), Clock::default());
+        clock.note_grant();
+        (1..most)
+            .find(|&uses| {
+                host.pass(500);
+                clock.looks_at_loan()
+                    && clock.loan_is_over(HoldBudget::default(), wanted, uses * (1 + others), &host)
+            })
+            .unwrap_or(most)
+    }
+
+    #[test]
+    fn loan_ends_if_a_node_waits_or_one_is_alone() {
+        assert!((4000..4100).contains(&lent_uses(true, 3, 1_000_000)), "2 ms");
+        assert!((100_000..110_000).contains(&lent_uses(false, 0, 1_000_000)), "50 ms");
+        assert_eq!(lent_uses(false, 1, 1_000_000), 1_000_000, "goes on while others use it");
+    }
+
+    #[test]
+    fn loan_that_no_node_uses_ends() {
+        let (clock, host) = (HoldClock::default(), Clock::default());
+        clock.note_loan();
+        let is_over = |wanted, count| {
+            host.pass(30_000_000);
+            clock.idle_loan_is_over(HoldBudget::default(), wanted, count, host.now())
+        };
+        assert!(!is_over(false, 1) && !is_over(false, 2), "it is used");
+        assert!(is_over(true, 3), "a node waits");
+        assert!(!is_over(false, 3));
+        assert!(is_over(false, 3));
     }
 
     #[test]

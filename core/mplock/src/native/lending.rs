@@ -3,6 +3,11 @@
 //! Each of the first ranks has a few seats in a named object, which the first loan of the world
 //! makes. A lender chooses one of its own that no loan of its own uses; so no two processes open
 //! the same seat. A world without room for the object has no loans.
+//!
+//! **Sleep.** A rank that finds a seat taken spins for about a switch of processes, writes itself
+//! down beside the word, says in the word that it sleeps, and waits at its endpoint, as a home of
+//! other locks. The one that leaves the seat wakes all of them by message. Where that is frequent,
+//! the loan ends when its time is over, and the lender keeps the lock alone for a while.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +15,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_machine::OwnLine;
 use towpath_shm::{Shared, World};
 
-use super::hold::HolderHost;
+use super::hold::{HoldBudget, HolderHost};
 use super::lock::LockCell;
 use super::serve::ManagerState;
-use crate::loan::{Loan, LoanSeat};
-use crate::message::{Decision, Node};
+use crate::Outbox;
+use crate::loan::{Loan, LoanSeat, SeatLeaving};
+use crate::message::{Decision, Message, Mode, Node, Successor};
 use crate::node::{LoanEntry, NodeLock, NodeState};
 
 /// Number of seats of a rank.
-const SEATS: u32 = 4;
+const SEATS: u16 = 4;
 /// Number of ranks that have seats.
-const RANKS: u32 = 32;
+const RANKS: u16 = 32;
+/// Number of times that a borrower finds the seat taken before it wants the loan to end.
+const IN_VAIN: u32 = 8;
+/// Number of acquisitions between two sleeps at a seat from which a loan does well.
+const POOR_BELOW: u32 = 64;
+/// Number of sleeps from which that is judged.
+const JUDGED: u64 = 8;
 /// Name of the seats' object.
 const NAME: &str = "towpath_mplock_seats";
 
-type Seats = [OwnLine<AtomicU64>; (SEATS * RANKS) as usize];
+/// Words of a seat, each at its place: the loan's, ranks that sleep, number of sleeps.
+type SeatWords = [AtomicU64; 3];
+const SLEEPERS: usize = 1;
+const SLEEPS: usize = 2;
+type Seats = [OwnLine<SeatWords>; (SEATS * RANKS) as usize];
 
 /// Loans of a rank's manager.
 #[derive(Default)]
@@ -40,20 +56,46 @@ pub(crate) struct Lending {
 }
 
 /// Seat of a loan; one that is not there counts as ended.
-pub(crate) struct NativeSeat<'a>(Option<&'a AtomicU64>);
+#[derive(Clone, Copy)]
+pub(crate) struct NativeSeat<'a>(Option<&'a SeatWords>);
 
 impl LoanSeat for NativeSeat<'_> {
     #[inline]
     fn load(&self) -> u64 {
         // Relaxed: what is done with it is an exchange, which orders it.
-        self.0.map_or(0, |word| word.load(Ordering::Relaxed))
+        self.0.map_or(0, |words| words[0].load(Ordering::Relaxed))
     }
     #[inline]
     fn exchange(&self, from: u64, to: u64) -> bool {
         // (N1) AcqRel: hands over what the lock protects, from the exchange that leaves a seat to
         // the one that takes it or ends the loan; pairs with itself.
-        self.0
-            .is_some_and(|word| word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        self.0.is_some_and(|words| {
+            words[0].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+}
+
+impl NativeSeat<'_> {
+    /// Notes that a rank is about to sleep at the seat, before it says so in the word.
+    fn note_sleeper(self, rank: Node) {
+        // Relaxed, here and below: the exchanges of the word order them.
+        if let Some(words) = self.0 {
+            words[SLEEPERS].fetch_or(1 << rank, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the ranks that sleep, as bits, and counts the sleep.
+    fn take_sleepers(self) -> u64 {
+        self.0.map_or(0, |words| {
+            words[SLEEPS].fetch_add(1, Ordering::Relaxed);
+            words[SLEEPERS].swap(0, Ordering::Relaxed)
+        })
+    }
+
+    /// Returns whether ranks sleep at the seat so often that a loan does no good.
+    fn is_poor(self, count: u32) -> bool {
+        let sleeps = self.0.map_or(0, |words| words[SLEEPS].load(Ordering::Relaxed));
+        sleeps >= JUDGED && u64::from(count) < sleeps.saturating_mul(POOR_BELOW.into())
     }
 }
 
@@ -62,15 +104,16 @@ impl Lending {
         self.seats.get_or_init(|| world.shared::<Seats>(NAME, |_| ()).ok()).as_deref()
     }
 
+    #[inline]
     pub(crate) fn seat(&self, loan: &Loan, world: &World) -> NativeSeat<'_> {
         NativeSeat(self.seats(world).and_then(|seats| seats.get(loan.seat as usize)).map(|line| &line.0))
     }
 
     /// Returns the number of an own seat that is free, and its next generation.
-    fn free_seat(&self, me: Node) -> Option<(u32, u32)> {
+    fn free_seat(&self, me: Node) -> Option<(u16, u32)> {
         let own = (0..SEATS).find(|seat| self.used.get() & 1 << seat == 0)?;
         let generation = Loan::generation_after(self.generations[own as usize].get());
-        (u32::from(me) < RANKS).then_some((u32::from(me) * SEATS + own, generation))
+        (me < RANKS).then_some((me * SEATS + own, generation))
     }
 
     fn note_begin(&self, loan: &Loan) {
@@ -90,131 +133,218 @@ impl Lending {
 }
 
 impl ManagerState {
-    /// Lends a lock that is kept to the node that waits next, if that is worth while.
+    fn can_borrow(&self, node: Node) -> bool {
+        node < Loan::NODES && self.endpoint.world().is_local(node.into())
+    }
+
+    /// Lends a lock that is kept to the nodes that wait next, if that is worth while.
     #[cold]
     pub(crate) fn lend(&self, cell: &LockCell) {
         let world = self.endpoint.world();
         let mut node = cell.node.borrow_mut();
-        let borrower = node.possible_borrower().filter(|&node| world.is_local(node.into()));
+        let borrower = node.possible_borrower().filter(|&node| self.can_borrow(node));
         if borrower.is_none() || !self.lending.has_cores() {
             return;
         }
         let Some((seat, generation)) = self.lending.free_seat(self.me) else { return };
-        let loan = node.loan_at(seat, generation, self.hold.get().acquisitions);
-        let NativeSeat(Some(word)) = self.lending.seat(&loan, world) else { return };
-        // Relaxed: the message of the loan orders it.
-        word.store(loan.first_word(), Ordering::Relaxed);
+        let loan = node.loan_at(self.me, seat, generation, self.hold.get().acquisitions);
+        let NativeSeat(Some(words)) = self.lending.seat(&loan, world) else { return };
+        for (word, value) in words.iter().zip([loan.first_word(), 0, 0]) {
+            // Relaxed: the message of the loan orders it.
+            word.store(value, Ordering::Relaxed);
+        }
         node.lend(loan, &mut cell.sends(self));
         self.lending.note_begin(&loan);
+        cell.hold.note_loan();
+    }
+
+    /// Tells the node behind this one of a loan, if it does not know of it.
+    pub(crate) fn extend_loan(&self, cell: &LockCell) {
+        let mut node = cell.node.borrow_mut();
+        match node.next_to_tell() {
+            None => {}
+            Some(Successor::Node { node: next, .. }) if self.can_borrow(next) => {
+                node.tell_next(&mut cell.sends(self));
+            }
+            Some(_) => {
+                let seat = self.seat_of(&node);
+                node.tell_no_next(&seat);
+            }
+        }
+    }
+
+    /// Returns the seat of a loan by this rank or to it.
+    fn seat_of(&self, node: &NodeLock) -> NativeSeat<'_> {
+        let loan = node.lent().or(node.offer());
+        loan.map_or(NativeSeat(None), |loan| self.lending.seat(loan, self.endpoint.world()))
     }
 
     /// Acts on a loan by this rank, at its seat, and notes if it is over then.
-    fn with_lent<R>(&self, node: &mut NodeLock, act: impl FnOnce(&mut NodeLock, &NativeSeat<'_>) -> R) -> R {
+    fn with_lent<R>(
+        &self,
+        cell: &LockCell,
+        node: &mut NodeLock,
+        act: impl FnOnce(&mut NodeLock, &NativeSeat<'_>) -> R,
+    ) -> R {
         let loan = node.lent().copied();
-        let seat = match &loan {
-            Some(loan) => self.lending.seat(loan, self.endpoint.world()),
-            None => NativeSeat(None),
-        };
+        let seat = self.seat_of(node);
         let result = act(node, &seat);
         if let Some(loan) = loan.filter(|_| node.lent().is_none()) {
             self.lending.note_end(&loan);
+            if seat.is_poor(node.uses()) {
+                cell.hold.note_poor_loan();
+            }
         }
         result
     }
 
-    /// Ends a loan by this rank, if there is one.
+    /// Ends a loan by this rank at once, if there is one: before an inquiry.
     pub(crate) fn end_loan(&self, cell: &LockCell) {
         let mut node = cell.node.borrow_mut();
         if node.lent().is_some() {
-            self.with_lent(&mut node, |node, seat| node.end_loan(seat));
+            self.with_lent(cell, &mut node, |node, seat| node.end_loan(seat));
         }
     }
 
-    /// Returns whether a lock is lent to a rank that has not used it yet.
-    pub(crate) fn awaits_borrower(&self, node: &NodeLock) -> bool {
-        let lent = node.lent();
-        lent.is_some_and(|loan| node.awaits_borrower(&self.lending.seat(loan, self.endpoint.world())))
+    /// Has a loan by this rank end when its seat is left. Returns whether there is none
+    /// any more.
+    pub(crate) fn close_loan(&self, cell: &LockCell) -> bool {
+        let mut node = cell.node.borrow_mut();
+        node.lent().is_none() || self.with_lent(cell, &mut node, |node, seat| node.close_loan(seat))
     }
 
-    /// Says that the lender need not wait for this rank, if it does not wait itself.
-    #[cold]
-    pub(crate) fn excuse(&self, cell: &LockCell) {
+    /// Has a loan by this rank end when its time is over.
+    ///
+    /// Returns whether there is none any more.
+    pub(crate) fn look_at_loan(&self, cell: &LockCell, budget: HoldBudget, now: u64) -> bool {
         let node = cell.node.borrow();
-        if let Some(loan) = node.offer() {
-            node.excuse(&self.lending.seat(loan, self.endpoint.world()));
-        }
+        let Some(loan) = node.lent() else { return true };
+        let seat = self.seat_of(&node);
+        let (wanted, count) = loan.state(&seat);
+        let closes = node.loan_has_ended(&seat) || cell.hold.idle_loan_is_over(budget, wanted, count, now);
+        drop(node);
+        closes && self.close_loan(cell)
     }
 
-    /// Takes the seat of a lock that this rank keeps and has lent. Waits for the borrower
-    /// for a while, and ends the loan then: the borrower has the lock.
-    #[inline(never)]
-    pub(crate) fn enter_lent(&self, node: &mut NodeLock) {
-        if node.state() != NodeState::Kept {
-            return;
-        }
-        self.with_lent(node, |node, seat| {
-            let mut patience = SeatPatience::new(self.endpoint.world());
-            while node.enter_lent(seat) == LoanEntry::Busy {
-                if !patience.spin() {
-                    return node.end_loan(seat);
-                }
-            }
+    /// Handles a borrower's word that it has left the seat.
+    pub(crate) fn on_seat(&self, cell: &LockCell, message: &Message) {
+        let mut node = cell.node.borrow_mut();
+        self.with_lent(cell, &mut node, |node, seat| {
+            node.on_seat(message, seat, &mut cell.sends(self));
         });
+    }
+
+    /// Takes the seat of a lock that this rank keeps and has lent.
+    #[inline(never)]
+    pub(crate) fn enter_lent(&self, cell: &LockCell, node: &mut NodeLock) -> LoanEntry {
+        if node.state() != NodeState::Kept {
+            return LoanEntry::Over;
+        }
+        self.with_lent(cell, node, |node, seat| node.enter_lent(seat, &mut cell.sends(self)))
     }
 
     /// Takes a lock that is lent to this rank, if it is free.
     #[inline(never)]
-    pub(crate) fn borrow(&self, cell: &LockCell) -> Option<Decision> {
-        let mut node = cell.node.borrow_mut();
-        let loan = *node.offer()?;
-        node.borrow(&self.lending.seat(&loan, self.endpoint.world())).ok()
+    pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> Option<Decision> {
+        let seat = self.seat_of(node);
+        node.borrow(self.me, mode, &seat).ok()
     }
 
-    /// Takes a lock that is lent to this rank. Waits for the lender for a while, and says
-    /// then that this rank sleeps.
-    pub(crate) fn borrow_soon(&self, cell: &LockCell) -> Option<Decision> {
+    /// Takes a lock under a loan by this rank or to it.
+    ///
+    /// Waits for its seat for a while, and says then that this rank sleeps. `in_vain`: number of
+    /// times that this was in vain.
+    pub(crate) fn take_soon(&self, cell: &LockCell, in_vain: &mut u32) -> Option<Decision> {
         let world = self.endpoint.world();
         let mut node = cell.node.borrow_mut();
-        let loan = *node.offer()?;
-        let seat = self.lending.seat(&loan, world);
         let mut patience = SeatPatience::new(world);
         loop {
-            match node.borrow(&seat) {
+            let entry = match cell.request.get() {
+                Some(request) => match self.enter_lent(cell, &mut node) {
+                    LoanEntry::Busy => Err(LoanEntry::Busy),
+                    _ => {
+                        cell.request.set(None);
+                        return node.acquire(request, &mut cell.sends(self));
+                    }
+                },
+                None => {
+                    let (mode, seat) = (node.offer().and(node.wants())?, self.seat_of(&node));
+                    node.borrow(self.me, mode, &seat)
+                }
+            };
+            match entry {
                 Ok(decision) => return Some(decision),
                 Err(LoanEntry::Busy) if patience.spin() => {}
-                Err(LoanEntry::Busy) if !node.announce_sleep(&seat) => {}
+                Err(LoanEntry::Busy) => {
+                    let seat = self.seat_of(&node);
+                    seat.note_sleeper(self.me);
+                    if node.announce_sleep(&seat) {
+                        *in_vain += 1;
+                        if let Some(loan) = node.lent().or(node.offer()).filter(|_| *in_vain >= IN_VAIN) {
+                            loan.want(&seat);
+                        }
+                        return None;
+                    }
+                }
                 Err(_) => return None,
             }
         }
     }
 
-    /// Leaves the seat of a lock that this rank has lent or borrowed. Returns whether the
-    /// loan goes on: otherwise the lock is to be released as if it were not lent.
+    /// Leaves the seat of a lock that this rank has lent or borrowed.
+    ///
+    /// Returns whether that is all: otherwise the lock is to be released as if it were not lent.
     #[inline(never)]
     pub(crate) fn leave_loan(&self, cell: &LockCell, node: &mut NodeLock, consistent: bool) -> bool {
         let (world, budget) = (self.endpoint.world(), self.hold.get());
-        if let Some(loan) = node.offer().copied().filter(|_| node.is_borrowed()) {
-            let ends = cell.hold.loan_is_over(budget, world);
-            if node.return_loan(consistent, ends, &self.lending.seat(&loan, world)) {
-                return true;
+        let is_borrowed = node.is_borrowed();
+        let Some(loan) = (if is_borrowed { node.offer() } else { node.lent() }).copied() else {
+            return false;
+        };
+        let seat = self.lending.seat(&loan, world);
+        let closes = cell.hold.looks_at_loan() && {
+            let (wanted, count) = loan.state(&seat);
+            cell.hold.loan_is_over(budget, wanted, count, world)
+        };
+        let leaving = if is_borrowed {
+            node.return_loan(self.me, consistent, closes, &seat, &mut cell.sends(self))
+        } else {
+            self.with_lent(cell, node, |node, seat| {
+                node.leave_lent(consistent, closes, budget.acquisitions, seat)
+            })
+        };
+        match leaving {
+            SeatLeaving::Open { slept } => {
+                if slept {
+                    self.wake_sleepers(cell, node, &loan);
+                }
+                true
             }
-            cell.hold.note_grant();
-        } else if node.lent().is_some() {
-            let mut hold = cell.hold.budget(budget, world);
-            if hold == 0 && self.awaits_borrower(node) {
-                hold = budget.acquisitions;
+            SeatLeaving::Ended => is_borrowed,
+            SeatLeaving::Lost => {
+                cell.hold.note_grant();
+                false
             }
-            let goes_on = self.with_lent(node, |node, seat| node.leave_lent(consistent, hold, seat));
-            if !goes_on && node.uses() < hold {
-                cell.hold.note_poor_loan();
-            }
-            return goes_on;
         }
-        false
+    }
+
+    /// Wakes the ranks that sleep at a seat.
+    #[cold]
+    fn wake_sleepers(&self, cell: &LockCell, node: &NodeLock, loan: &Loan) {
+        let seat = self.lending.seat(loan, self.endpoint.world());
+        let mut sleepers = seat.take_sleepers() & !(1 << self.me);
+        if seat.is_poor(loan.state(&seat).1) {
+            loan.want(&seat);
+        }
+        while sleepers != 0 {
+            let rank = sleepers.trailing_zeros() as Node;
+            sleepers &= sleepers - 1;
+            cell.sends(self).to_node(rank, node.seat_left(loan));
+        }
     }
 }
 
-/// Time for which a rank waits for the other one's seat before it sleeps.
+/// Time for which a rank waits for a seat before it sleeps.
 struct SeatPatience<'a> {
     world: &'a World,
     end: u64,

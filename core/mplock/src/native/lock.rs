@@ -14,7 +14,7 @@ use super::progress::StateHandle;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
 use crate::message::{Decision, LockRequest, Mode, Node};
-use crate::node::{NodeLock, NodeState};
+use crate::node::{LoanEntry, NodeLock, NodeState};
 use crate::protocol::Protocol;
 
 /// Number of acquisitions without a message after which the manager polls.
@@ -28,6 +28,8 @@ pub(crate) struct LockCell {
     pub(crate) decision: Cell<Option<Decision>>,
     pub(crate) home: Cell<Node>,
     pub(crate) hold: HoldClock,
+    /// Request of this rank that waits for the seat of its own loan.
+    pub(crate) request: Cell<Option<LockRequest>>,
     /// Number of handles.
     pub(crate) handles: Cell<usize>,
     pub(crate) identity: Identity,
@@ -39,8 +41,18 @@ impl LockCell {
     #[expect(clippy::arc_with_non_send_sync, reason = "counted by two threads, used in turns")]
     pub(crate) fn new(name: &str, identity: Identity, protocol: Protocol, home: Node) -> Arc<LockCell> {
         let (node, decision, home) = (RefCell::default(), Cell::new(None), Cell::new(home));
-        let (hold, handles) = (HoldClock::default(), Cell::new(0));
-        Arc::new(LockCell { hold, handles, node, decision, home, identity, protocol, name: name.into() })
+        let (hold, request, handles) = (HoldClock::default(), Cell::new(None), Cell::new(0));
+        Arc::new(LockCell {
+            hold,
+            request,
+            handles,
+            node,
+            decision,
+            home,
+            identity,
+            protocol,
+            name: name.into(),
+        })
     }
 
     #[inline]
@@ -306,22 +318,22 @@ impl Lock {
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
         let polls = acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here();
-        if self.cell.node.borrow().offer().is_some()
-            && mode == Mode::Exclusive
-            && let Some(decision) = manager.borrow(&self.cell)
+        let mut node = self.cell.node.borrow_mut();
+        if node.offer().is_some()
+            && let Some(decision) = manager.borrow(&mut node, mode)
         {
+            drop(node);
             if polls {
                 manager.serve();
             }
             return Ok(Some(decision));
         }
         if polls {
+            drop(node);
             manager.serve();
+            node = self.cell.node.borrow_mut();
         }
-        let mut node = self.cell.node.borrow_mut();
-        if node.lent().is_some() {
-            manager.enter_lent(&mut node);
-        }
+        let is_busy = node.lent().is_some() && manager.enter_lent(&self.cell, &mut node) == LoanEntry::Busy;
         if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {
             return Err(self.already_held());
         }
@@ -330,6 +342,11 @@ impl Lock {
         }
         let ticket = manager.next_ticket.get();
         let request = LockRequest { ticket, mode, tries };
+        if is_busy {
+            self.cell.request.set((!tries).then_some(request));
+            manager.next_ticket.set(ticket.wrapping_add(1).max(1));
+            return Ok(tries.then_some(Decision::Refused));
+        }
         let decision = node.acquire(request, &mut self.cell.sends(manager));
         if decision.is_none() {
             manager.next_ticket.set(ticket.wrapping_add(1).max(1));
@@ -347,19 +364,20 @@ impl Lock {
     #[cold]
     fn await_decision(&self, deadline: Option<Instant>) -> Result<Decision, Error> {
         let manager = &*self.manager;
+        let mut in_vain = 0;
         loop {
             let polled = manager.serve();
             if let Some(decision) = self.cell.decision.take() {
                 return Ok(decision);
             }
-            if let Some(decision) = manager.borrow_soon(&self.cell) {
+            if let Some(decision) = manager.take_soon(&self.cell, &mut in_vain) {
                 return Ok(decision);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let outcome = manager.check();
             if outcome.is_err() || left == Some(Duration::ZERO) {
+                self.cell.request.set(None);
                 self.cell.node.borrow_mut().cancel();
-                manager.excuse(&self.cell);
                 return outcome.map(|()| Decision::Refused);
             }
             if polled == 0 {

@@ -377,6 +377,24 @@ impl ManagerState {
     }
 }
 
+impl ManagerState {
+    /// Waits until borrowers have left the seats of this rank's loans, for a while.
+    fn take_loans_back(&self) {
+        let start = Instant::now();
+        let is_lent = |cell: &&Arc<LockCell>| cell.node.borrow().lent().is_some();
+        loop {
+            let lent: Vec<Arc<LockCell>> = self.locks.borrow().values().filter(is_lent).cloned().collect();
+            lent.iter().for_each(|cell| self.forget_unused(cell));
+            if lent.iter().all(|cell| cell.node.borrow().lent().is_none()) || start.elapsed() > FAREWELL {
+                return;
+            }
+            if self.serve() == 0 {
+                self.endpoint.wait(Some(BARRIER_LOOK));
+            }
+        }
+    }
+}
+
 impl Drop for ManagerState {
     /// Takes leave: no lock is lost with a manager that is closed in good order.
     fn drop(&mut self) {
@@ -385,6 +403,7 @@ impl Drop for ManagerState {
             return;
         }
         self.work();
+        self.take_loans_back();
         let has_given = self.hand_data_over();
         let has_lock = |cell: &Arc<LockCell>| {
             matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached | NodeState::Kept)

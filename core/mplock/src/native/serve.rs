@@ -294,12 +294,14 @@ impl ManagerState {
             let cell = self.locks.borrow().get(lock).cloned();
             let Some(cell) = cell else { return false };
             let state = cell.node.borrow().state();
-            let is_over = all || cell.hold.is_over(budget, now) && !self.awaits_borrower(&cell.node.borrow());
+            let was_lent = cell.node.borrow().lent().is_some();
+            // A rank that waits for the seat of its own loan has the lock first.
+            let is_here = self.look_at_loan(&cell, budget, now) && cell.request.get().is_none();
+            let is_over = is_here && (all || cell.hold.is_over(budget, now));
             if state == NodeState::Kept && is_over {
-                if cell.node.borrow().lent().is_none() {
+                if !was_lent {
                     cell.hold.note_vain();
                 }
-                self.end_loan(&cell);
                 cell.node.borrow_mut().hand_over(&mut cell.sends(self));
             }
             let stays = !is_over && matches!(state, NodeState::Kept | NodeState::Held(_));
@@ -348,6 +350,7 @@ impl ManagerState {
                 | MessageBody::Probe { .. }
                 | MessageBody::Stored { .. }
                 | MessageBody::Lend { .. }
+                | MessageBody::Seat(_)
                 | MessageBody::Inquire => self.at_node(from, lock, protocol, &message),
                 _ => self.at_home(from, lock, protocol, Some(&message)),
             },
@@ -377,11 +380,14 @@ impl ManagerState {
         if is_inquiry {
             self.end_loan(&cell);
         }
+        if matches!(message.body, MessageBody::Seat(_)) {
+            self.on_seat(&cell, message);
+        }
         let decision = cell.node.borrow_mut().on_message(message, &mut cell.sends(self));
         if decision.is_some() || matches!(message.body, MessageBody::Lend { .. }) {
             cell.hold.note_grant();
         }
-        self.excuse(&cell);
+        self.extend_loan(&cell);
         if decision.is_some() {
             cell.decision.set(decision);
         }
@@ -393,7 +399,10 @@ impl ManagerState {
         if cell.handles.get() > 0 {
             return;
         }
-        self.end_loan(cell);
+        if !self.close_loan(cell) {
+            // The borrower that has the seat says when it has left it.
+            return;
+        }
         cell.node.borrow_mut().give_up(&mut cell.sends(self));
         if cell.node.borrow().is_absent() {
             self.locks.borrow_mut().remove(&cell.identity);

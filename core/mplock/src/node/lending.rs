@@ -1,31 +1,36 @@
-//! Loans of a lock: a node that keeps it lets the next one of the queue use it in turns
-//! (`loan.rs`).
+//! Loans of a lock: a node that keeps it lets those behind it use it, too (`loan.rs`).
 //!
 //! ```text
 //!  lender                     seat                          borrower
 //!  Kept ──────── enter_lent ── taken ── borrow ─────────── Waits, Abandoned
 //!    ▲                           │                              ▲
-//!    │                           │              Held, borrowed ─┘ return_loan
-//!  Held ──────── leave_lent ── left                │
-//!    │                           │                 │ return_loan, on_inquiry
-//!  end_loan: Kept, Held ◀──── ended ────▶ Held, as after a grant
+//!    │                           │              Held, borrowed ─┤ return_loan
+//!  Held ──────── leave_lent ── left                │            │
+//!    │                           │                 │ on_inquiry ▼ SeatLeft
+//!  Kept, Held ◀─ close_loan ── ended ◀─────────────┼───────────────────
+//!  Absent ◀───── end_loan ─────┘                   ▼ Held, as after a grant
 //! ```
 //!
-//! To the home and to other nodes nothing changes: the lender keeps the lock, the borrower waits
-//! behind it, and its request stays where it is. If the borrower has the seat when the loan ends,
-//! the lock has gone from one to the other as by a grant, and the lender reports such a passing.
+//! To the home nothing changes: the lender keeps the lock, the borrowers wait behind it, and their
+//! requests stay where they are. A loan that is over leaves the lock with the lender. If a borrower
+//! has the seat when the lender ends the loan at once, for an inquiry, the lock has gone from one
+//! to the other as by a grant, and the lender reports such a passing. A borrower that releases the
+//! lock with data, or without having repaired the state, passes it to the lender by message.
 
 use super::{NodeLock, NodeState};
 use crate::Outbox;
-use crate::loan::{Loan, LoanSeat, SeatHolder, Taking};
-use crate::message::{Decision, Message, MessageBody, Mode, Node, Passage, Successor, Ticket};
+use crate::loan::{Loan, LoanSeat, SeatHolder, SeatLeaving, Taking};
+use crate::message::{Decision, Message, MessageBody, Mode, Node, Passage, SeatMessage, Successor, Ticket};
+
+/// Request of a borrower that its lender does not know.
+const UNKNOWN: Ticket = 0;
 
 /// Outcome of an attempt to use a lock that is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoanEntry {
     /// The node may use it.
     Open,
-    /// The other node uses it.
+    /// Another node uses it.
     Busy,
     /// The loan is over.
     Over,
@@ -50,33 +55,62 @@ impl NodeLock {
         }
     }
 
-    /// Returns a loan to [`NodeLock::possible_borrower`], at a seat of that generation.
+    /// Returns a loan by this node to [`NodeLock::possible_borrower`], at a seat of that
+    /// generation.
     ///
-    /// `hold`: number of acquisitions, since the lock came here, after which it ends. The carrier
-    /// writes [`Loan::first_word`] into the seat, and begins it with [`NodeLock::lend`].
+    /// `lender`: this node. `hold`: number of acquisitions, since the lock came here, after which
+    /// it ends. The carrier writes [`Loan::first_word`] into the seat, and begins it with
+    /// [`NodeLock::lend`].
     #[must_use]
-    pub fn loan_at(&self, seat: u32, generation: u32, hold: u32) -> Loan {
-        let cachable = matches!(self.next, Some(Successor::Node { cachable: true, .. }));
-        let most = hold.saturating_sub(self.uses).min(self.token.left_in_epoch());
-        Loan { seat, generation, token: self.token, most, cachable }
+    pub fn loan_at(&self, lender: Node, seat: u16, generation: u32, hold: u32) -> Loan {
+        let most = hold.saturating_sub(self.uses).min(self.token.left_in_epoch()).min(Loan::MOST);
+        let (ticket, token) = (self.ticket, self.token);
+        Loan { seat, generation, lender, ticket, token, most, cachable: false }
     }
 
-    /// Lends the lock to the node that waits next.
+    /// Lends the lock to the node that waits next, and by it to those behind.
     pub fn lend(&mut self, loan: Loan, out: &mut impl Outbox) {
-        if let (Some(_), Some(Successor::Node { node, ticket, .. })) = (self.possible_borrower(), self.next) {
-            self.lent = Some(loan);
-            out.to_node(node, self.message(MessageBody::Lend { ticket, loan }));
+        if self.possible_borrower().is_some() {
+            (self.lent, self.told) = (Some(loan), false);
+            self.tell_next(out);
         }
     }
 
-    /// Returns the loan by this node, which the borrower may have ended.
+    /// Returns the receiver of the lock after this node, if it is to be told of a loan.
+    ///
+    /// The carrier asks for it after each message. It calls [`NodeLock::tell_next`] if that is a
+    /// node that can use the seat, and [`NodeLock::tell_no_next`] otherwise.
+    #[must_use]
+    pub fn next_to_tell(&self) -> Option<Successor> {
+        self.next.filter(|_| !self.told && self.has_loan())
+    }
+
+    /// Tells the node that waits next of the loan.
+    pub fn tell_next(&mut self, out: &mut impl Outbox) {
+        let Some(loan) = self.lent.or(self.offer) else { return };
+        if let Some(Successor::Node { node, ticket, cachable }) = self.next {
+            let loan = Loan { cachable, ..loan };
+            out.to_node(node, self.message(MessageBody::Lend { ticket, loan }));
+        }
+        self.told = true;
+    }
+
+    /// Notes that the next node cannot use the seat: the loan ends when its time is over.
+    pub fn tell_no_next(&mut self, seat: &impl LoanSeat) {
+        if let Some(loan) = self.lent.or(self.offer) {
+            loan.want(seat);
+        }
+        self.told = true;
+    }
+
+    /// Returns the loan by this node, which a borrower may have ended.
     #[inline]
     #[must_use]
     pub fn lent(&self) -> Option<&Loan> {
         self.lent.as_ref()
     }
 
-    /// Returns the loan to this node, which the lender may have ended.
+    /// Returns the loan to this node, which may be over.
     #[inline]
     #[must_use]
     pub fn offer(&self) -> Option<&Loan> {
@@ -91,6 +125,7 @@ impl NodeLock {
     }
 
     /// Returns whether the node holds the lock under a loan to it.
+    #[inline]
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
         self.borrowed
@@ -99,10 +134,11 @@ impl NodeLock {
     /// Takes the seat of a lock that this node keeps and has lent, before
     /// [`NodeLock::acquire`].
     ///
-    /// `Over`: the borrower has the lock now.
-    pub fn enter_lent(&mut self, seat: &impl LoanSeat) -> LoanEntry {
+    /// `Over`: the node has the lock as if it were not lent; or, if the acquisitions are used up,
+    /// it has passed it on.
+    pub fn enter_lent(&mut self, seat: &impl LoanSeat, out: &mut impl Outbox) -> LoanEntry {
         let Some(loan) = self.lent else { return LoanEntry::Over };
-        match loan.take(SeatHolder::Lender, seat) {
+        match loan.take(loan.lender, seat) {
             Taking::Taken(count) => {
                 // The acquisition that follows counts the last one.
                 self.note_count(&loan, count - 1);
@@ -111,68 +147,94 @@ impl NodeLock {
             Taking::Busy => LoanEntry::Busy,
             Taking::Over => {
                 self.end_loan(seat);
+                self.hand_over_used(&loan, out);
                 LoanEntry::Over
             }
         }
     }
 
-    /// Returns whether the lock is lent to a node that has not used it yet.
-    pub fn awaits_borrower(&self, seat: &impl LoanSeat) -> bool {
-        self.lent.is_some_and(|loan| loan.awaits_borrower(seat))
+    /// Leaves the seat of a lock that is held and lent, if the loan can go on; otherwise
+    /// the node releases the lock as if it were not lent.
+    ///
+    /// `closes`: the loan is to end.
+    pub fn leave_lent(
+        &mut self,
+        consistent: bool,
+        closes: bool,
+        hold: u32,
+        seat: &impl LoanSeat,
+    ) -> SeatLeaving {
+        let Some(loan) = self.lent else { return SeatLeaving::Lost };
+        let goes_on = (consistent || self.reads) && self.data.is_none() && self.uses < hold;
+        let leaving = loan.leave(loan.lender, closes || !goes_on, seat);
+        match leaving {
+            SeatLeaving::Open { .. } => self.state = NodeState::Kept,
+            _ => self.lent = None,
+        }
+        leaving
     }
 
-    /// Leaves the seat of a lock that is held and lent, if the loan can go on. Returns
-    /// whether it does: otherwise the node releases the lock as if it were not lent.
-    pub fn leave_lent(&mut self, consistent: bool, hold: u32, seat: &impl LoanSeat) -> bool {
-        let Some(loan) = self.lent else { return false };
-        if (consistent || self.reads) && self.data.is_none() && self.uses < hold {
-            if loan.leave(SeatHolder::Lender, seat) {
-                self.state = NodeState::Kept;
-                return true;
-            }
-            self.lent = None;
-        } else {
+    /// Has a loan by this node end as soon as no node uses the lock.
+    ///
+    /// Returns whether it is over: the node has the lock then, as if it were not lent. A borrower
+    /// that has the seat says when it has left it ([`NodeLock::on_seat`]).
+    pub fn close_loan(&mut self, seat: &impl LoanSeat) -> bool {
+        if self.lent.is_some_and(|loan| loan.close(seat)) {
             self.end_loan(seat);
         }
-        false
+        self.lent.is_none()
     }
 
-    /// Ends a loan by this node.
+    /// Returns whether a loan by this node is over, and the node has yet to notice.
+    pub fn loan_has_ended(&self, seat: &impl LoanSeat) -> bool {
+        self.lent.is_some_and(|loan| loan.has_ended(seat))
+    }
+
+    /// Ends a loan by this node at once.
     ///
-    /// Afterwards it has the lock as if it were not lent; or the borrower has it, as if it were
-    /// passed on. The carrier calls this before it gives the node an inquiry, and before the lock
-    /// is to go on.
+    /// Afterwards it has the lock as if it were not lent; or a borrower has it, as if it were
+    /// passed on. The carrier calls this before it gives the node an inquiry, and at no other time:
+    /// a borrower may have come before its turn.
     pub fn end_loan(&mut self, seat: &impl LoanSeat) {
         let Some(loan) = self.lent.take() else { return };
         let (holder, count) = loan.end(seat);
-        let mine = match holder {
-            SeatHolder::Free => true,
-            SeatHolder::Lender => return,
-            SeatHolder::Borrower | SeatHolder::Ended => false,
-        };
+        if holder == SeatHolder::Node(loan.lender) {
+            return;
+        }
         self.note_count(&loan, count);
-        if !mine && let Some(Successor::Node { node, ticket, .. }) = self.next.take() {
-            self.state = NodeState::Absent;
-            self.passed = Some(Passage { node, ticket, token: self.token, inconsistent: false });
+        if let SeatHolder::Node(borrower) = holder {
+            let ticket = match self.next {
+                Some(Successor::Node { node, ticket, .. }) if node == borrower => ticket,
+                _ => UNKNOWN,
+            };
+            (self.state, self.next) = (NodeState::Absent, None);
+            self.passed = Some(Passage { node: borrower, ticket, token: self.token, inconsistent: false });
         }
     }
 
     /// Takes the seat of a lock that is lent to this node, which waits for it or has
     /// withdrawn its request. Returns the decision then.
-    pub fn borrow(&mut self, seat: &impl LoanSeat) -> Result<Decision, LoanEntry> {
-        let waits = matches!(
-            self.state,
-            NodeState::Waits(Mode::Exclusive) | NodeState::Abandoned { mode: Mode::Exclusive, then: None }
-        );
-        let Some(loan) = self.offer.filter(|_| waits) else { return Err(LoanEntry::Over) };
-        match loan.take(SeatHolder::Borrower, seat) {
+    ///
+    /// `mode`: what it wants the lock for.
+    pub fn borrow(&mut self, me: Node, mode: Mode, seat: &impl LoanSeat) -> Result<Decision, LoanEntry> {
+        let may = match self.state {
+            NodeState::Waits(asked) => (asked, mode) == (Mode::Exclusive, Mode::Exclusive),
+            NodeState::Abandoned { mode: asked, then } => {
+                asked == Mode::Exclusive && then.is_none_or(|request| request.mode == mode)
+            }
+            _ => false,
+        };
+        let Some(loan) = self.offer.filter(|_| may) else { return Err(LoanEntry::Over) };
+        match loan.take(me, seat) {
             Taking::Taken(count) => {
                 self.token = loan.token_of(count);
-                (self.state, self.borrowed, self.reads) = (NodeState::Held(Mode::Exclusive), true, false);
+                // To the home and the other nodes it uses the lock alone.
+                (self.state, self.borrowed) = (NodeState::Held(Mode::Exclusive), true);
+                self.reads = mode == Mode::Shared;
                 (self.cachable, self.inconsistent) = (loan.cachable, false);
                 (self.uses, self.passed, self.data) = (1, None, None);
                 (self.deposited, self.forgets) = (false, false);
-                Ok(Decision::Granted(self.grant(Mode::Exclusive)))
+                Ok(Decision::Granted(self.grant(mode)))
             }
             Taking::Busy => Err(LoanEntry::Busy),
             Taking::Over => {
@@ -182,37 +244,99 @@ impl NodeLock {
         }
     }
 
-    /// Says that the lender need not wait for this node, if it has withdrawn its request.
-    ///
-    /// The carrier calls this after the offer of a loan, and after [`NodeLock::cancel`].
-    pub fn excuse(&self, seat: &impl LoanSeat) {
-        if let (Some(loan), NodeState::Abandoned { .. }) = (self.offer, self.state) {
-            loan.excuse(seat);
+    /// Returns the kind of access that the node waits for under a loan to it.
+    #[must_use]
+    pub fn wants(&self) -> Option<Mode> {
+        match self.state {
+            NodeState::Waits(mode) => Some(mode),
+            NodeState::Abandoned { then, .. } => then.map(|request| request.mode),
+            _ => None,
         }
     }
 
-    /// Says that this node sleeps until the lender leaves the seat or ends the loan.
-    /// Returns false if it need not.
+    /// Says that this node sleeps until the seat is left. Returns false if it need not.
     pub fn announce_sleep(&self, seat: &impl LoanSeat) -> bool {
-        self.offer.is_some_and(|loan| loan.announce_sleep(seat))
+        self.lent.or(self.offer).is_some_and(|loan| loan.announce_sleep(seat))
     }
 
-    /// Leaves the seat of a lock that is held under a loan, if the loan can go on.
+    /// Leaves the seat of a lock that is held under a loan. `closes`: the loan is to end.
     ///
-    /// Returns whether it does: otherwise the node has the lock as after a grant, and releases it
-    /// so.
-    ///
-    /// `ends`: the loan is to end.
-    pub fn return_loan(&mut self, consistent: bool, ends: bool, seat: &impl LoanSeat) -> bool {
-        let Some(loan) = self.offer.filter(|_| self.borrowed) else { return false };
-        if consistent && !ends && self.data.is_none() && loan.leave(SeatHolder::Borrower, seat) {
-            self.state = NodeState::Abandoned { mode: Mode::Exclusive, then: None };
-            self.borrowed = false;
-            return true;
+    /// `Lost`: the node has the lock as after a grant, and releases it so.
+    pub fn return_loan(
+        &mut self,
+        me: Node,
+        consistent: bool,
+        closes: bool,
+        seat: &impl LoanSeat,
+        out: &mut impl Outbox,
+    ) -> SeatLeaving {
+        let Some(loan) = self.offer.filter(|_| self.borrowed) else { return SeatLeaving::Lost };
+        let consistent = consistent || self.reads;
+        let next = self.token.next();
+        let leaving = match next {
+            // The lender gets the lock with this message; until then the seat is taken.
+            Some(token) if (!consistent || self.data.is_some()) && loan.is_held_by(me, seat) => {
+                (self.token, self.inconsistent) = (token, !consistent);
+                let (node, ticket, inconsistent) = (loan.lender, loan.ticket, !consistent);
+                self.passed = Some(Passage { node, ticket, token, inconsistent });
+                let content = SeatMessage { passes: true, inconsistent, ..SeatMessage::of(&loan, token) };
+                out.to_node(node, self.message_with_data(MessageBody::Seat(content)));
+                self.deposited = false;
+                SeatLeaving::Ended
+            }
+            _ => {
+                let leaving = loan.leave(me, closes, seat);
+                if leaving == SeatLeaving::Ended {
+                    let content = SeatMessage::of(&loan, self.token);
+                    out.to_node(loan.lender, self.message(MessageBody::Seat(content)));
+                }
+                leaving
+            }
+        };
+        self.borrowed = false;
+        if !matches!(leaving, SeatLeaving::Open { .. }) {
+            self.offer = None;
         }
-        loan.end(seat);
-        (self.borrowed, self.offer) = (false, None);
-        false
+        if leaving != SeatLeaving::Lost {
+            self.state = NodeState::Abandoned { mode: Mode::Exclusive, then: None };
+        }
+        leaving
+    }
+
+    /// Returns the word that a seat was left, for a node that sleeps.
+    #[must_use]
+    pub fn seat_left(&self, loan: &Loan) -> Message {
+        self.message(MessageBody::Seat(SeatMessage::of(loan, self.token)))
+    }
+
+    /// Handles a borrower's word that it has left the seat for good.
+    ///
+    /// If the loan is over, the node has the lock afterwards as if it were not lent; or, if the
+    /// acquisitions are used up, it has passed it on.
+    pub fn on_seat(&mut self, message: &Message, seat: &impl LoanSeat, out: &mut impl Outbox) {
+        let MessageBody::Seat(content) = message.body else { return };
+        let is_ours = |loan: Loan| loan.is_at(content.seat, content.generation);
+        let Some(loan) = self.lent.filter(|&loan| message.epoch >= self.epoch && is_ours(loan)) else {
+            return;
+        };
+        if content.passes {
+            self.lent = None;
+            let (_, count) = loan.end(seat);
+            self.note_count(&loan, count);
+            (self.token, self.inconsistent) = (self.token.max(content.token), content.inconsistent);
+            self.data.clone_from(&message.data);
+            (self.deposited, self.forgets) = (false, false);
+        } else if loan.has_ended(seat) {
+            self.end_loan(seat);
+        }
+        self.hand_over_used(&loan, out);
+    }
+
+    /// Passes a lock on whose loan is over because its acquisitions are used up.
+    fn hand_over_used(&mut self, loan: &Loan, out: &mut impl Outbox) {
+        if self.lent.is_none() && self.token.get() - loan.token.get() >= loan.most.into() {
+            self.hand_over(out);
+        }
     }
 
     /// Handles the offer of a loan.
@@ -222,7 +346,7 @@ impl NodeLock {
             NodeState::Waits(Mode::Exclusive) | NodeState::Abandoned { mode: Mode::Exclusive, .. }
         );
         if waits && ticket == self.ticket && !self.tries {
-            (self.epoch, self.offer) = (message.epoch, Some(loan));
+            (self.epoch, self.offer, self.told) = (message.epoch, Some(loan), false);
         }
     }
 

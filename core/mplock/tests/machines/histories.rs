@@ -13,8 +13,9 @@ enum Step {
     Keep(usize, u32),
     HandOver(usize),
     Lend(usize, u32),
-    Borrow(usize),
+    Borrow(usize, Mode),
     Sleep(usize),
+    Panic(usize),
     Publish(usize, u32),
     Cancel(usize),
     Forget(usize),
@@ -40,8 +41,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (node.clone(), 0..6u32).prop_map(|(node, hold)| Step::Keep(node, hold)),
         1 => node.clone().prop_map(Step::HandOver),
         3 => (node.clone(), 0..9u32).prop_map(|(node, hold)| Step::Lend(node, hold)),
-        5 => node.clone().prop_map(Step::Borrow),
+        5 => (node.clone(), mode()).prop_map(|(node, mode)| Step::Borrow(node, mode)),
         1 => node.clone().prop_map(Step::Sleep),
+        1 => node.clone().prop_map(Step::Panic),
         3 => (node.clone(), any::<u32>()).prop_map(|(node, number)| Step::Publish(node, number)),
         1 => node.clone().prop_map(Step::Cancel),
         1 => node.clone().prop_map(Step::Forget),
@@ -69,7 +71,10 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize, ends: usize) -> Networ
             }
             Step::HandOver(node) if net.alive[node] => net.hand_over(node),
             Step::Lend(node, hold) if net.alive[node] => net.lend(node, hold),
-            Step::Borrow(node) if net.alive[node] => drop(net.borrow(node)),
+            Step::Borrow(node, mode) if net.alive[node] => drop(net.borrow(node, mode)),
+            Step::Panic(node) if deaths > 0 && net.alive[node] && net.nodes[node].is_borrowed() => {
+                net.panic(node);
+            }
             Step::Sleep(node) if net.alive[node] => net.announce_sleep(node),
             Step::Publish(node, number) if net.alive[node] && net.holds(node) => {
                 net.release_with(node, number);
@@ -83,7 +88,7 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize, ends: usize) -> Networ
                 }
             }
             Step::Leave(node) if ends > 0 && net.alive[node] && usize::from(net.home_node) != node => {
-                ends -= usize::from(net.leave(node));
+                ends -= usize::from(net.leave_world(node));
             }
             Step::LeaveHome(successor)
                 if ends > 0 && net.alive[successor] && usize::from(net.home_node) != successor =>
@@ -463,7 +468,7 @@ fn loan_is_bounded_by_its_lenders_acquisitions() {
             let mut net = lent(protocol, hold);
             let mut users = vec![1];
             loop {
-                if net.borrow(2) {
+                if net.borrow(2, Mode::Exclusive) {
                     assert!(net.nodes[2].is_borrowed());
                     users.push(2);
                     net.release_or_keep(2, true, 0);
@@ -492,7 +497,7 @@ fn loan_is_bounded_by_its_lenders_acquisitions() {
 fn borrower_that_holds_the_lock_when_its_loan_ends_has_it() {
     for ends in ["hand over", "lender wants it", "lender dies", "waiter dies"] {
         let mut net = lent(Protocol::Distributed, 9);
-        assert!(net.borrow(2));
+        assert!(net.borrow(2, Mode::Exclusive));
         match ends {
             "hand over" => net.hand_over(1),
             "lender wants it" => net.acquire(1, Mode::Exclusive),
@@ -510,7 +515,7 @@ fn borrower_that_holds_the_lock_when_its_loan_ends_has_it() {
 #[test]
 fn borrower_that_dies_with_the_lock_is_told() {
     let mut net = lent(Protocol::Distributed, 9);
-    assert!(net.borrow(2));
+    assert!(net.borrow(2, Mode::Exclusive));
     net.kill(2);
     net.settle_deliveries();
     net.hand_over(1);
@@ -521,7 +526,7 @@ fn borrower_that_dies_with_the_lock_is_told() {
 #[test]
 fn borrower_keeps_its_place_when_it_only_computes() {
     let mut net = lent(Protocol::Distributed, 9);
-    assert!(net.borrow(2));
+    assert!(net.borrow(2, Mode::Exclusive));
     net.release(2, true);
     net.acquire(2, Mode::Exclusive);
     net.hand_over(1);
@@ -535,30 +540,70 @@ fn borrower_keeps_its_place_when_it_only_computes() {
 #[test]
 fn data_of_a_borrower_reach_the_next_holder() {
     let mut net = lent(Protocol::Distributed, 9);
-    assert!(net.borrow(2));
+    assert!(net.borrow(2, Mode::Exclusive));
     net.release_with(2, 17);
+    net.settle_deliveries();
+    net.hand_over(1);
     net.settle_deliveries();
     assert!(net.holds(3) && net.version().is_some());
 }
 
 #[test]
-fn lender_awaits_a_borrower_that_waits_and_no_other() {
-    let mut net = lent(Protocol::Distributed, 9);
-    assert!(net.awaits_borrower(1), "it has yet to come");
-    net.cancel(2);
-    assert!(!net.awaits_borrower(1), "it has withdrawn its request");
-    let mut net = lent(Protocol::Distributed, 9);
-    assert!(net.borrow(2) && !net.awaits_borrower(1), "it has come");
-    // One that has withdrawn its request before it hears of the loan.
-    let mut net = Network::new(Protocol::Distributed, NODES);
-    for node in 1..3 {
-        net.acquire(node, Mode::Exclusive);
+fn loan_reaches_all_that_wait_and_their_order_stays() {
+    for protocol in [Protocol::Distributed, Protocol::Reactive] {
+        let mut net = lent(protocol, 99);
+        net.acquire(4, Mode::Exclusive);
         net.settle_deliveries();
+        for node in [4, 2, 3, 2, 4] {
+            assert!(net.borrow(node, Mode::Exclusive), "{protocol:?}: node {node}");
+            assert!(!net.borrow(if node == 2 { 3 } else { 2 }, Mode::Exclusive), "taken by {node}");
+            net.release_or_keep(node, true, 9);
+        }
+        for node in 2..5 {
+            net.acquire(node, Mode::Exclusive);
+        }
+        net.hand_over(1);
+        for node in 2..5 {
+            net.settle_deliveries();
+            assert!(net.holds(node), "{protocol:?}: node {node} in its turn");
+            net.release(node, true);
+        }
+        net.settle();
+        assert_eq!(net.warned, 0);
     }
-    net.cancel(2);
-    net.release_or_keep(1, true, 9);
-    net.lend(1, 9);
-    assert!(net.awaits_borrower(1));
+}
+
+#[test]
+fn borrower_out_of_turn_keeps_the_lock_through_deaths() {
+    for dies in ["lender", "waiter", "borrower"] {
+        let mut net = lent(Protocol::Distributed, 9);
+        assert!(net.borrow(3, Mode::Exclusive));
+        net.kill(match dies {
+            "lender" => 1,
+            "waiter" => 2,
+            _ => 3,
+        });
+        net.settle_deliveries();
+        assert_eq!(net.holds(2), dies == "borrower", "{dies}");
+        assert!(net.holds(3), "it has it, or has died with it");
+        net.settle();
+        assert_eq!(net.warned > 0, dies == "borrower", "{dies}");
+    }
+}
+
+#[test]
+fn borrower_that_panics_is_told_to_the_next() {
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(3, Mode::Exclusive));
+    net.panic(3);
     net.settle_deliveries();
-    assert!(!net.awaits_borrower(1));
+    net.acquire(1, Mode::Exclusive);
+    assert!(net.holds(1) && net.warned == 1);
+    // The lender, which gets the lock by message, dies before it has it.
+    let mut net = lent(Protocol::Distributed, 9);
+    assert!(net.borrow(3, Mode::Exclusive));
+    net.panic(3);
+    net.kill(1);
+    net.settle_deliveries();
+    assert!(net.holds(2) && net.warned == 1);
 }

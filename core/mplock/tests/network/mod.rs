@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use towpath_mplock::{
     Decision, Epoch, FencingToken, Grant, HomeLock, Loan, LoanEntry, LockData, LockRequest, Message,
-    MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
+    MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, SeatLeaving, Successor,
 };
 
 /// Side of a node that a message is for.
@@ -135,22 +135,47 @@ impl Network {
         result
     }
 
-    /// Lends a lock that a node keeps to the next one.
+    /// Has a node act at the seat of its loan, and send.
+    fn at_loan<R>(
+        &mut self,
+        node: usize,
+        act: impl FnOnce(&mut NodeLock, &Cell<u64>, &mut Out<'_>) -> R,
+    ) -> R {
+        let mut wires = std::mem::take(&mut self.wires);
+        let mut out = Out { from: node as Node, home: self.home_node, wires: &mut wires };
+        let result = self.at_seat(node, |lock, seat| act(lock, seat, &mut out));
+        self.wires = wires;
+        result
+    }
+
+    /// Lends a lock that a node keeps to the next ones.
     pub fn lend(&mut self, node: usize, hold: u32) {
         if self.nodes[node].possible_borrower().is_some() {
             let generation = Loan::generation_after(self.seats[node].1);
-            let loan = self.nodes[node].loan_at(node as u32, generation, hold);
+            let loan = self.nodes[node].loan_at(node as Node, node as u16, generation, hold);
             self.seats[node] = (loan.first_word(), generation);
             self.with_node(node, |lock, out| lock.lend(loan, out));
         }
     }
 
-    /// Uses a lock that is lent to the node. Returns whether it holds it then.
-    pub fn borrow(&mut self, node: usize) -> bool {
+    /// Has a node tell the one behind it of a loan, if it does not know of it.
+    fn extend_loan(&mut self, node: usize) {
+        match self.nodes[node].next_to_tell() {
+            Some(Successor::Node { .. }) => self.with_node(node, |lock, out| lock.tell_next(out)),
+            Some(Successor::Home) => self.at_seat(node, |lock, seat| lock.tell_no_next(seat)),
+            None => {}
+        }
+    }
+
+    /// Uses a lock that is lent to the node, as it has asked or in that mode.
+    ///
+    /// Returns whether it holds it then.
+    pub fn borrow(&mut self, node: usize, mode: Mode) -> bool {
         if self.nodes[node].offer().is_none() {
             return false;
         }
-        let decision = self.at_seat(node, |lock, seat| lock.borrow(seat));
+        let mode = self.nodes[node].wants().unwrap_or(mode);
+        let decision = self.at_seat(node, |lock, seat| lock.borrow(node as Node, mode, seat));
         decision.is_ok_and(|decision| {
             self.decided(node, Some(decision));
             true
@@ -162,13 +187,15 @@ impl Network {
         self.at_seat(node, |lock, seat| lock.announce_sleep(seat));
     }
 
-    /// Returns whether the lock is lent to a node that has yet to come.
-    pub fn awaits_borrower(&mut self, node: usize) -> bool {
-        self.at_seat(node, |lock, seat| lock.awaits_borrower(seat))
-    }
-
     fn end_loan(&mut self, node: usize) {
         self.at_seat(node, |lock, seat| lock.end_loan(seat));
+    }
+
+    /// Has a loan by a node end when its seat is left.
+    ///
+    /// Returns whether there is none any more.
+    pub fn close_loan(&mut self, node: usize) -> bool {
+        self.nodes[node].lent().is_none() || self.at_seat(node, |lock, seat| lock.close_loan(seat))
     }
 
     fn decided(&mut self, node: usize, decision: Option<Decision>) {
@@ -231,9 +258,12 @@ impl Network {
         let request = LockRequest { ticket: self.tickets[node], mode, tries };
         self.trying[node] = tries;
         if self.nodes[node].lent().is_some()
-            && self.at_seat(node, |lock, seat| lock.enter_lent(seat)) == LoanEntry::Busy
+            && self.at_loan(node, |lock, seat, out| lock.enter_lent(seat, out)) == LoanEntry::Busy
         {
-            self.end_loan(node);
+            // It waits for the seat, and tries again.
+            self.trying[node] = false;
+            self.refused += u32::from(tries);
+            return;
         }
         let decision = self.with_node(node, |lock, out| lock.acquire(request, out));
         self.decided(node, decision);
@@ -248,16 +278,29 @@ impl Network {
         let grant = self.grants[node].take();
         let warned = grant.is_some_and(|grant| grant.previous_owner_died);
         self.broken &= !(repaired && grant.is_some_and(|grant| grant.mode == Mode::Exclusive));
-        let consistent = !warned || repaired;
-        let goes_on = self.at_seat(node, |lock, seat| {
+        self.leave(node, !warned || repaired, hold);
+    }
+
+    /// Releases the lock as a holder that panics.
+    pub fn panic(&mut self, node: usize) {
+        self.broken |= self.grants[node].take().is_some_and(|grant| grant.mode == Mode::Exclusive);
+        self.leave(node, false, 0);
+    }
+
+    fn leave(&mut self, node: usize, consistent: bool, hold: u32) {
+        let leaving = self.at_loan(node, |lock, seat, out| {
+            // One way of keeping it stands for a loan that ends.
+            let closes = hold == 1;
             if lock.is_borrowed() {
-                // One way of keeping it stands for a loan that its borrower ends.
-                lock.return_loan(consistent, hold == 1, seat)
+                lock.return_loan(node as Node, consistent, closes, seat, out)
             } else {
-                lock.leave_lent(consistent, hold, seat)
+                match lock.leave_lent(consistent, closes, hold, seat) {
+                    SeatLeaving::Ended => SeatLeaving::Lost,
+                    other => other,
+                }
             }
         });
-        if !goes_on {
+        if leaving == SeatLeaving::Lost {
             self.with_node(node, |lock, out| lock.release(consistent, hold, out));
         }
     }
@@ -274,20 +317,21 @@ impl Network {
 
     /// Passes a lock that the node keeps on to the next one.
     pub fn hand_over(&mut self, node: usize) {
-        self.end_loan(node);
+        self.close_loan(node);
         self.with_node(node, |lock, out| lock.hand_over(out));
     }
 
     pub fn cancel(&mut self, node: usize) {
         self.nodes[node].cancel();
-        self.at_seat(node, |lock, seat| lock.excuse(seat));
         self.trying[node] = false;
     }
 
     /// Drops the node's state of the lock as soon as it neither uses it nor waits.
     pub fn forget(&mut self, node: usize) {
         self.forgets[node] = true;
-        self.end_loan(node);
+        if !self.close_loan(node) {
+            return;
+        }
         self.with_node(node, |lock, out| lock.give_up(out));
         if self.nodes[node].is_absent() {
             self.nodes[node] = NodeLock::default();
@@ -322,9 +366,10 @@ impl Network {
                 if message.body == MessageBody::Inquire {
                     self.end_loan(to);
                 }
+                self.at_loan(to, |lock, seat, out| lock.on_seat(&message, seat, out));
                 let decision = self.with_node(to, |lock, out| lock.on_message(&message, out));
-                self.at_seat(to, |lock, seat| lock.excuse(seat));
                 self.decided(to, decision);
+                self.extend_loan(to);
                 if self.forgets[to] {
                     self.forget(to);
                 }
@@ -355,7 +400,7 @@ impl Network {
     /// Closes a node, other than the home, in good order.
     ///
     /// Returns false if it has the lock or data that are not at home.
-    pub fn leave(&mut self, node: usize) -> bool {
+    pub fn leave_world(&mut self, node: usize) -> bool {
         if !self.prepare_to_leave(node) || self.nodes[node].data().is_some() {
             return false;
         }
@@ -367,7 +412,9 @@ impl Network {
         true
     }
 
-    /// Prepares a node that leaves. Returns false if it holds the lock.
+    /// Prepares a node that leaves.
+    ///
+    /// Returns false if it holds the lock, or a node to which it has lent it.
     fn prepare_to_leave(&mut self, node: usize) -> bool {
         if self.holds(node) {
             return false;
@@ -375,7 +422,7 @@ impl Network {
         self.cancel(node);
         self.forget(node);
         self.take_last_messages(node);
-        true
+        self.nodes[node].lent().is_none()
     }
 
     /// Delivers the messages of a node to the home.
@@ -439,10 +486,10 @@ impl Network {
             let keeps = |&node: &usize| self.alive[node] && self.state(node) == NodeState::Kept;
             if let Some(&channel) = self.busy().first() {
                 self.deliver(channel);
-            } else if let Some(keeper) = (0..self.nodes.len()).find(keeps) {
-                self.hand_over(keeper);
             } else if let Some(holder) = (0..self.nodes.len()).find(|&n| self.alive[n] && self.holds(n)) {
                 self.release(holder, true);
+            } else if let Some(keeper) = (0..self.nodes.len()).find(keeps) {
+                self.hand_over(keeper);
             } else {
                 return;
             }
