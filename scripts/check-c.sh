@@ -119,7 +119,7 @@ END
 else
     echo "cmake is missing: left out"
 fi
-for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_broadcast tp_world; do
+for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world; do
     grep -q '^\.SH DESCRIPTION' "$prefix/share/man/man3/$page.3"
 done
 

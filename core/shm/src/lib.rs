@@ -64,9 +64,10 @@ pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{
-    MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver, PoolSender,
-    PoolStage, ReservedMessage, SemaphorePermit, WorldBroadcast, WorldBytes, WorldMessages, WorldPool,
-    WorldQueue, WorldRing, WorldVenue,
+    HeldMessage, MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver,
+    PoolSender, PoolStage, ReservedMessage, SemaphorePermit, SizedKind, SizedLease, SizedQueue,
+    SizedReceiver, SizedSender, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue, WorldRing,
+    WorldVenue,
 };
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};

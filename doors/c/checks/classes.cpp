@@ -120,6 +120,30 @@ int main() {
         CHECK(receiver.next()->number == 2 && !receiver.next());
     }
     CHECK(code_of([&] { world.queue<std::uint64_t>("jobs", 4); }) == TP_ETYPE);
+    {
+        auto odd = world.queue<std::array<char, 3>, towpath::kind::mpsc>("odd", 4);
+        auto numbers = world.queue<job>("numbers", 4);
+        auto receiver = odd.receiver();
+        CHECK(code_of([&] { odd.receiver(); }) == TP_ETAKEN);
+        auto sender = odd.sender();
+        auto next = numbers.sender();
+        sender.send({'a', 'b', 'c'});
+        CHECK(receiver.lease().get()[2] == 'c');
+        CHECK(receiver.waiting() == 1);
+        receiver.lease().done_into(next, {7, 0.25});
+        CHECK(!receiver.lease_for(1ms) && numbers.receiver().receive().number == 7);
+        sender.send({'d', 'e', 'f'});
+        receiver.lease().done();
+        CHECK(receiver.waiting() == 0);
+        auto letters = world.messages("letters", 3, 2, 1000);
+        auto poster = letters.poster();
+        auto fetcher = letters.fetcher();
+        std::string longer(900, 'x');
+        poster.send(std::as_bytes(std::span(longer)));
+        fetcher.receive().give_back();
+        auto held = fetcher.receive();
+        CHECK(held.bytes().size() == 900 && held.bytes()[899] == std::byte{'x'} && !fetcher.receive_for(1ms));
+    }
     auto ring = world.broadcast("ring", 4096);
     auto writer = ring.writer();
     auto listener = ring.reader();

@@ -8,7 +8,8 @@
 struct stage {
     volatile int reached;
     volatile long long data;
-    _Alignas(128) char mutex[ROOM], rwlock[ROOM], sem[ROOM], barrier[ROOM], event[ROOM], queue[ROOM], ring[ROOM], go[ROOM];
+    _Alignas(128) char mutex[ROOM], rwlock[ROOM], sem[ROOM], barrier[ROOM], event[ROOM], queue[ROOM], ring[ROOM], go[ROOM],
+        jobs[ROOM], letters[ROOM];
 };
 static struct stage *stage;
 
@@ -18,7 +19,8 @@ static tp_rwlock *rwlock;
 static tp_sem *sem;
 static tp_barrier *barrier;
 static tp_event *event, *go;
-static tp_queue *queue;
+static tp_queue *queue, *jobs;
+static tp_messages *letters;
 static tp_broadcast *ring;
 
 /* Opens everything, as any of the processes: the first makes it. */
@@ -30,8 +32,10 @@ static void open_all(void) {
     GIVES(tp_barrier_open_or_init(stage->barrier, ROOM, 8, 2, &barrier), 0);
     GIVES(tp_event_open_or_init(stage->event, ROOM, 8, &event), 0);
     GIVES(tp_event_open_or_init(stage->go, ROOM, 8, &go), 0);
-    GIVES(tp_queue_open_or_init(stage->queue, ROOM, 8, MESSAGE, 4, &queue), 0);
+    GIVES(tp_queue_open_or_init(stage->queue, ROOM, 8, TP_MPMC, MESSAGE, 4, &queue), 0);
     GIVES(tp_broadcast_open_or_init(stage->ring, ROOM, 8, 4096, 0, &ring), 0);
+    GIVES(tp_queue_open_or_init(stage->jobs, ROOM, 8, TP_MPSC, 13, 4, &jobs), 0);
+    GIVES(tp_messages_open_or_init(stage->letters, ROOM, 8, 4, 2, 1000, &letters), 0);
 }
 
 static void close_all(void) {
@@ -44,6 +48,8 @@ static void close_all(void) {
     tp_event_close(go);
     tp_queue_close(queue);
     tp_broadcast_close(ring);
+    tp_queue_close(jobs);
+    tp_messages_close(letters);
 }
 
 static void at(int number) { stage->reached = number; }
@@ -147,6 +153,33 @@ static void writes_ring(void) {
     GIVES(tp_writer_open(ring, &writer), 0);
     GIVES(tp_event_wait(go, LONG), 0);
     GIVES(tp_writer_send(writer, "last words", 10, LONG), 0);
+    at(1);
+}
+
+static void has_lease(void) {
+    static tp_receiver *receiver;
+    static tp_lease lease;
+    const void *message;
+    GIVES(tp_receiver_open(jobs, &receiver), 0);
+    GIVES(tp_receiver_lease(receiver, LONG, &message, &lease), 0);
+    CHECK(memcmp(message, "a leased job", 13) == 0);
+    at(1);
+}
+static void has_letter(void) {
+    static tp_fetcher *fetcher;
+    static tp_message *letter;
+    const void *message;
+    size_t bytes;
+    GIVES(tp_fetcher_open(letters, &fetcher), 0);
+    GIVES(tp_fetcher_receive(fetcher, LONG, &message, &bytes, &letter), 0);
+    CHECK(bytes == 900);
+    at(1);
+}
+static void sends_letter(void) {
+    static tp_poster *poster;
+    char long_one[900] = "a letter";
+    GIVES(tp_poster_open(letters, &poster), 0);
+    GIVES(tp_poster_send(poster, long_one, sizeof long_one, LONG), 0);
     at(1);
 }
 
@@ -264,6 +297,36 @@ static void messages(void) {
     tp_reader_close(reader);
 }
 
+/* What the dead had under a lease comes in again, whole. */
+static void leases(void) {
+    tp_sender *sender;
+    tp_receiver *receiver;
+    tp_fetcher *fetcher;
+    tp_message *letter;
+    tp_lease lease;
+    const void *at;
+    size_t bytes;
+    GIVES(tp_sender_open(jobs, &sender), 0);
+    GIVES(tp_sender_send(sender, "a leased job", LONG), 0);
+    kill_child_at("has a lease", has_lease, 0);
+    GIVES(tp_receiver_open(jobs, &receiver), 0);
+    GIVES(tp_receiver_lease(receiver, LONG, &at, &lease), 0);
+    CHECK(memcmp(at, "a leased job", 13) == 0);
+    GIVES(tp_receiver_end(receiver, &lease, 1), 0);
+    GIVES(tp_receiver_lease(receiver, SHORT, &at, &lease), TP_ETIMEDOUT);
+    tp_receiver_close(receiver);
+    tp_sender_close(sender);
+
+    kill_child_at("sends a letter", sends_letter, 0);
+    kill_child_at("has a letter", has_letter, 0);
+    GIVES(tp_fetcher_open(letters, &fetcher), 0);
+    GIVES(tp_fetcher_receive(fetcher, LONG, &at, &bytes, &letter), 0);
+    CHECK(bytes == 900 && strcmp(at, "a letter") == 0);
+    tp_message_done(letter);
+    GIVES(tp_fetcher_receive(fetcher, LONG, &at, &bytes, &letter), TP_EPEERDIED);
+    tp_fetcher_close(fetcher);
+}
+
 /* Every 32-bit word of what a library checks, changed: refused, or the same object. */
 static void versions(void) {
     step = "other versions and damage";
@@ -289,7 +352,7 @@ static void versions(void) {
 
 int main(void) {
     watchdog(120);
-    CHECK(tp_mutex_size(8, 1) <= ROOM && tp_queue_size(8, MESSAGE, 4) <= ROOM && tp_broadcast_size(8, 4096) <= ROOM);
+    CHECK(tp_messages_size(8, 4, 2, 1000) <= ROOM && tp_mutex_size(8, 1) <= ROOM && tp_queue_size(8, TP_MPMC, MESSAGE, 4) <= ROOM && tp_broadcast_size(8, 4096) <= ROOM);
     for (int round = 0; round < 3; round++) {
         stage = shared_memory(sizeof *stage);
         open_all();
@@ -297,6 +360,7 @@ int main(void) {
         readers_and_writers();
         others();
         messages();
+        leases();
         close_all();
         open_all();
         tp_mutex *held = mutex;

@@ -18,8 +18,8 @@ int main(int count, char **arguments) {
     GIVES(tp_world_mutex(world, "balance", 0, &balance), 0);
     GIVES(tp_world_cond(world, "changed", &changed), 0);
     GIVES(tp_world_event(world, "ready", &ready), 0);
-    GIVES(tp_world_queue(world, "questions", 16, 4, &questions), 0);
-    GIVES(tp_world_queue(world, "answers", 16, 4, &answers), 0);
+    GIVES(tp_world_queue(world, "questions", TP_MPMC, 16, 4, &questions), 0);
+    GIVES(tp_world_queue(world, "answers", TP_MPMC, 16, 4, &answers), 0);
     GIVES(tp_world_broadcast(world, "news", 4096, 0, &news), 0);
     child = fork();
     CHECK(child >= 0);

@@ -86,7 +86,7 @@ int main(void) {
     GIVES(tp_world_sem(world, "sem", 1, &sem), 0);
     GIVES(tp_world_barrier_of(world, "barrier", THREADS, &barrier), 0);
     GIVES(tp_world_event(world, "event", &event), 0);
-    GIVES(tp_world_queue(world, "queue", 8, 64, &queue), 0);
+    GIVES(tp_world_queue(world, "queue", TP_MPMC, 8, 64, &queue), 0);
     GIVES(tp_sender_open(queue, &sender), 0);
     GIVES(tp_receiver_open(queue, &receiver), 0);
     pthread_t threads[THREADS];

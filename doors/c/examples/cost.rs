@@ -60,7 +60,8 @@ fn compare(what: &str, runs: usize, c: impl Fn(), mut rust: impl FnMut()) {
 
 type Made = unsafe extern "C" fn(*mut c_void, *const c_char, u64, *mut *mut c_void) -> c_int;
 type MadePlain = unsafe extern "C" fn(*mut c_void, *const c_char, *mut *mut c_void) -> c_int;
-type MadeOfTwo = unsafe extern "C" fn(*mut c_void, *const c_char, usize, usize, *mut *mut c_void) -> c_int;
+type MadeQueue =
+    unsafe extern "C" fn(*mut c_void, *const c_char, c_int, usize, usize, *mut *mut c_void) -> c_int;
 type MadeOf = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
 type Loop = unsafe extern "C" fn(*mut c_void, u64);
 type LoopOfTwo = unsafe extern "C" fn(*mut c_void, *mut c_void, u64);
@@ -192,9 +193,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
     );
 
-    let make = c!("tp_world_queue", MadeOfTwo);
+    let make = c!("tp_world_queue", MadeQueue);
     // SAFETY: see above.
-    let queue = made(|out| unsafe { make(here, c"q".as_ptr(), 64, 64, out) })?;
+    let queue = made(|out| unsafe { make(here, c"q".as_ptr(), 0, 64, 64, out) })?;
     let (sender, receiver) = (c!("tp_sender_open", MadeOf), c!("tp_receiver_open", MadeOf));
     // SAFETY: see above.
     let (sender, receiver) = unsafe { (made(|out| sender(queue, out))?, made(|out| receiver(queue, out))?) };

@@ -88,6 +88,30 @@ static inline int tp_tsan_sender_send(tp_sender *sender, const void *message, ui
 static inline int tp_tsan_receiver_receive(tp_receiver *receiver, void *message, uint64_t ns) {
     return tp_tsan_after(TP_TSAN_ALL, tp_receiver_receive(receiver, message, ns));
 }
+static inline int tp_tsan_receiver_lease(tp_receiver *receiver, uint64_t ns, const void **message, tp_lease *lease) {
+    return tp_tsan_after(TP_TSAN_ALL, tp_receiver_lease(receiver, ns, message, lease));
+}
+static inline int tp_tsan_receiver_end(tp_receiver *receiver, tp_lease *lease, int done) {
+    __tsan_release(TP_TSAN_ALL);
+    return tp_receiver_end(receiver, lease, done);
+}
+static inline int tp_tsan_receiver_end_into(tp_receiver *receiver, tp_lease *lease, tp_sender *sender,
+                                            const void *message, uint64_t ns) {
+    __tsan_release(TP_TSAN_ALL);
+    return tp_receiver_end_into(receiver, lease, sender, message, ns);
+}
+static inline int tp_tsan_poster_send(tp_poster *poster, const void *message, size_t bytes, uint64_t ns) {
+    __tsan_release(TP_TSAN_ALL);
+    return tp_poster_send(poster, message, bytes, ns);
+}
+static inline int tp_tsan_fetcher_receive(tp_fetcher *fetcher, uint64_t ns, const void **message, size_t *bytes,
+                                          tp_message **out) {
+    return tp_tsan_after(TP_TSAN_ALL, tp_fetcher_receive(fetcher, ns, message, bytes, out));
+}
+static inline void tp_tsan_message_done(tp_message *message) {
+    __tsan_release(TP_TSAN_ALL);
+    tp_message_done(message);
+}
 static inline int tp_tsan_writer_send(tp_writer *writer, const void *message, size_t bytes, uint64_t ns) {
     __tsan_release(TP_TSAN_ALL);
     return tp_writer_send(writer, message, bytes, ns);
@@ -119,6 +143,13 @@ static inline int tp_tsan_world_barrier(tp_world *world) {
 #define tp_event_is_set(event) tp_tsan_event_is_set(event)
 #define tp_sender_send(sender, message, ns) tp_tsan_sender_send(sender, message, ns)
 #define tp_receiver_receive(receiver, message, ns) tp_tsan_receiver_receive(receiver, message, ns)
+#define tp_receiver_lease(receiver, ns, message, lease) tp_tsan_receiver_lease(receiver, ns, message, lease)
+#define tp_receiver_end(receiver, lease, done) tp_tsan_receiver_end(receiver, lease, done)
+#define tp_receiver_end_into(receiver, lease, sender, message, ns) \
+    tp_tsan_receiver_end_into(receiver, lease, sender, message, ns)
+#define tp_poster_send(poster, message, bytes, ns) tp_tsan_poster_send(poster, message, bytes, ns)
+#define tp_fetcher_receive(fetcher, ns, message, bytes, out) tp_tsan_fetcher_receive(fetcher, ns, message, bytes, out)
+#define tp_message_done(message) tp_tsan_message_done(message)
 #define tp_writer_send(writer, message, bytes, ns) tp_tsan_writer_send(writer, message, bytes, ns)
 #define tp_reader_receive(reader, ns, message, bytes, missed) tp_tsan_reader_receive(reader, ns, message, bytes, missed)
 #define tp_world_barrier(world) tp_tsan_world_barrier(world)

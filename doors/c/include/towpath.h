@@ -288,14 +288,26 @@ int tp_event_wait(tp_event *event, uint64_t ns);
 
 /* @page tp_queue - bounded queue in shared memory of messages of one size
  *
- * A message has 8, 16, 24, 32, 40, 48, 56, 64, 128, 256, 512, 1,024, 2,048 or 4,096 bytes; other
- * sizes are TP_ERANGE. Many send, many receive. What a sender has sent is received, also if it dies;
+ * A message has from 1 to 65,536 bytes, and all of a queue have the same number. Many send and many
+ * receive (TP_MPMC), or many send and one receives (TP_MPSC), or one each (TP_SPSC): where there may
+ * be one only, TP_ETAKEN is the answer while it lives, and one thread at a time uses it. What a sender has sent is received, also if it dies;
  * what it was about to send is not. When the last receiver has gone, senders get TP_EDISCONNECTED,
  * or TP_EPEERDIED if it died and the queue is full; receivers likewise after all that was sent.
  *
- * All that open a queue give the same size of a message and the same capacity. To Rust programs it
- * is an mpmc queue of [u64; N].
+ * A receiver that dies takes the message with it that it was receiving, unless it has it under a
+ * lease (tp_receiver_lease(); not with TP_SPSC, where that is TP_ERANGE): then the message comes in
+ * again, for another receiver.
+ *
+ * All that open a queue give the same kind, size of a message and capacity. To Rust programs it is a
+ * queue of [u64; N] where the size is a multiple of 8, of [u8; N] otherwise.
  */
+
+/* Kinds of queues. */
+enum {
+    TP_MPMC = 0, /* many senders, many receivers */
+    TP_MPSC = 1, /* many senders, one receiver */
+    TP_SPSC = 2 /* one sender, one receiver */
+};
 
 /* A process's handle of a queue. */
 typedef struct tp_queue tp_queue;
@@ -303,16 +315,20 @@ typedef struct tp_queue tp_queue;
 typedef struct tp_sender tp_sender;
 /* A receiver, for all threads of a process. */
 typedef struct tp_receiver tp_receiver;
+/* A receiver's lease of a message. */
+typedef struct tp_lease {
+    uint64_t words[2];
+} tp_lease;
 
 /* Returns the number of bytes for a queue that so many handles have open at a time, with room for so
  * many messages; 0 if there can be no such queue. */
-size_t tp_queue_size(uint32_t users, size_t message, size_t capacity);
+size_t tp_queue_size(uint32_t users, int kind, size_t message, size_t capacity);
 /* Makes a queue in this memory. */
-int tp_queue_init(void *at, size_t room, uint32_t users, size_t message, size_t capacity, tp_queue **out);
+int tp_queue_init(void *at, size_t room, uint32_t users, int kind, size_t message, size_t capacity, tp_queue **out);
 /* Opens the queue in this memory. */
-int tp_queue_open(void *at, size_t room, size_t message, size_t capacity, tp_queue **out);
+int tp_queue_open(void *at, size_t room, int kind, size_t message, size_t capacity, tp_queue **out);
 /* Opens the queue in this memory, or makes it if the memory is zeroed. */
-int tp_queue_open_or_init(void *at, size_t room, uint32_t users, size_t message, size_t capacity, tp_queue **out);
+int tp_queue_open_or_init(void *at, size_t room, uint32_t users, int kind, size_t message, size_t capacity, tp_queue **out);
 /* Ends the handle; its senders and receivers stay. NULL is none. */
 void tp_queue_close(tp_queue *queue);
 /* Makes a sender. */
@@ -327,12 +343,74 @@ void tp_sender_close(tp_sender *sender);
 int tp_receiver_open(tp_queue *queue, tp_receiver **out);
 /* Receives a message, when there is one. */
 int tp_receiver_receive(tp_receiver *receiver, void *message, uint64_t ns);
+/* Receives a message under a lease, when there is one, and leaves it where it lies, aligned to 8
+ * bytes, until the lease is ended. */
+int tp_receiver_lease(tp_receiver *receiver, uint64_t ns, const void **message, tp_lease *lease);
+/* Ends a lease: done, 1: the message is done with; 0: it comes in again, behind those that wait. A
+ * lease that was ended already is left as it is. */
+int tp_receiver_end(tp_receiver *receiver, tp_lease *lease, int done);
+/* Ends a lease and sends a message into another queue of the same world, when there is room: both
+ * happen, or, if it fails or the process dies, neither. Not into a queue of kind TP_SPSC. */
+int tp_receiver_end_into(tp_receiver *receiver, tp_lease *lease, tp_sender *sender, const void *message, uint64_t ns);
 /* Returns the number of messages that wait. */
 size_t tp_receiver_waiting(tp_receiver *receiver);
 /* Closes the queue: nothing more can be sent, what was sent is received. */
 int tp_receiver_shut(tp_receiver *receiver);
 /* Ends the receiver; NULL is none. */
 void tp_receiver_close(tp_receiver *receiver);
+
+/* @page tp_messages - queue in shared memory of messages of any length
+ *
+ * Many send and many receive messages of 0 bytes up to the size of a buffer. A message of up to 232
+ * bytes lies in the queue itself; a longer one takes one of the queue's buffers until it is done
+ * with. Messages are sent whole, or, if the sender dies, not at all. One that its receiver has not
+ * done with when it dies comes in again, for another receiver, behind those that wait.
+ *
+ * A queue of messages that is there already keeps its sizes.
+ */
+
+/* A process's handle of a queue of messages. */
+typedef struct tp_messages tp_messages;
+/* A sender of messages, for all threads of a process. */
+typedef struct tp_poster tp_poster;
+/* A receiver of messages, for all threads of a process. */
+typedef struct tp_fetcher tp_fetcher;
+/* A message that was received: for one thread at a time. */
+typedef struct tp_message tp_message;
+
+/* Returns the number of bytes for a queue with room for so many messages, and so many buffers of so
+ * many bytes; 0 if there can be no such queue. */
+size_t tp_messages_size(uint32_t users, size_t capacity, size_t buffers, size_t buffer_bytes);
+/* Makes a queue of messages in this memory. */
+int tp_messages_init(void *at, size_t room, uint32_t users, size_t capacity, size_t buffers, size_t buffer_bytes, tp_messages **out);
+/* Opens the queue of messages in this memory. */
+int tp_messages_open(void *at, size_t room, size_t capacity, size_t buffers, size_t buffer_bytes, tp_messages **out);
+/* Opens the queue of messages in this memory, or makes it if the memory is zeroed. */
+int tp_messages_open_or_init(void *at, size_t room, uint32_t users, size_t capacity, size_t buffers, size_t buffer_bytes, tp_messages **out);
+/* Returns the number of bytes of the longest possible message. */
+size_t tp_messages_longest(tp_messages *messages);
+/* Ends the handle; its senders and receivers stay. NULL is none. */
+void tp_messages_close(tp_messages *messages);
+/* Makes a sender. */
+int tp_poster_open(tp_messages *messages, tp_poster **out);
+/* Sends a message, when there is room for it, and a buffer if it needs one. */
+int tp_poster_send(tp_poster *poster, const void *message, size_t bytes, uint64_t ns);
+/* Closes the queue: nothing more can be sent, what was sent is received. */
+int tp_poster_shut(tp_poster *poster);
+/* Ends the sender; NULL is none. */
+void tp_poster_close(tp_poster *poster);
+/* Makes a receiver. */
+int tp_fetcher_open(tp_messages *messages, tp_fetcher **out);
+/* Receives a message, when there is one: it stays where it lies until its handle is ended. */
+int tp_fetcher_receive(tp_fetcher *fetcher, uint64_t ns, const void **message, size_t *bytes, tp_message **out);
+/* Returns the number of messages that wait. */
+size_t tp_fetcher_waiting(tp_fetcher *fetcher);
+/* Ends the receiver; NULL is none. Messages that it has received stay. */
+void tp_fetcher_close(tp_fetcher *fetcher);
+/* Says that a message is done with; NULL is none. */
+void tp_message_done(tp_message *message);
+/* Gives a message back: it comes in again, behind those that wait. */
+void tp_message_give_back(tp_message *message);
 
 /* @page tp_broadcast - ring in shared memory of messages from one writer to many readers
  *
@@ -435,7 +513,9 @@ int tp_world_barrier_of(tp_world *world, const char *name, size_t participants, 
 /* Opens an event by name. */
 int tp_world_event(tp_world *world, const char *name, tp_event **out);
 /* Opens a queue by name. */
-int tp_world_queue(tp_world *world, const char *name, size_t message, size_t capacity, tp_queue **out);
+int tp_world_queue(tp_world *world, const char *name, int kind, size_t message, size_t capacity, tp_queue **out);
+/* Opens a queue of messages by name. */
+int tp_world_messages(tp_world *world, const char *name, size_t capacity, size_t buffers, size_t buffer_bytes, tp_messages **out);
 /* Opens a broadcast ring by name. */
 int tp_world_broadcast(tp_world *world, const char *name, size_t bytes, int lossy, tp_broadcast **out);
 

@@ -80,6 +80,7 @@ protected:
     explicit handle(Open open) {
         check(open(&raw_));
     }
+    T *release() noexcept { return std::exchange(raw_, nullptr); }
 
 private:
     T *raw_ = nullptr;
@@ -371,8 +372,13 @@ private:
     using handle::handle;
 };
 
-template <typename T>
+// Kind of a queue: how many send, and receive. Where there may be one only, one thread at a time uses it.
+enum class kind : int { mpmc = TP_MPMC, mpsc = TP_MPSC, spsc = TP_SPSC };
+
+template <typename T, kind Kind = kind::mpmc>
 class queue;
+template <typename T>
+class receiver;
 
 // Sender of a queue.
 template <typename T>
@@ -385,8 +391,44 @@ public:
     void shut() { detail::check(tp_sender_shut(raw())); }
 
 private:
-    friend class queue<T>;
+    template <typename, kind>
+    friend class queue;
     using handle::handle;
+};
+
+// Message under a lease, where it lies. Destroyed, it is given back: it comes in again, also if the process dies.
+// Its receiver must outlive it.
+template <typename T>
+class leased {
+public:
+    leased(leased &&other) noexcept
+        : receiver_(std::exchange(other.receiver_, nullptr)), at_(other.at_), lease_(other.lease_) {}
+    leased &operator=(leased &&) = delete;
+    ~leased() {
+        if (receiver_) tp_receiver_end(receiver_, &lease_, 0);
+    }
+    // The bytes need not lie as aligned as a T wants it: hence a copy.
+    T get() const {
+        T message;
+        std::memcpy(&message, at_, sizeof(T));
+        return message;
+    }
+    const void *data() const { return at_; }
+    // The message is done with.
+    void done() { detail::check(tp_receiver_end(std::exchange(receiver_, nullptr), &lease_, 1)); }
+    // The message is done with, and another one sent: both, or neither.
+    template <typename U>
+    void done_into(sender<U> &into, const U &message) {
+        detail::check(tp_receiver_end_into(receiver_, &lease_, into.raw(), &message, TP_FOREVER));
+        receiver_ = nullptr;
+    }
+
+private:
+    friend class receiver<T>;
+    leased(tp_receiver *receiver, const void *at, tp_lease lease) : receiver_(receiver), at_(at), lease_(lease) {}
+    tp_receiver *receiver_;
+    const void *at_;
+    tp_lease lease_;
 };
 
 // Receiver of a queue.
@@ -411,35 +453,45 @@ public:
         detail::check(result);
         return message;
     }
+    // The next message under a lease; not of a queue of one sender and one receiver.
+    leased<T> lease() { return *lease_ns(TP_FOREVER); }
+    std::optional<leased<T>> lease_for(duration time) { return lease_ns(detail::ns(time)); }
     std::size_t waiting() const { return tp_receiver_waiting(raw()); }
     void shut() { detail::check(tp_receiver_shut(raw())); }
 
 private:
-    friend class queue<T>;
+    template <typename, kind>
+    friend class queue;
     using handle::handle;
+    std::optional<leased<T>> lease_ns(std::uint64_t ns) {
+        const void *at = nullptr;
+        tp_lease lease{};
+        if (!detail::in_time(tp_receiver_lease(raw(), ns, &at, &lease))) return std::nullopt;
+        return leased<T>(raw(), at, lease);
+    }
 };
 
-// Bounded queue of values, which are copied as bytes and have one of the sizes of tp_queue(3).
-template <typename T>
+// Bounded queue of values, which are copied as bytes.
+template <typename T, kind Kind>
 class queue : public detail::handle<tp_queue, tp_queue_close> {
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>);
     static constexpr std::size_t bytes = sizeof(T);
-    static_assert(bytes % 8 == 0 && (bytes <= 64 || (bytes <= 4096 && (bytes & (bytes - 1)) == 0)),
-                  "a message has 8, 16, 24 … 64, 128, 256 … or 4,096 bytes");
+    static_assert(bytes <= 65536, "a message has at most 65,536 bytes");
+    static constexpr int number = static_cast<int>(Kind);
 
 public:
     static std::size_t size(std::uint32_t users, std::size_t capacity) {
-        return tp_queue_size(users, bytes, capacity);
+        return tp_queue_size(users, number, bytes, capacity);
     }
     static queue init(mapping in, std::uint32_t users, std::size_t capacity) {
-        return queue([=](tp_queue **out) { return tp_queue_init(in.at, in.room, users, bytes, capacity, out); });
+        return queue([=](tp_queue **out) { return tp_queue_init(in.at, in.room, users, number, bytes, capacity, out); });
     }
     static queue open(mapping in, std::size_t capacity) {
-        return queue([=](tp_queue **out) { return tp_queue_open(in.at, in.room, bytes, capacity, out); });
+        return queue([=](tp_queue **out) { return tp_queue_open(in.at, in.room, number, bytes, capacity, out); });
     }
     static queue open_or_init(mapping in, std::uint32_t users, std::size_t capacity) {
         return queue(
-            [=](tp_queue **out) { return tp_queue_open_or_init(in.at, in.room, users, bytes, capacity, out); });
+            [=](tp_queue **out) { return tp_queue_open_or_init(in.at, in.room, users, number, bytes, capacity, out); });
     }
     towpath::sender<T> sender() {
         return towpath::sender<T>([this](tp_sender **out) { return tp_sender_open(this->raw(), out); });
@@ -447,6 +499,87 @@ public:
     towpath::receiver<T> receiver() {
         return towpath::receiver<T>([this](tp_receiver **out) { return tp_receiver_open(this->raw(), out); });
     }
+
+private:
+    friend class world;
+    using handle::handle;
+};
+
+// Message of any length, where it lies. Destroyed, it is done with; it comes in again if the process dies before.
+class message : public detail::handle<tp_message, tp_message_done> {
+public:
+    std::span<const std::byte> bytes() const { return bytes_; }
+    // Gives it back: it comes in again, behind those that wait.
+    void give_back() && {
+        message gone(std::move(*this));
+        tp_message_give_back(gone.release());
+    }
+
+private:
+    friend class fetcher;
+    using handle::handle;
+    std::span<const std::byte> bytes_;
+};
+
+// Sender of messages of any length.
+class poster : public detail::handle<tp_poster, tp_poster_close> {
+public:
+    void send(std::span<const std::byte> message) {
+        detail::check(tp_poster_send(raw(), message.data(), message.size(), TP_FOREVER));
+    }
+    bool send_for(std::span<const std::byte> message, duration time) {
+        return detail::in_time(tp_poster_send(raw(), message.data(), message.size(), detail::ns(time)));
+    }
+    void shut() { detail::check(tp_poster_shut(raw())); }
+
+private:
+    friend class messages;
+    using handle::handle;
+};
+
+// Receiver of messages of any length.
+class fetcher : public detail::handle<tp_fetcher, tp_fetcher_close> {
+public:
+    message receive() { return *receive_ns(TP_FOREVER); }
+    std::optional<message> receive_for(duration time) { return receive_ns(detail::ns(time)); }
+    std::size_t waiting() const { return tp_fetcher_waiting(raw()); }
+
+private:
+    friend class messages;
+    using handle::handle;
+    std::optional<message> receive_ns(std::uint64_t ns) {
+        const void *at = nullptr;
+        std::size_t bytes = 0;
+        tp_message *held = nullptr;
+        if (!detail::in_time(tp_fetcher_receive(raw(), ns, &at, &bytes, &held))) return std::nullopt;
+        message found([&](tp_message **out) {
+            *out = held;
+            return 0;
+        });
+        found.bytes_ = std::span(static_cast<const std::byte *>(at), bytes);
+        return found;
+    }
+};
+
+// Queue of messages of any length.
+class messages : public detail::handle<tp_messages, tp_messages_close> {
+public:
+    static std::size_t size(std::uint32_t users, std::size_t capacity, std::size_t buffers, std::size_t buffer_bytes) {
+        return tp_messages_size(users, capacity, buffers, buffer_bytes);
+    }
+    static messages open_or_init(mapping in, std::uint32_t users, std::size_t capacity, std::size_t buffers,
+                                 std::size_t buffer_bytes) {
+        return messages([=](tp_messages **out) {
+            return tp_messages_open_or_init(in.at, in.room, users, capacity, buffers, buffer_bytes, out);
+        });
+    }
+    towpath::poster poster() {
+        return towpath::poster([this](tp_poster **out) { return tp_poster_open(this->raw(), out); });
+    }
+    towpath::fetcher fetcher() {
+        return towpath::fetcher([this](tp_fetcher **out) { return tp_fetcher_open(this->raw(), out); });
+    }
+    std::size_t longest() const { return tp_messages_longest(raw()); }
 
 private:
     friend class world;
@@ -560,10 +693,16 @@ public:
     towpath::event event(const char *name) {
         return towpath::event([&](tp_event **out) { return tp_world_event(raw(), name, out); });
     }
-    template <typename T>
-    towpath::queue<T> queue(const char *name, std::size_t capacity) {
-        return towpath::queue<T>(
-            [&](tp_queue **out) { return tp_world_queue(raw(), name, sizeof(T), capacity, out); });
+    template <typename T, kind Kind = kind::mpmc>
+    towpath::queue<T, Kind> queue(const char *name, std::size_t capacity) {
+        return towpath::queue<T, Kind>([&](tp_queue **out) {
+            return tp_world_queue(raw(), name, static_cast<int>(Kind), sizeof(T), capacity, out);
+        });
+    }
+    towpath::messages messages(const char *name, std::size_t capacity, std::size_t buffers, std::size_t buffer_bytes) {
+        return towpath::messages([&](tp_messages **out) {
+            return tp_world_messages(raw(), name, capacity, buffers, buffer_bytes, out);
+        });
     }
     towpath::broadcast broadcast(const char *name, std::size_t bytes, bool lossy = false) {
         return towpath::broadcast(

@@ -15,6 +15,7 @@ const SOURCES: &[&str] = &[
     include_str!("condition.rs"),
     include_str!("event.rs"),
     include_str!("fault.rs"),
+    include_str!("messages.rs"),
     include_str!("mutex.rs"),
     include_str!("queue.rs"),
     include_str!("rw_lock.rs"),

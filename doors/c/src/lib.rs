@@ -20,6 +20,7 @@ pub mod call;
 pub mod condition;
 pub mod event;
 pub mod fault;
+pub mod messages;
 pub mod mutex;
 pub mod queue;
 pub mod rw_lock;

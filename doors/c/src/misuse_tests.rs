@@ -11,6 +11,7 @@ use crate::call::guarded;
 use crate::condition::*;
 use crate::event::*;
 use crate::fault::{Fault, tp_last_error, tp_strerror};
+use crate::messages::*;
 use crate::mutex::*;
 use crate::queue::*;
 use crate::rw_lock::*;
@@ -42,6 +43,12 @@ fn opened<T>(open: impl FnOnce(Option<&mut MaybeUninit<*mut T>>) -> c_int) -> Re
 fn owned<T>(handle: &'static T) -> Option<Box<T>> {
     // SAFETY: made by `opened`, out of a box; each is given back once.
     Some(unsafe { Box::from_raw(core::ptr::from_ref(handle).cast_mut()) })
+}
+
+/// A world of this process's threads.
+fn tp_world_of_threads(out: Option<&mut MaybeUninit<*mut TpWorld>>) -> c_int {
+    // SAFETY: without a name.
+    unsafe { tp_world_create(null(), 2, 0, out) }
 }
 
 /// A mutex in memory of its own.
@@ -234,29 +241,34 @@ fn memory_says_what_it_holds() {
 
 #[test]
 fn queues_carry_messages_and_tell_of_ends() {
-    assert_eq!(tp_queue_size(4, 12, 8), 0);
-    assert_eq!(tp_queue_size(4, 16, 0), 0);
-    for size in [8, 56, 64, 128, 4096] {
-        let room = tp_queue_size(4, size, 4);
+    assert_eq!(tp_queue_size(4, 0, 0, 8), 0);
+    assert_eq!(tp_queue_size(4, 0, (1 << 16) + 1, 8), 0);
+    assert_eq!(tp_queue_size(4, 3, 16, 8), 0);
+    assert_eq!(tp_queue_size(4, 0, 16, 0), 0);
+    for (kind, size) in (0..3).flat_map(|kind| [1, 8, 13, 56, 64, 128, 4096].map(|size| (kind, size))) {
+        let room = tp_queue_size(4, kind, size, 8);
         let at = memory(room);
         // SAFETY: the memory stays, and is this test's; messages have `size` bytes.
         unsafe {
-            let queue = opened(|out| tp_queue_init(at, room, 4, size, 4, out)).unwrap();
-            assert_eq!(opened(|out| tp_queue_open(at, room, 24, 4, out)).err(), Some(Fault::TYPE));
-            let again = opened(|out| tp_queue_open(at, room, size, 4, out)).unwrap();
+            let queue = opened(|out| tp_queue_init(at, room, 4, kind, size, 8, out)).unwrap();
+            for (kind, size) in [(kind, 24), ((kind + 1) % 3, size)] {
+                let other = opened(|out| tp_queue_open(at, room, kind, size, 8, out));
+                assert_eq!(other.err(), Some(Fault::TYPE));
+            }
+            let again = opened(|out| tp_queue_open(at, room, kind, size, 8, out)).unwrap();
             let sender = opened(|out| tp_sender_open(Some(queue), out)).unwrap();
             let receiver = opened(|out| tp_receiver_open(Some(again), out)).unwrap();
             tp_queue_close(owned(queue));
             let message: Vec<u8> = (0..=size).map(|k| k as u8).collect();
             // Not aligned.
             let from = message[1..].as_ptr().cast();
-            for _ in 0..4 {
+            for _ in 0..8 {
                 assert_eq!(tp_sender_send(Some(sender), from, FOREVER), 0);
             }
             assert_eq!(tp_sender_send(Some(sender), from, 0), Fault::TIMEDOUT.number());
-            assert_eq!(tp_receiver_waiting(Some(receiver)), 4);
+            assert_eq!(tp_receiver_waiting(Some(receiver)), 8);
             let mut to = vec![0u8; size + 1];
-            for _ in 0..4 {
+            for _ in 0..8 {
                 to.fill(0);
                 assert_eq!(tp_receiver_receive(Some(receiver), to.as_mut_ptr().add(1).cast(), FOREVER), 0);
                 assert_eq!(to[1..], message[1..]);
@@ -266,6 +278,91 @@ fn queues_carry_messages_and_tell_of_ends() {
             tp_sender_close(owned(sender));
             assert_eq!(tp_receiver_receive(Some(receiver), to, FOREVER), Fault::DISCONNECTED.number());
         }
+    }
+}
+
+#[test]
+fn leased_messages_come_again_or_go_on() {
+    let world = opened(tp_world_of_threads).unwrap();
+    let queue = |name: &CStr, kind, size| {
+        // SAFETY: a text.
+        opened(|out| unsafe { tp_world_queue(Some(world), name.as_ptr(), kind, size, 4, out) }).unwrap()
+    };
+    let (jobs, results, single) = (queue(c"jobs", 0, 3), queue(c"results", 1, 8), queue(c"single", 2, 3));
+    let sender = opened(|out| tp_sender_open(Some(jobs), out)).unwrap();
+    let receiver = opened(|out| tp_receiver_open(Some(jobs), out)).unwrap();
+    let next = opened(|out| tp_sender_open(Some(results), out)).unwrap();
+    let lease = |receiver: &_| {
+        let (mut at, mut lease) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        match tp_receiver_lease(Some(receiver), 0, Some(&mut at), Some(&mut lease)) {
+            // SAFETY: written after a success.
+            0 => Ok(unsafe { (at.assume_init().cast::<[u8; 3]>().read(), lease.assume_init()) }),
+            error => Err(Fault(error)),
+        }
+    };
+    // SAFETY: messages of 3 and of 8 bytes.
+    unsafe {
+        assert_eq!(tp_sender_send(Some(sender), b"job".as_ptr().cast(), 0), 0);
+        let (job, mut lease_of_it) = lease(receiver).unwrap();
+        assert_eq!(job, *b"job");
+        assert_eq!(lease(receiver).err(), Some(Fault::TIMEDOUT));
+        assert_eq!(tp_receiver_end(Some(receiver), Some(&mut lease_of_it), 0), 0);
+        let (_, mut lease_of_it) = lease(receiver).unwrap();
+        let result = b"a result".as_ptr().cast();
+        assert_eq!(tp_receiver_end_into(Some(receiver), Some(&mut lease_of_it), Some(next), result, 0), 0);
+        assert_eq!(tp_receiver_end(Some(receiver), Some(&mut lease_of_it), 0), 0);
+        assert_eq!(tp_receiver_waiting(Some(receiver)), 0);
+        let results = opened(|out| tp_receiver_open(Some(results), out)).unwrap();
+        assert_eq!(tp_receiver_waiting(Some(results)), 1);
+        let twice = opened(|out| tp_receiver_open(Some(single), out)).unwrap();
+        assert_eq!(opened(|out| tp_receiver_open(Some(single), out)).err(), Some(Fault::TAKEN));
+        assert_eq!(lease(twice).err(), Some(Fault::RANGE));
+        assert_eq!(tp_receiver_lease(Some(receiver), 0, None, None), Fault::INVALID.number());
+        assert_eq!(tp_receiver_end(Some(receiver), None, 1), Fault::INVALID.number());
+    }
+}
+
+#[test]
+fn messages_of_any_length_stay_until_they_are_done_with() {
+    assert_eq!(tp_messages_size(4, 4, 0, 1000), 0);
+    let room = tp_messages_size(4, 3, 2, 1000);
+    let at = memory(room);
+    // SAFETY: the memory stays, and is this test's.
+    unsafe {
+        let made = opened(|out| tp_messages_init(at, room, 4, 3, 2, 1000, out)).unwrap();
+        let messages = opened(|out| tp_messages_open(at, room, 3, 2, 1000, out)).unwrap();
+        tp_messages_close(owned(made));
+        assert_eq!(tp_messages_longest(Some(messages)), 1000);
+        let poster = opened(|out| tp_poster_open(Some(messages), out)).unwrap();
+        let fetcher = opened(|out| tp_fetcher_open(Some(messages), out)).unwrap();
+        let text: Vec<u8> = (0..1001).map(|k| k as u8).collect();
+        let send = |bytes| tp_poster_send(Some(poster), text.as_ptr().cast(), bytes, 0);
+        assert_eq!([send(1001), send(1000), send(0), send(9)], [Fault::TOOLONG.number(), 0, 0, 0]);
+        assert_eq!(send(1), Fault::TIMEDOUT.number());
+        assert_eq!(tp_poster_send(Some(poster), null(), 1, 0), Fault::INVALID.number());
+        let receive = || {
+            let (mut at, mut bytes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+            let held =
+                opened(|out| tp_fetcher_receive(Some(fetcher), 0, Some(&mut at), Some(&mut bytes), out))?;
+            Ok::<_, Fault>((
+                core::slice::from_raw_parts(at.assume_init().cast::<u8>(), bytes.assume_init()),
+                held,
+            ))
+        };
+        let (first, held) = receive().unwrap();
+        assert_eq!(first, &text[..1000]);
+        tp_message_give_back(owned(held));
+        for len in [0, 9, 1000] {
+            let (message, held) = receive().unwrap();
+            assert_eq!(message, &text[..len]);
+            tp_message_done(owned(held));
+        }
+        assert_eq!(receive().err(), Some(Fault::TIMEDOUT));
+        assert_eq!(tp_poster_shut(Some(poster)), 0);
+        assert_eq!((send(1), receive().err()), (Fault::CLOSED.number(), Some(Fault::CLOSED)));
+        assert_eq!(tp_fetcher_waiting(Some(fetcher)), 0);
+        tp_fetcher_close(owned(fetcher));
+        tp_poster_close(owned(poster));
     }
 }
 

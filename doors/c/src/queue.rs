@@ -1,130 +1,41 @@
-//! `tp_queue_*`: bounded queues of messages of one size, of many senders and receivers.
+//! `tp_queue_*`: bounded queues of messages of one size.
 //!
-//! A message is 8 to 64 bytes in steps of 8, or 128, 256, … 4,096: to Rust programs it is
-//! `[u64; N]`.
+//! To Rust programs a message of a multiple of 8 bytes is `[u64; N]`, another one `[u8; N]`.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use core::time::Duration;
+use core::slice;
 
-use towpath_shm::{World, WorldQueue, WorldVenue};
-use towpath_sync::queues::{
-    Mpmc, QueueKind, QueueObject, TransferError, ValueReceiver, ValueSender, WordLine, lines_of,
+use towpath_shm::{SizedKind, SizedQueue, SizedReceiver, SizedSender, World};
+
+use crate::call::{
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening,
 };
-
-use crate::call::{ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening};
 use crate::fault::Fault;
 
-type Venue<const N: usize> = WorldVenue<[u64; N], Mpmc>;
-
-/// A queue of messages of any of the sizes.
-trait AnySize {
-    fn sender(&self) -> Result<TpSender, TransferError>;
-    fn receiver(&self) -> Result<TpReceiver, TransferError>;
-}
-
-/// Its sender.
-trait AnySender {
-    /// # Safety
-    ///
-    /// A message can be read at `from`.
-    unsafe fn send(&self, from: *const c_void, ns: u64) -> Result<(), TransferError>;
-    fn close(&self);
-}
-
-/// Its receiver.
-trait AnyReceiver {
-    /// # Safety
-    ///
-    /// A message can be written at `to`.
-    unsafe fn receive(&self, to: *mut c_void, ns: u64) -> Result<(), TransferError>;
-    fn close(&self);
-    fn len(&self) -> usize;
-}
-
-impl<const N: usize> AnySize for WorldQueue<[u64; N], Mpmc> {
-    fn sender(&self) -> Result<TpSender, TransferError> {
-        Ok(TpSender(Box::new(WorldQueue::sender(self)?)))
-    }
-    fn receiver(&self) -> Result<TpReceiver, TransferError> {
-        Ok(TpReceiver(Box::new(WorldQueue::receiver(self)?)))
-    }
-}
-
-impl<const N: usize> AnySender for ValueSender<[u64; N], Venue<N>> {
-    unsafe fn send(&self, from: *const c_void, ns: u64) -> Result<(), TransferError> {
-        // SAFETY: a message can be read there (the caller's promise).
-        let message = unsafe { from.cast::<[u64; N]>().read_unaligned() };
-        match ns {
-            0 => self.try_send(message),
-            u64::MAX => ValueSender::send(self, message),
-            ns => self.send_timeout(message, Duration::from_nanos(ns)),
-        }
-    }
-    fn close(&self) {
-        ValueSender::close(self);
-    }
-}
-
-impl<const N: usize> AnyReceiver for ValueReceiver<[u64; N], Venue<N>> {
-    unsafe fn receive(&self, to: *mut c_void, ns: u64) -> Result<(), TransferError> {
-        let message = match ns {
-            0 => self.try_receive(),
-            u64::MAX => ValueReceiver::receive(self),
-            ns => self.receive_timeout(Duration::from_nanos(ns)),
-        }?;
-        // SAFETY: a message can be written there (the caller's promise).
-        unsafe { to.cast::<[u64; N]>().write_unaligned(message) };
-        Ok(())
-    }
-    fn close(&self) {
-        ValueReceiver::close(self);
-    }
-    fn len(&self) -> usize {
-        ValueReceiver::len(self)
-    }
-}
-
 /// A process's handle of a queue.
-pub struct TpQueue(Box<dyn AnySize>);
+pub struct TpQueue(SizedQueue);
 
 /// A sender of a queue.
-pub struct TpSender(Box<dyn AnySender>);
+pub struct TpSender(SizedSender);
 
 /// A receiver of a queue.
-pub struct TpReceiver(Box<dyn AnyReceiver>);
+pub struct TpReceiver(SizedReceiver);
 
-fn open<const N: usize>(world: &World, name: &str, capacity: usize) -> Result<TpQueue, Fault> {
-    Ok(TpQueue(Box::new(world.mpmc::<[u64; N]>(name, capacity)?)))
+/// A receiver's lease, which C keeps for it.
+#[repr(C)]
+pub struct TpLease {
+    words: [u64; 2],
 }
 
-fn bytes<const N: usize>(capacity: usize) -> u64 {
-    let head = size_of::<QueueObject<[u64; N], Mpmc>>() as u64;
-    head + lines_of::<Mpmc>(Mpmc::geometry::<[u64; N]>(capacity))
-        * size_of::<WordLine<towpath_machine::Native>>() as u64
-}
-
-/// The function for messages of so many bytes, if that is one of the sizes.
-macro_rules! of_size {
-    ($bytes:expr, $function:ident) => {
-        match $bytes {
-            8 => Some($function::<1> as _),
-            16 => Some($function::<2> as _),
-            24 => Some($function::<3> as _),
-            32 => Some($function::<4> as _),
-            40 => Some($function::<5> as _),
-            48 => Some($function::<6> as _),
-            56 => Some($function::<7> as _),
-            64 => Some($function::<8> as _),
-            128 => Some($function::<16> as _),
-            256 => Some($function::<32> as _),
-            512 => Some($function::<64> as _),
-            1024 => Some($function::<128> as _),
-            2048 => Some($function::<256> as _),
-            4096 => Some($function::<512> as _),
-            _ => None,
-        }
-    };
+/// The kind of a number: `TP_MPMC`, `TP_MPSC`, `TP_SPSC`.
+const fn kind_of(number: c_int) -> Option<SizedKind> {
+    match number {
+        0 => Some(SizedKind::Mpmc),
+        1 => Some(SizedKind::Mpsc),
+        2 => Some(SizedKind::Spsc),
+        _ => None,
+    }
 }
 
 impl TpQueue {
@@ -132,23 +43,36 @@ impl TpQueue {
     pub(crate) fn of_world(
         world: &World,
         name: &str,
+        kind: c_int,
         message: usize,
         capacity: usize,
     ) -> Result<TpQueue, Fault> {
-        type Open = fn(&World, &str, usize) -> Result<TpQueue, Fault>;
-        let open: Option<Open> = of_size!(message, open);
-        open.ok_or(Fault::RANGE)?(world, name, capacity)
+        let kind = kind_of(kind).ok_or(Fault::RANGE)?;
+        Ok(TpQueue(world.sized_queue(name, kind, message, capacity)?))
     }
 }
 
-/// Number of bytes for a queue; 0 if a message or the capacity is not possible.
-#[unsafe(no_mangle)]
-pub extern "C" fn tp_queue_size(users: u32, message: usize, capacity: usize) -> usize {
-    let bytes: Option<fn(usize) -> u64> = of_size!(message, bytes);
-    match bytes {
-        Some(bytes) if (1..=Mpmc::MOST).contains(&capacity) => World::bytes_in(users, &[bytes(capacity)]),
-        _ => 0,
+impl TpSender {
+    /// The message at an address.
+    ///
+    /// # Safety
+    ///
+    /// It is null, or a message of this queue can be read there as long as the result is used.
+    #[inline(always)]
+    unsafe fn message<'a>(&self, at: *const c_void) -> Result<&'a [u8], Fault> {
+        if at.is_null() {
+            return Err(Fault::INVALID);
+        }
+        // SAFETY: not null; the rest is the caller's promise.
+        Ok(unsafe { slice::from_raw_parts(at.cast(), self.0.bytes()) })
     }
+}
+
+/// Number of bytes for a queue; 0 if a message, the kind or the capacity is not possible.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_queue_size(users: u32, kind: c_int, message: usize, capacity: usize) -> usize {
+    let bytes = kind_of(kind).and_then(|kind| SizedQueue::object_bytes(kind, message, capacity));
+    bytes.map_or(0, |bytes| World::bytes_in(users, &[bytes]))
 }
 
 /// Makes a queue in the caller's memory.
@@ -157,6 +81,7 @@ pub unsafe extern "C" fn tp_queue_init(
     at: *mut c_void,
     room: usize,
     users: u32,
+    kind: c_int,
     message: usize,
     capacity: usize,
     out: Out<'_, TpQueue>,
@@ -164,7 +89,7 @@ pub unsafe extern "C" fn tp_queue_init(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::init_in`.
         let world = unsafe { MappingEntry::Init(users).world(at, room) }?;
-        TpQueue::of_world(&world, ALONE, message, capacity)
+        TpQueue::of_world(&world, ALONE, kind, message, capacity)
     })
 }
 
@@ -173,6 +98,7 @@ pub unsafe extern "C" fn tp_queue_init(
 pub unsafe extern "C" fn tp_queue_open(
     at: *mut c_void,
     room: usize,
+    kind: c_int,
     message: usize,
     capacity: usize,
     out: Out<'_, TpQueue>,
@@ -180,7 +106,7 @@ pub unsafe extern "C" fn tp_queue_open(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::open_in`.
         let world = unsafe { MappingEntry::Open.world(at, room) }?;
-        TpQueue::of_world(&world, ALONE, message, capacity)
+        TpQueue::of_world(&world, ALONE, kind, message, capacity)
     })
 }
 
@@ -190,6 +116,7 @@ pub unsafe extern "C" fn tp_queue_open_or_init(
     at: *mut c_void,
     room: usize,
     users: u32,
+    kind: c_int,
     message: usize,
     capacity: usize,
     out: Out<'_, TpQueue>,
@@ -197,7 +124,7 @@ pub unsafe extern "C" fn tp_queue_open_or_init(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::open_or_init_in`.
         let world = unsafe { MappingEntry::OpenOrInit(users).world(at, room) }?;
-        TpQueue::of_world(&world, ALONE, message, capacity)
+        TpQueue::of_world(&world, ALONE, kind, message, capacity)
     })
 }
 
@@ -210,7 +137,7 @@ pub extern "C" fn tp_queue_close(queue: Owned<TpQueue>) {
 /// Makes a sender.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sender_open(queue: Handle<'_, TpQueue>, out: Out<'_, TpSender>) -> c_int {
-    opening(out, || Ok(of(queue)?.0.sender()?))
+    opening(out, || Ok(TpSender(of(queue)?.0.sender()?)))
 }
 
 /// Sends a message, when there is room for it.
@@ -221,11 +148,10 @@ pub unsafe extern "C" fn tp_sender_send(
     ns: u64,
 ) -> c_int {
     guarded(|| {
-        if message.is_null() {
-            return Err(Fault::INVALID);
-        }
+        let sender = of(sender)?;
         // SAFETY: a message, says the header.
-        Ok(unsafe { of(sender)?.0.send(message, ns) }?)
+        let message = unsafe { sender.message(message) }?;
+        Ok(sender.0.send(message, deadline(ns))?)
     })
 }
 
@@ -247,7 +173,7 @@ pub extern "C" fn tp_sender_close(sender: Owned<TpSender>) {
 /// Makes a receiver.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_receiver_open(queue: Handle<'_, TpQueue>, out: Out<'_, TpReceiver>) -> c_int {
-    opening(out, || Ok(of(queue)?.0.receiver()?))
+    opening(out, || Ok(TpReceiver(of(queue)?.0.receiver()?)))
 }
 
 /// Receives a message, when there is one.
@@ -262,7 +188,54 @@ pub unsafe extern "C" fn tp_receiver_receive(
             return Err(Fault::INVALID);
         }
         // SAFETY: room for a message, says the header.
-        Ok(unsafe { of(receiver)?.0.receive(message, ns) }?)
+        Ok(unsafe { of(receiver)?.0.receive_into(message.cast(), deadline(ns)) }?)
+    })
+}
+
+/// Receives a message under a lease, and leaves it where it lies.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_receiver_lease(
+    receiver: Handle<'_, TpReceiver>,
+    ns: u64,
+    message: OutValue<'_, *const c_void>,
+    lease: OutValue<'_, TpLease>,
+) -> c_int {
+    guarded(|| {
+        let (message, out) = (message.ok_or(Fault::INVALID)?, lease.ok_or(Fault::INVALID)?);
+        let lease = of(receiver)?.0.lease(deadline(ns)).ok_or(Fault::RANGE)??;
+        message.write(lease.at.cast());
+        out.write(TpLease { words: lease.words });
+        Ok(())
+    })
+}
+
+/// Ends a lease: the message is done with (1), or comes in again (0).
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_receiver_end(
+    receiver: Handle<'_, TpReceiver>,
+    lease: Option<&mut TpLease>,
+    done: c_int,
+) -> c_int {
+    guarded(|| {
+        let words = lease.ok_or(Fault::INVALID)?.words;
+        Ok(of(receiver)?.0.end(words, done != 0).ok_or(Fault::RANGE)??)
+    })
+}
+
+/// Ends a lease and sends a message into another queue: both happen, or neither.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_receiver_end_into(
+    receiver: Handle<'_, TpReceiver>,
+    lease: Option<&mut TpLease>,
+    sender: Handle<'_, TpSender>,
+    message: *const c_void,
+    ns: u64,
+) -> c_int {
+    guarded(|| {
+        let (words, sender) = (lease.ok_or(Fault::INVALID)?.words, of(sender)?);
+        // SAFETY: a message of that sender's queue, says the header.
+        let message = unsafe { sender.message(message) }?;
+        Ok(of(receiver)?.0.end_into(words, &sender.0, message, deadline(ns)).ok_or(Fault::RANGE)??)
     })
 }
 

@@ -12,6 +12,7 @@ use crate::call::{Handle, MappingEntry, Out, Owned, closing, guarded, of, openin
 use crate::condition::TpCond;
 use crate::event::TpEvent;
 use crate::fault::Fault;
+use crate::messages::TpMessages;
 use crate::mutex::TpMutex;
 use crate::queue::TpQueue;
 use crate::rw_lock::TpRwlock;
@@ -230,12 +231,28 @@ pub unsafe extern "C" fn tp_world_event(
 pub unsafe extern "C" fn tp_world_queue(
     world: Handle<'_, TpWorld>,
     name: *const c_char,
+    kind: c_int,
     message: usize,
     capacity: usize,
     out: Out<'_, TpQueue>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| TpQueue::of_world(world, name, message, capacity)) }
+    unsafe { named(world, name, out, |world, name| TpQueue::of_world(world, name, kind, message, capacity)) }
+}
+
+/// Opens the queue of messages of that name, or makes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_messages(
+    world: Handle<'_, TpWorld>,
+    name: *const c_char,
+    capacity: usize,
+    buffers: usize,
+    buffer_bytes: usize,
+    out: Out<'_, TpMessages>,
+) -> c_int {
+    let open = |world: &World, name: &str| TpMessages::of_world(world, name, capacity, buffers, buffer_bytes);
+    // SAFETY: a text that ends with a zero, says the header.
+    unsafe { named(world, name, out, open) }
 }
 
 /// Opens the broadcast ring of that name, or makes it.

@@ -122,7 +122,7 @@ fn permit_survivor(at: At) {
 }
 
 fn sending_victim(at: At) {
-    let queue = user!(tp_queue_open_or_init(16, 4), at);
+    let queue = user!(tp_queue_open_or_init(0, 16, 4), at);
     let sender = opened(|out| tp_sender_open(Some(queue), out));
     mark();
     let message = [7u64, 7];
@@ -132,7 +132,7 @@ fn sending_victim(at: At) {
 }
 
 fn sending_survivor(at: At) {
-    let queue = user!(tp_queue_open_or_init(16, 4), at);
+    let queue = user!(tp_queue_open_or_init(0, 16, 4), at);
     let receiver = opened(|out| tp_receiver_open(Some(queue), out));
     let mut message = [0u64; 2];
     // SAFETY: room for a message.

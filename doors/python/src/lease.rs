@@ -1,55 +1,31 @@
 //! Messages under leases, which come in again if this process dies.
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
-use towpath_shm::{MessageGuard, MessageReceiver};
+use towpath_shm::HeldMessage;
 
 use crate::in_place::PyLent;
 use crate::messages::PyMessages;
 use crate::objects;
 
-/// A message and the receiver that has it. Fields are dropped in this order.
-pub struct LeasedMessage {
-    guard: MessageGuard<'static>,
-    _receiver: Arc<MessageReceiver>,
-}
-
-// SAFETY: a lease is the process's; the thread does not matter to it.
-unsafe impl Send for LeasedMessage {}
-
-impl LeasedMessage {
-    #[inline]
-    pub fn new(receiver: &Arc<MessageReceiver>, guard: MessageGuard<'_>) -> LeasedMessage {
-        // SAFETY: the receiver lives as long as the lease, which drops the guard first.
-        let guard = unsafe { core::mem::transmute::<MessageGuard<'_>, MessageGuard<'static>>(guard) };
-        LeasedMessage { guard, _receiver: Arc::clone(receiver) }
-    }
-
-    /// The message.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.guard
-    }
-}
-
 /// A message under a lease: it comes again if this process dies before it is done with.
 #[pyclass(frozen, name = "Lease", module = "towpath._towpath")]
 pub struct PyLease {
     /// `None` after it was done with. The number is the process's.
-    message: Mutex<Option<(u32, ManuallyDrop<LeasedMessage>)>>,
+    message: Mutex<Option<(u32, ManuallyDrop<HeldMessage>)>>,
     queue: Py<PyMessages>,
 }
 
 impl PyLease {
-    pub fn new(leased: LeasedMessage, queue: Py<PyMessages>) -> PyLease {
+    pub fn new(leased: HeldMessage, queue: Py<PyMessages>) -> PyLease {
         PyLease { message: Mutex::new(Some((std::process::id(), ManuallyDrop::new(leased)))), queue }
     }
 
-    fn take(&self) -> PyResult<LeasedMessage> {
+    fn take(&self) -> PyResult<HeldMessage> {
         match self.message.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some((_, leased)) => Ok(ManuallyDrop::into_inner(leased)),
             None => Err(PyValueError::new_err("the message was done with already")),
@@ -63,7 +39,7 @@ impl Drop for PyLease {
         if let Ok(Some((pid, leased))) = self.message.get_mut().map(Option::take)
             && pid == std::process::id()
         {
-            ManuallyDrop::into_inner(leased).guard.give_back();
+            ManuallyDrop::into_inner(leased).give_back();
         }
     }
 }
@@ -73,7 +49,7 @@ impl PyLease {
     /// A copy of the message.
     fn bytes(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
         match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, leased)) => Ok(PyBytes::new(py, &leased.guard).unbind()),
+            Some((_, leased)) => Ok(PyBytes::new(py, &leased).unbind()),
             None => Err(PyValueError::new_err("the message was done with already")),
         }
     }
@@ -81,7 +57,7 @@ impl PyLease {
     /// The object of the message. Its buffers lie in the queue, until the lease ends.
     fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let message: *const [u8] = match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, leased)) => &raw const leased.guard[..],
+            Some((_, leased)) => &raw const leased[..],
             None => return Err(PyValueError::new_err("the message was done with already")),
         };
         // SAFETY: mapped as long as the queue's handle, which this lease keeps; not written by any
@@ -100,7 +76,7 @@ impl PyLease {
 
     /// Gives the message back: it comes in again, behind those that wait.
     fn give_back(&self) -> PyResult<()> {
-        self.take()?.guard.give_back();
+        self.take()?.give_back();
         Ok(())
     }
 }

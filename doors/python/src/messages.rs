@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 use towpath_readiness::{AsyncOperation, ReadyDescriptor};
 use towpath_shm::{
-    MessageGuard, MessageReceiver, MessageSender, MessageSpec, ParticipantId, ReservedMessage, World,
+    HeldMessage, MessageGuard, MessageReceiver, MessageSender, MessageSpec, ParticipantId, ReservedMessage, World,
     WorldMessages,
 };
 use towpath_sync::Attempt;
@@ -21,7 +21,7 @@ use towpath_sync::queues::TransferError;
 use crate::call::participation;
 use crate::fault::{Fault, class};
 use crate::in_place::PyReservation;
-use crate::lease::{LeasedMessage, PyLease};
+use crate::lease::PyLease;
 use crate::objects::{self, ObjectMessage};
 use crate::turns::{timeout, waiting};
 
@@ -144,10 +144,9 @@ impl PyMessages {
 
     /// Receives a message.
     #[inline]
-    fn receive(&self, py: Python<'_>, time: Option<Duration>) -> PyResult<Option<LeasedMessage>> {
+    fn receive(&self, py: Python<'_>, time: Option<Duration>) -> PyResult<Option<HeldMessage>> {
         let receiver = self.receiver()?;
-        let leased = |guard| LeasedMessage::new(&receiver, guard);
-        waiting(py, time, |turn| self.after_receive(receiver.receive_timeout(turn)).map(leased))
+        waiting(py, time, |turn| self.after_receive(HeldMessage::receive(&receiver, turn)))
     }
 
     #[inline]
@@ -247,7 +246,7 @@ impl PyMessages {
         timeout: Option<f64>,
     ) -> PyResult<Option<Py<PyBytes>>> {
         let message = self.receive(py, Self::time(block, timeout)?)?;
-        Ok(message.map(|message| PyBytes::new(py, message.bytes()).unbind()))
+        Ok(message.map(|message| PyBytes::new(py, &message).unbind()))
     }
 
     /// Puts an object. Raises Full if there was no room in time.
@@ -273,7 +272,7 @@ impl PyMessages {
         let Some(message) = self.receive(py, Self::time(block, timeout)?)? else {
             return Err(PyErr::from_type(class(py, "Empty")?, ()));
         };
-        objects::object_of(py, message.bytes(), |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
+        objects::object_of(py, &message, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
     }
 
     /// Takes the oldest object if there is one.

@@ -14,6 +14,7 @@ use towpath_sync::{Attempt, Deadline, Wait};
 
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
+use super::sized_queue::{SizedKind, SizedQueue};
 use crate::{Error, World};
 
 /// Maximum number of bytes of a message that lies in its slot.
@@ -58,6 +59,13 @@ pub struct MessageSpec {
 impl MessageSpec {
     /// Maximum number of bytes of a message that needs no buffer.
     pub const SHORT: usize = SHORT;
+
+    /// Numbers of bytes of such a queue's objects in a world; `None` if there is none of
+    /// these numbers.
+    pub fn object_bytes(&self) -> Option<[u64; 2]> {
+        let slots = SizedQueue::object_bytes(SizedKind::Mpmc, size_of::<MessageSlot>(), self.capacity)?;
+        Some([slots, WorldPool::object_bytes(self.buffers, self.buffer_bytes)?])
+    }
 }
 
 impl Default for MessageSpec {
@@ -166,7 +174,7 @@ impl MessageSender {
     ///
     /// [`TransferError::TooLong`]; as [`ValueSender::send`].
     pub fn send(&self, message: &[u8]) -> Result<(), TransferError> {
-        self.send_within(message, None)
+        self.send_before(message, Deadline::NEVER)
     }
 
     /// Sends a message if there is room; never waits.
@@ -175,7 +183,7 @@ impl MessageSender {
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`MessageSender::send`].
     pub fn try_send(&self, message: &[u8]) -> Result<(), TransferError> {
-        self.send_within(message, Some(Duration::ZERO))
+        self.send_before(message, Deadline::PAST)
     }
 
     /// Sends a message; gives up after that time.
@@ -184,15 +192,17 @@ impl MessageSender {
     ///
     /// [`TransferError::TimedOut`]; as [`MessageSender::send`].
     pub fn send_timeout(&self, message: &[u8], time: Duration) -> Result<(), TransferError> {
-        self.send_within(message, Some(time))
+        self.send_before(message, Deadline::within(time))
     }
 
-    fn send_within(&self, message: &[u8], time: Option<Duration>) -> Result<(), TransferError> {
+    /// Sends a message; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`]; as [`MessageSender::send`].
+    pub fn send_before(&self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
         if message.len() <= SHORT {
-            let mut slot = match time {
-                None => self.joined.reserve()?,
-                Some(time) => self.joined.reserve_timeout(time)?,
-            };
+            let mut slot = self.joined.reserve_before(deadline)?;
             slot.len = message.len() as u64;
             slot.number = NO_BUFFER;
             slot.bytes[..message.len()].copy_from_slice(message);
@@ -202,7 +212,6 @@ impl MessageSender {
         if message.len() > most {
             return Err(TransferError::TooLong { most });
         }
-        let deadline = time.map_or(Deadline::NEVER, Deadline::within);
         let mut buffer = self.pool.take_before(deadline)?;
         buffer[..message.len()].copy_from_slice(message);
         self.send_buffer(&mut buffer, message.len(), deadline)
@@ -315,6 +324,15 @@ impl MessageReceiver {
     /// As [`MessageReceiver::try_receive`].
     pub fn receive_timeout(&self, time: Duration) -> Result<MessageGuard<'_>, TransferError> {
         self.read(self.joined.receive_in_place_timeout(time)?)
+    }
+
+    /// Receives the oldest message; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageReceiver::try_receive`].
+    pub fn receive_before(&self, deadline: Deadline) -> Result<MessageGuard<'_>, TransferError> {
+        self.read(self.joined.in_place_before(deadline)?)
     }
 
     /// Receives the oldest message if there is one, or says where it would sleep.

@@ -8,6 +8,7 @@ mod broadcast;
 mod bytes;
 mod condvar;
 mod event;
+mod held_message;
 mod message_in_place;
 mod messages;
 mod mutex;
@@ -17,18 +18,21 @@ mod pool_stages;
 mod queues;
 mod rw_lock;
 mod semaphore;
+mod sized_queue;
 
 use towpath_machine::Native;
 use towpath_sync::queues::WordLine;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use bytes::WorldBytes;
+pub use held_message::HeldMessage;
 pub use message_in_place::ReservedMessage;
 pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};
 pub use pool_stages::{PoolReceiver, PoolSender, PoolStage};
 pub use queues::{WorldQueue, WorldVenue};
 pub use semaphore::SemaphorePermit;
+pub use sized_queue::{SizedKind, SizedLease, SizedQueue, SizedReceiver, SizedSender};
 
 /// Number of bytes of a line of words, which queues and rings have behind their objects.
 const LINE: u64 = size_of::<WordLine<Native>>() as u64;

@@ -176,6 +176,12 @@ impl WorldPool {
         Ok(PoolBuffer { pool: self.clone(), number, lease: Some(BufferLease::Taken(leased)) })
     }
 
+    /// Number of bytes of such a pool in a world; `None` if there can be none.
+    pub(super) fn object_bytes(count: usize, bytes: usize) -> Option<u64> {
+        let shape = PoolShape::checked(count as u64, bytes as u64)?;
+        Some(size_of::<PoolObject>() as u64 + shape.tail())
+    }
+
     /// Number of buffers.
     pub fn count(&self) -> usize {
         self.shape.count

@@ -125,7 +125,12 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
         self.reserve_before(Deadline::within(time))
     }
 
-    fn reserve_before(&self, deadline: Deadline) -> Result<SlotInPlace<'_, T, V>, TransferError> {
+    /// Takes a slot; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send_timeout`].
+    pub fn reserve_before(&self, deadline: Deadline) -> Result<SlotInPlace<'_, T, V>, TransferError> {
         let (reserved, lies) = self.venue.call(|queue, cpu, wait| {
             let queue = V::Kind::leasing(queue);
             let reserved = queue.reserve(cpu, wait, deadline)?;
@@ -214,7 +219,12 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
         tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
     }
 
-    fn in_place_before(&self, deadline: Deadline) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+    /// Receives in place; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_timeout`].
+    pub fn in_place_before(&self, deadline: Deadline) -> Result<ValueInPlace<'_, T, V>, TransferError> {
         self.venue.call(|queue, cpu, wait| self.lease(&V::Kind::leasing(queue), cpu, wait, deadline))
     }
 
