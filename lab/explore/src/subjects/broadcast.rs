@@ -8,9 +8,9 @@ use towpath_sync::queues::{Broadcast, BroadcastHead, ReaderEnd, TransferError, W
 use towpath_sync::{Deadline, Policy, Wait};
 
 use super::{BUDGET, ExploredMember};
-use crate::fault::LocatedFault;
-use crate::harness::Case;
-use crate::{End, ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::LocatedFault;
+use towpath_schedules::harness::Case;
+use towpath_schedules::{End, ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Maximum number of readers.
 const READERS: usize = 3;

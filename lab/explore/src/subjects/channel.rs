@@ -27,11 +27,11 @@ use stream::Streamed;
 use watched::WatchedQueue;
 
 use super::{BUDGET, ENDLESS, ExploredMember};
-use crate::end::End;
-use crate::fault::LocatedFault;
-use crate::harness::Case;
-use crate::machine::{Bytes, Word};
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::End;
+use towpath_schedules::LocatedFault;
+use towpath_schedules::harness::Case;
+use towpath_schedules::{Bytes, Word};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Slots of a ring: few, so that it gets full.
 const SLOTS: usize = 2;

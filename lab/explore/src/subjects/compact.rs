@@ -10,9 +10,9 @@ use towpath_sync::{
 };
 
 use super::{BUDGET, ExploredMember};
-use crate::harness::Case;
-use crate::sharing::{Admission, ExploredSharing, sharing};
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::harness::Case;
+use towpath_schedules::sharing::{Admission, ExploredSharing, sharing};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {

@@ -14,11 +14,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::harness::{
+use towpath_machine::{Ordering, Processor};
+use towpath_schedules::harness::{
     Case, Container, ExploredBarrier, ExploredLock, Order, counting, episodes, exchange, exclusion,
 };
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
-use towpath_machine::{Ordering, Processor};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
 use towpath_sync::locks::{Compact, ModeWord, Reactive, Robust};

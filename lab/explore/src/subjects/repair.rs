@@ -19,8 +19,8 @@ use towpath_sync::{Policy, Surroundings, Wait};
 
 use super::structures::{ROOM, Small, StructureSubject, WordsSubject, actor};
 use super::{ExploredMember, QueueSubject};
-use crate::harness::{Care, Case, Container, Order, Roles, churn, entries, moves, swapping};
-use crate::{ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, SubjectRun};
+use towpath_schedules::harness::{Care, Case, Container, Order, Roles, churn, entries, moves, swapping};
+use towpath_schedules::{ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, SubjectRun};
 
 /// Family of these.
 pub const FAMILY: &str = "repair";

@@ -7,12 +7,12 @@
 
 use std::rc::Rc;
 
-use crate::harness::{Both, Case, Container, Order, Roles, entries, exchange, lookups, swapping};
-use crate::{
-    ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, Priorities, Set, Specification, SubjectRun,
+use towpath_machine::{Arena, Place, Processor};
+use towpath_schedules::harness::{Both, Case, Container, Order, Roles, entries, exchange, lookups, swapping};
+use towpath_schedules::{
+    ExploredMemory, Explorer, KeyedObject, KeyedResult, Lookup, Map, Plan, Priorities, Set, SubjectRun,
     Transferred, Word,
 };
-use towpath_machine::{Arena, Place, Processor};
 use towpath_structures::Boxed;
 use towpath_structures::dcas::{
     Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, GuerraouiVariant, Hardware, Harris, Locked,
@@ -187,18 +187,18 @@ fn containers<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 /// A case of lookups; `make` makes the object and says how it acts.
-fn keyed<S, A>(
+fn keyed<A>(
     cases: &mut Vec<Case>,
     policy: Policy,
     family: &str,
     name: &str,
     blocking: bool,
-    specification: S,
+    specification: impl Into<KeyedObject>,
     make: impl Fn(&ExploredMemory, &Plan) -> A + 'static,
 ) where
-    S: Specification<Op = Lookup, Result = KeyedResult> + Clone + 'static,
     A: Fn(&Actor<'_, Explorer, Wait>, Lookup) -> Result<Option<u64>, StableError> + 'static,
 {
+    let specification = specification.into();
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let act = make(memory, plan);
         let act = move |cpu: &Explorer, lookup| match actor(policy, cpu, |me| act(me, lookup)) {
@@ -206,7 +206,7 @@ fn keyed<S, A>(
             Err(StableError::Exhausted) => KeyedResult::Full,
             Err(error) => panic!("{lookup:?}: {error}"),
         };
-        Ok(lookups(plan, memory, specification.clone(), act))
+        Ok(lookups(plan, memory, specification, act))
     };
     let planted = family == "planted";
     let about = if planted { "wrong on purpose".into() } else { about("linearizable", blocking) };

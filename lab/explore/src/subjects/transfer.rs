@@ -12,9 +12,9 @@ use towpath_sync::queues::{
 use towpath_sync::{Deadline, Policy, Wait};
 
 use super::{BUDGET, ExploredMember};
-use crate::fault::LocatedFault;
-use crate::harness::{Case, Container, Order, exchange};
-use crate::{DatumId, End, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
+use towpath_schedules::LocatedFault;
+use towpath_schedules::harness::{Case, Container, Order, exchange};
+use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 
 /// Number of values for which the queues have room.
 const ROOM: usize = 2;

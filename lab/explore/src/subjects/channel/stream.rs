@@ -9,11 +9,11 @@ use towpath_channel::stream::{self, Ends, OPEN, STREAM_ARGS, Stream, StreamRecei
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
 
-use crate::end::End;
-use crate::fault::LocatedFault;
-use crate::machine::Word;
 use crate::subjects::ENDLESS;
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::End;
+use towpath_schedules::LocatedFault;
+use towpath_schedules::Word;
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Words of a stream: two of the longest records do not fit.
 const WORDS: usize = 16;

@@ -20,10 +20,10 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{Policy, Spinning, Surroundings, Wait};
 
 use super::super::{BUDGET, ExploredMember};
-use crate::end::End;
-use crate::fault::LocatedFault;
-use crate::machine::{Bytes, Word};
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::End;
+use towpath_schedules::LocatedFault;
+use towpath_schedules::{Bytes, Word};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Packets, and blocks of so many bytes: few, so that all are in use.
 const PACKETS: usize = 4;

@@ -9,9 +9,9 @@ use towpath_sync::robust::{Access, ReadHeld, ReadersWriter, WriteHeld};
 use towpath_sync::{Deadline, Lock, Policy, Surroundings, Wait};
 
 use super::{BUDGET, ExploredMember};
-use crate::harness::Case;
-use crate::sharing::{Admission, ExploredSharing, sharing};
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::harness::Case;
+use towpath_schedules::sharing::{Admission, ExploredSharing, sharing};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {

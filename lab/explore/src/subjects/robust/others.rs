@@ -10,10 +10,10 @@ use towpath_sync::{Deadline, Lock, LockError, Policy, Wait};
 
 use super::super::{BUDGET, ExploredMember};
 use super::LosesTheDead;
-use crate::fault::LocatedFault;
-use crate::harness::Case;
-use crate::machine::{DatumId, Word};
-use crate::{End, ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::LocatedFault;
+use towpath_schedules::harness::Case;
+use towpath_schedules::{DatumId, Word};
+use towpath_schedules::{End, ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Waiting of the threads of a case.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use towpath_explore::{
+use towpath_schedules::{
     Call, FirstInFirstOut, Increment, IncrementCounter, Lifo, NoOrder, OrderedCalls, Specification, Transfer,
     Transferred, linearize,
 };

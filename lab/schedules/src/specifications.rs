@@ -206,6 +206,51 @@ pub struct Map {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Priorities;
 
+/// Any of the objects with keys.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyedObject {
+    /// Keys, each with a value.
+    Map(Map),
+    /// Priorities.
+    Priorities,
+    /// Keys alone.
+    Set,
+}
+
+impl KeyedObject {
+    /// Checks that the calls can be explained.
+    ///
+    /// # Errors
+    ///
+    /// The calls, if not.
+    pub fn judge(&self, calls: &OrderedCalls<Lookup, KeyedResult>) -> Result<(), NoOrder> {
+        match self {
+            KeyedObject::Map(map) => linearize(map, calls),
+            KeyedObject::Priorities => linearize(&Priorities, calls),
+            KeyedObject::Set => linearize(&Set, calls),
+        }
+        .map(drop)
+    }
+}
+
+impl From<Map> for KeyedObject {
+    fn from(map: Map) -> Self {
+        KeyedObject::Map(map)
+    }
+}
+
+impl From<Priorities> for KeyedObject {
+    fn from(_: Priorities) -> Self {
+        KeyedObject::Priorities
+    }
+}
+
+impl From<Set> for KeyedObject {
+    fn from(_: Set) -> Self {
+        KeyedObject::Set
+    }
+}
+
 /// A step that has this answer, if it could have.
 fn answered<S>(state: S, answer: Option<u64>, result: Option<&KeyedResult>) -> Option<S> {
     let expected = answer.map_or(KeyedResult::Nothing, KeyedResult::Value);

@@ -9,8 +9,8 @@ mod program;
 use std::collections::BTreeSet;
 
 use program::{Act, Outcome, Program, fence, load, outcomes, store, update};
-use towpath_explore::MemoryModel;
 use towpath_machine::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+use towpath_schedules::MemoryModel;
 
 const X: usize = 0;
 const Y: usize = 1;

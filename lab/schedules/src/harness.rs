@@ -1,5 +1,7 @@
 //! Bodies for the families: the threads' operations on a queue, a stack, a lock, a
 //! barrier or a counter, and the checks of their results.
+//!
+//! They hold what they act on behind a pointer, and so exist once, optimised, for all algorithms.
 
 use std::rc::Rc;
 
@@ -7,14 +9,14 @@ use towpath_machine::{Arena, Place, Processor};
 
 use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
-use crate::history::{History, render};
-use crate::linearizability::{NoOrder, Specification, linearize};
+use crate::history::{History, OrderedCalls, render};
+use crate::linearizability::{NoOrder, linearize};
 use crate::machine::{DatumId, ExploredMemory};
 use crate::plan::Plan;
 use crate::processor::Explorer;
 use crate::specifications::{
-    FirstInFirstOut, Increment, IncrementCounter, KeyedResult, Lifo, Lookup, Pair, PairCall, Transfer,
-    Transferred, leaves_too_early, overlap,
+    FirstInFirstOut, Increment, IncrementCounter, KeyedObject, KeyedResult, Lifo, Lookup, Pair, PairCall,
+    Transfer, Transferred, leaves_too_early, overlap,
 };
 use crate::subject::{Subject, SubjectRun};
 
@@ -175,8 +177,8 @@ impl Care {
     }
 }
 
-struct Exchange<C> {
-    container: C,
+struct Exchange {
+    container: Box<dyn Container>,
     scripts: &'static [&'static [u8; 8]; 4],
     care: Option<Care>,
     order: Order,
@@ -201,7 +203,7 @@ pub fn exchange(
     room: usize,
     before: usize,
 ) -> Rc<dyn SubjectRun> {
-    exchange_by(plan, memory, container, order, room, before, &SCRIPTS, None)
+    exchange_by(plan, memory, Box::new(container), order, room, before, &SCRIPTS, None)
 }
 
 /// Threads as in [`exchange`], with nodes that are used again soon.
@@ -215,14 +217,14 @@ pub fn churn(
     room: usize,
     care: Option<Care>,
 ) -> Rc<dyn SubjectRun> {
-    exchange_by(plan, memory, container, order, room, 1, &CHURNS, care)
+    exchange_by(plan, memory, Box::new(container), order, room, 1, &CHURNS, care)
 }
 
 #[allow(clippy::too_many_arguments)] // Private: what the two above choose.
 fn exchange_by(
     plan: &Plan,
     memory: &ExploredMemory,
-    container: impl Container,
+    container: Box<dyn Container>,
     order: Order,
     room: usize,
     before: usize,
@@ -239,7 +241,7 @@ fn exchange_by(
     Rc::new(body)
 }
 
-impl<C: Container> Exchange<C> {
+impl Exchange {
     fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
         self.named.write(cpu, value);
         self.calls.call(cpu, Transfer::Put(value), || self.container.put(cpu, value))
@@ -253,7 +255,7 @@ impl<C: Container> Exchange<C> {
     }
 }
 
-impl<C: Container> SubjectRun for Exchange<C> {
+impl SubjectRun for Exchange {
     fn thread(&self, cpu: &Explorer) {
         let script = self.scripts[cpu.id() % self.scripts.len()];
         for n in 0..self.plan.ops {
@@ -312,11 +314,14 @@ pub fn entries(plan: &Plan) -> usize {
     plan.threads * plan.ops + KEYS as usize
 }
 
-struct Lookups<A, S> {
-    act: A,
+/// Action of an object with keys.
+type Act = Box<dyn Fn(&Explorer, Lookup) -> KeyedResult>;
+
+struct Lookups {
+    act: Act,
     scripts: &'static [&'static [(u8, u64); 6]; 4],
     care: Option<Care>,
-    specification: S,
+    specification: KeyedObject,
     plan: Plan,
     named: ValueData,
     calls: History<Lookup, KeyedResult>,
@@ -327,45 +332,36 @@ struct Lookups<A, S> {
 /// a thread before it inserts a value come before those of a thread that has found it.
 ///
 /// It must have room for [`entries`]. Keys 1 and 2 are in at the start.
-pub fn lookups<S>(
+pub fn lookups(
     plan: &Plan,
     memory: &ExploredMemory,
-    specification: S,
+    specification: impl Into<KeyedObject>,
     act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
-) -> Rc<dyn SubjectRun>
-where
-    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
-{
-    lookups_by(plan, memory, specification, act, &LOOKUPS, None)
+) -> Rc<dyn SubjectRun> {
+    lookups_by(plan, memory, specification.into(), Box::new(act), &LOOKUPS, None)
 }
 
 /// Lookups as in [`lookups`], of entries around which others move.
 ///
 /// The living repair with `care`.
-pub fn moves<S>(
+pub fn moves(
     plan: &Plan,
     memory: &ExploredMemory,
-    specification: S,
+    specification: impl Into<KeyedObject>,
     act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
     care: Option<Care>,
-) -> Rc<dyn SubjectRun>
-where
-    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
-{
-    lookups_by(plan, memory, specification, act, &MOVES, care)
+) -> Rc<dyn SubjectRun> {
+    lookups_by(plan, memory, specification.into(), Box::new(act), &MOVES, care)
 }
 
-fn lookups_by<S>(
+fn lookups_by(
     plan: &Plan,
     memory: &ExploredMemory,
-    specification: S,
-    act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
+    specification: KeyedObject,
+    act: Act,
     scripts: &'static [&'static [(u8, u64); 6]; 4],
     care: Option<Care>,
-) -> Rc<dyn SubjectRun>
-where
-    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
-{
+) -> Rc<dyn SubjectRun> {
     let named = ValueData::new(plan, memory);
     let calls = History::default();
     let body = Lookups { act, scripts, care, specification, plan: *plan, named, calls };
@@ -376,7 +372,7 @@ where
     Rc::new(body)
 }
 
-impl<A: Fn(&Explorer, Lookup) -> KeyedResult, S> Lookups<A, S> {
+impl Lookups {
     fn call(&self, cpu: &Explorer, lookup: Lookup) -> KeyedResult {
         if let Lookup::Insert(_, value) = lookup {
             self.named.write(cpu, value);
@@ -389,11 +385,7 @@ impl<A: Fn(&Explorer, Lookup) -> KeyedResult, S> Lookups<A, S> {
     }
 }
 
-impl<A, S> SubjectRun for Lookups<A, S>
-where
-    A: Fn(&Explorer, Lookup) -> KeyedResult,
-    S: Specification<Op = Lookup, Result = KeyedResult>,
-{
+impl SubjectRun for Lookups {
     fn thread(&self, cpu: &Explorer) {
         let script = self.scripts[cpu.id() % self.scripts.len()];
         for n in 0..self.plan.ops {
@@ -426,7 +418,7 @@ where
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
-        linearize(&self.specification, &self.calls.calls(end)).map(drop).map_err(no_order)
+        self.specification.judge(&self.calls.calls(end)).map_err(no_order)
     }
 }
 
@@ -464,8 +456,8 @@ pub enum Roles {
     Blind,
 }
 
-struct Swapping<B> {
-    words: B,
+struct Swapping {
+    words: Box<dyn Both>,
     roles: Roles,
     care: Option<Care>,
     plan: Plan,
@@ -485,10 +477,10 @@ pub fn swapping(
     care: Option<Care>,
 ) -> Rc<dyn SubjectRun> {
     let named = ValueData::new(plan, memory);
-    Rc::new(Swapping { words, roles, care, plan: *plan, named, calls: History::default() })
+    Rc::new(Swapping { words: Box::new(words), roles, care, plan: *plan, named, calls: History::default() })
 }
 
-impl<B: Both> Swapping<B> {
+impl Swapping {
     fn read(&self, cpu: &Explorer, which: usize) -> u64 {
         let value = self.calls.call(cpu, PairCall::Read(which), || self.words.read(cpu, which));
         self.named.read(cpu, value);
@@ -523,7 +515,7 @@ impl<B: Both> Swapping<B> {
     }
 }
 
-impl<B: Both> SubjectRun for Swapping<B> {
+impl SubjectRun for Swapping {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
             Care::repair(&self.care, cpu);
@@ -624,29 +616,33 @@ impl<L: ExploredLock> SubjectRun for Exclusion<L> {
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {
-        let ordered = self.calls.calls(end);
-        let calls = ordered.as_slice();
-        let mut inside: Vec<(usize, u64, Option<u64>)> = Vec::new();
-        for thread in 0..end.threads() {
-            let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
-            for (n, call) in mine.iter().enumerate() {
-                if let (HarnessStep::Acquire | HarnessStep::Attempt, Some((had, true))) =
-                    (call.op, call.responded)
-                {
-                    let released = mine.get(n + 1).map(|c| c.invoked);
-                    inside.push((thread, had, released.or(end.died(thread))));
-                }
+        judge_exclusion(&self.calls.calls(end), end)
+    }
+}
+
+/// Judges a run of [`Exclusion`].
+fn judge_exclusion(ordered: &OrderedCalls<HarnessStep, bool>, end: &End) -> Result<(), LocatedFault> {
+    let calls = ordered.as_slice();
+    let mut inside: Vec<(usize, u64, Option<u64>)> = Vec::new();
+    for thread in 0..end.threads() {
+        let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
+        for (n, call) in mine.iter().enumerate() {
+            if let (HarnessStep::Acquire | HarnessStep::Attempt, Some((had, true))) =
+                (call.op, call.responded)
+            {
+                let released = mine.get(n + 1).map(|c| c.invoked);
+                inside.push((thread, had, released.or(end.died(thread))));
             }
         }
-        match overlap(&inside) {
-            None => Ok(()),
-            Some((a, b)) => Err(broken(format!(
-                "threads {} and {} have the lock at the same time\n{}",
-                inside[a].0,
-                inside[b].0,
-                render(calls)
-            ))),
-        }
+    }
+    match overlap(&inside) {
+        None => Ok(()),
+        Some((a, b)) => Err(broken(format!(
+            "threads {} and {} have the lock at the same time\n{}",
+            inside[a].0,
+            inside[b].0,
+            render(calls)
+        ))),
     }
 }
 
@@ -656,8 +652,8 @@ pub trait ExploredBarrier: 'static {
     fn arrive(&self, cpu: &Explorer);
 }
 
-struct Episodes<B> {
-    barrier: B,
+struct Episodes {
+    barrier: Box<dyn ExploredBarrier>,
     plan: Plan,
     /// Each thread's own datum, which its neighbour reads after the barrier.
     data: Vec<DatumId>,
@@ -668,10 +664,10 @@ struct Episodes<B> {
 /// come, and after it each sees the others' earlier writes.
 pub fn episodes(plan: &Plan, memory: &ExploredMemory, barrier: impl ExploredBarrier) -> Rc<dyn SubjectRun> {
     let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
-    Rc::new(Episodes { barrier, plan: *plan, data, calls: History::default() })
+    Rc::new(Episodes { barrier: Box::new(barrier), plan: *plan, data, calls: History::default() })
 }
 
-impl<B: ExploredBarrier> SubjectRun for Episodes<B> {
+impl SubjectRun for Episodes {
     fn thread(&self, cpu: &Explorer) {
         let (me, threads) = (cpu.id(), self.plan.threads);
         for episode in 1..=self.plan.ops as u64 {
@@ -699,18 +695,18 @@ impl<B: ExploredBarrier> SubjectRun for Episodes<B> {
     }
 }
 
-struct Counting<F> {
-    increment: F,
+struct Counting {
+    increment: Box<dyn Fn(&Explorer) -> u64>,
     plan: Plan,
     calls: History<Increment, u64>,
 }
 
 /// Makes threads that add one to a counter. The results must be linearizable.
 pub fn counting(plan: &Plan, increment: impl Fn(&Explorer) -> u64 + 'static) -> Rc<dyn SubjectRun> {
-    Rc::new(Counting { increment, plan: *plan, calls: History::default() })
+    Rc::new(Counting { increment: Box::new(increment), plan: *plan, calls: History::default() })
 }
 
-impl<F: Fn(&Explorer) -> u64> SubjectRun for Counting<F> {
+impl SubjectRun for Counting {
     fn thread(&self, cpu: &Explorer) {
         for _ in 0..self.plan.ops {
             self.calls.call(cpu, Increment, || (self.increment)(cpu));

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use towpath_explore::harness::Case;
-use towpath_explore::{
+use towpath_machine::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+use towpath_machine::{Arena, Place, Processor, Random};
+use towpath_schedules::harness::Case;
+use towpath_schedules::{
     End, ExploredMemory, Explorer, LocatedFault, MemoryModel, Method, Plan, SearchSettings, SubjectRun, Word,
     search,
 };
-use towpath_machine::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
-use towpath_machine::{Arena, Place, Processor, Random};
 
 /// An access of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
