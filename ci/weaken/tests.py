@@ -13,10 +13,9 @@ import time
 
 # Programs by package; what stands before each test's name in orderings.txt.
 PROGRAMS = {
-    "towpath-channel": ["loom", "parts", "deadlock", "suspicion"],
-    "towpath-structures-models": ["models"],
-    "towpath-sync": ["loom", "loom_barriers", "robust"],
-    "towpath-am": ["sequential"],
+    "towpath-channel": ["parts", "deadlock", "suspicion"],
+    "towpath-models": ["models", "sequential"],
+    "towpath-sync": ["robust"],
 }
 # Seconds for a test as it is written. One with an ordering weakened gets three times what the test took, and these.
 PATIENCE, MORE = 90, 10

@@ -24,7 +24,7 @@ pub use model::model;
 pub use share::{Share, share_cases, share_cases_among};
 pub use victim::{Victim, mark};
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 /// New words, all zero, that this process shares with the children that it forks from now
 /// on. They begin on a page, and stay for good.
@@ -54,32 +54,6 @@ pub fn two_cores() -> [usize; 2] {
     let there =
         (0..libc::CPU_SETSIZE as usize).find(|&c| c != here && unsafe { libc::CPU_ISSET(c, &allowed) });
     [here, there.unwrap_or(here)]
-}
-
-/// Keeps this thread, until it ends, and those that it starts from now on, on one of
-/// [`two_cores`]: on that which fewer threads have chosen so. For threads of which only one runs at
-/// a time: they then take turns by switches, and not by the waking of another core.
-pub fn settle_on_a_core() {
-    static SETTLED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-    struct Settled(usize);
-    impl Drop for Settled {
-        fn drop(&mut self) {
-            // Relaxed, and so below: only a count.
-            SETTLED[self.0].fetch_sub(1, Relaxed);
-        }
-    }
-    thread_local! {
-        static HERE: Settled = {
-            let mut cores = two_cores();
-            cores.sort_unstable();
-            let [first, second] = SETTLED.each_ref().map(|count| count.load(Relaxed));
-            let which = usize::from(second < first);
-            SETTLED[which].fetch_add(1, Relaxed);
-            pin(cores[which]);
-            Settled(which)
-        };
-    }
-    HERE.with(|_| ());
 }
 
 /// Lets the other processes on this core go first: for one that spins where another is

@@ -7,11 +7,10 @@
 
 use std::sync::Arc;
 
-use towpath_am::Algorithm;
-use towpath_am::claim::{Any, Claim, Locks};
-use towpath_am::packet::{BlockHead, Extra, Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
-use towpath_am::packet::{block_owner, from_source_code, source_code};
-use towpath_am::queue::{Arrival, Census, ClaimError, Queue, QueueControl, Receiver, Sender};
+use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
+use towpath_channel::packet::{BlockHead, Extra, Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
+use towpath_channel::packet::{block_owner, from_source_code, source_code};
+use towpath_channel::queue::{Arrival, Census, ClaimError, Queue, QueueControl, Receiver, Sender};
 use towpath_machine::{Arena, Event, Ordering, Park, Place, Processor};
 use towpath_sync::{Wait, Waiting};
 

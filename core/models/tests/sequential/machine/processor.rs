@@ -23,10 +23,10 @@ impl Sequential {
         }
         inner.time += time;
         inner.choose(self.id);
-        inner = self.machine.await_turn(inner, self.id);
+        inner = self.machine.await_turn(inner, self);
         let result = access(&mut inner);
         if inner.failure.is_some() {
-            drop(self.machine.await_turn(inner, self.id)); // Does not come back.
+            drop(self.machine.await_turn(inner, self)); // Does not come back.
         }
         result
     }
@@ -42,7 +42,7 @@ impl Sequential {
         let t = &mut inner.threads[self.id];
         (t.state, t.until, t.timed_out) = (state, until, false);
         inner.choose(self.id);
-        let inner = self.machine.await_turn(inner, self.id);
+        let inner = self.machine.await_turn(inner, self);
         inner.threads[self.id].timed_out
     }
 

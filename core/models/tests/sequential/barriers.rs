@@ -12,7 +12,7 @@ const SEEDS: u64 = 16;
 /// Lets each processor write its datum before the barrier and read the others'
 /// afterwards: the race check finds one that passes too early. Returns the number of sleeps until
 /// the time was over.
-fn meet<B: Barrier<Sequential> + Sync>(
+fn meet<B: Barrier<Sequential>>(
     participants: usize,
     wait: &Wait<'_>,
     schedule: Schedule,
@@ -32,7 +32,7 @@ fn meet<B: Barrier<Sequential> + Sync>(
     Ok(machine.overslept(None))
 }
 
-fn meets<B: Barrier<Sequential> + Sync>() {
+fn meets<B: Barrier<Sequential>>() {
     for seed in 0..SEEDS {
         for participants in [1, 3, 8] {
             for stops in [false, true] {

@@ -11,9 +11,21 @@ use towpath_structures::dcas::{
 use towpath_structures::nonblocking::{Fifo, HarrisMichaelList, List, Pool, Recover, Stack};
 use towpath_structures::{Boxed, Node};
 use towpath_sync::Spinning;
-use towpath_testkit::model;
 
 type P = LoomProcessor;
+
+/// Stack of a thread that makes a DCAS, in words: its descriptors pass through there,
+/// since models are not optimised.
+const STACK: usize = 1 << 16;
+
+/// Runs `body` under the model checker, on a large stack.
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let body = std::sync::Arc::new(body);
+    towpath_testkit::model(preemptions, move || {
+        let body = body.clone();
+        thread::Builder::new().stack_size(STACK).spawn(move || body()).unwrap().join().unwrap();
+    });
+}
 
 /// Two descriptors per participant, so that they are used again.
 struct Shrunk;

@@ -26,7 +26,7 @@ macro_rules! every_lock {
 
 /// Lets each processor acquire the lock a few times. Returns the number of sleeps until
 /// the time was over.
-fn exclude<L: Lock<Sequential> + Sync>(
+fn exclude<L: Lock<Sequential>>(
     processors: usize,
     wait: &Wait<'_>,
     schedule: Schedule,
@@ -67,7 +67,7 @@ fn schedules(seeds: u64) -> impl Iterator<Item = Schedule> {
     (0..seeds).map(|seed| Schedule { seed, stops: false })
 }
 
-fn excludes<L: Lock<Sequential> + Sync>() {
+fn excludes<L: Lock<Sequential>>() {
     for schedule in schedules(SEEDS) {
         for processors in [3, 4] {
             // The operating system's lock waits in its own way.
@@ -91,7 +91,7 @@ fn every_lock_lets_in_one_at_a_time() {
     every_lock!(excludes);
 }
 
-fn excludes_while_holders_are_stopped<L: Lock<Sequential> + Sync>() {
+fn excludes_while_holders_are_stopped<L: Lock<Sequential>>() {
     for seed in 0..SEEDS {
         let schedule = Schedule { seed, stops: true };
         for (wait, policy) in waits() {
@@ -116,13 +116,13 @@ fn words_lie_where_their_algorithm_puts_them() {
 
 /// Process for each processor; all of them know which have ended.
 struct Processes<'a> {
-    cpu: &'a Sequential,
+    me: usize,
     machine: &'a Machine,
 }
 
 impl Surroundings for Processes<'_> {
     fn identity(&self) -> u32 {
-        self.cpu.id() as u32 + 1
+        self.me as u32 + 1
     }
     fn is_alive(&self, identity: u32) -> bool {
         !self.machine.has_ended(identity as usize - 1)
@@ -131,7 +131,7 @@ impl Surroundings for Processes<'_> {
 
 /// Lets the first holder end without releasing the lock; all others are served, and
 /// exactly one is told.
-fn tells_of_a_death<L: Lock<Sequential> + Sync>() {
+fn tells_of_a_death<L: Lock<Sequential>>() {
     for schedule in schedules(SEEDS) {
         for (policy, name) in Policy::ALL {
             let machine = Machine::new(schedule);
@@ -139,7 +139,7 @@ fn tells_of_a_death<L: Lock<Sequential> + Sync>() {
             let (count, deaths) = (AtomicU32::new(0), AtomicU32::new(0));
             machine
                 .run(4, |cpu| {
-                    let around = Processes { cpu, machine: &machine };
+                    let around = Processes { me: cpu.id(), machine: &machine };
                     let wait = Wait { policy, around: &around, budget: 5_000 };
                     let mut held = lock.lock(cpu, &wait).expect("repaired by the next one");
                     cpu.note(Event::Acquired(0));

@@ -4,7 +4,7 @@
 //! * Words, data and bytes are handles: numbers of places in one private memory. They take their
 //!   lines from the [`Place`] with which they are made.
 //! * One processor at a time makes an access. Before each one the schedule, which follows from a
-//!   seed, decides which processor is next. The processors are threads that pass the turn on.
+//!   seed, decides which processor is next. The processors are coroutines of the test's thread.
 //! * A spinner is put to sleep until its word changes. `park`, `delay` and the kernel's mutex block
 //!   likewise.
 //! * Time is a count of accesses, and jumps to the next deadline while all processors are blocked.
@@ -16,14 +16,17 @@
 //! A run fails, and says what each processor was doing, on a race; when no processor can go on; and
 //! when none notes an event for half a second.
 
+mod coroutine;
 mod processor;
 
 use std::any::Any;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use towpath_machine::{Arena, LINE, Ordering, Place, Random};
+
+use coroutine::{Turns, take_turns};
 
 /// The most processors.
 const MAX: usize = 8;
@@ -47,13 +50,13 @@ pub struct Schedule {
 /// Memory, with the processor that may touch it now.
 pub struct Machine {
     inner: Mutex<Inner>,
-    turns: [Condvar; MAX],
 }
 
 /// A processor of the machine.
 pub struct Sequential {
     machine: Arc<Machine>,
     id: usize,
+    turns: Turns,
 }
 
 /// The number of a word.
@@ -170,7 +173,6 @@ impl Machine {
                 trace: 0,
                 failure: None,
             }),
-            turns: Default::default(),
         })
     }
 
@@ -180,7 +182,7 @@ impl Machine {
 
     /// A processor that acts while nothing runs.
     pub fn at_rest(self: &Arc<Self>) -> Sequential {
-        Sequential { machine: self.clone(), id: 0 }
+        Sequential { machine: self.clone(), id: 0, turns: Turns::default() }
     }
 
     /// Returns the number of lines by now.
@@ -208,10 +210,10 @@ impl Machine {
 
     /// Runs `body` on processors until all have ended. Returns their results, or the
     /// first fault.
-    pub fn run<T: Send>(
+    pub fn run<T>(
         self: &Arc<Self>,
         processors: usize,
-        body: impl Fn(&Sequential) -> T + Sync,
+        body: impl Fn(&Sequential) -> T,
     ) -> Result<Vec<T>, String> {
         let mut inner = self.inner();
         inner.threads = (0..processors).map(Thread::new).collect();
@@ -221,22 +223,17 @@ impl Machine {
         inner.last_event = inner.time;
         inner.choose(0);
         drop(inner);
-        towpath_testkit::settle_on_a_core();
-        let results: Vec<Option<T>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..processors)
-                .map(|id| {
-                    let cpu = Sequential { machine: self.clone(), id };
-                    let body = &body;
-                    scope.spawn(move || {
-                        let result = catch_unwind(AssertUnwindSafe(|| {
-                            drop(cpu.machine.await_turn(cpu.machine.inner(), id));
-                            body(&cpu)
-                        }));
-                        cpu.machine.end(id, result)
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|t| t.join().expect("panics are caught")).collect()
+        let play = |id: usize, turns: Turns| {
+            let cpu = Sequential { machine: self.clone(), id, turns };
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                drop(cpu.machine.await_turn(cpu.machine.inner(), &cpu));
+                body(&cpu)
+            }));
+            cpu.machine.end(id, result)
+        };
+        let results = take_turns(processors, play, || {
+            let inner = self.inner();
+            inner.turn.filter(|_| inner.failure.is_none())
         });
         let mut inner = self.inner();
         inner.turn = None;
@@ -264,23 +261,15 @@ impl Machine {
             }
         });
         inner.choose(id);
-        self.pass_on(&inner);
         result.ok()
     }
 
-    fn pass_on(&self, inner: &Inner) {
-        match (inner.turn, &inner.failure) {
-            (Some(next), None) => self.turns[next].notify_one(),
-            _ => self.turns.iter().for_each(Condvar::notify_one),
-        }
-    }
-
-    fn await_turn<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, id: usize) -> MutexGuard<'a, Inner> {
-        if inner.turn != Some(id) || inner.failure.is_some() {
-            self.pass_on(&inner);
-        }
-        while inner.turn != Some(id) && inner.failure.is_none() {
-            inner = self.turns[id].wait(inner).unwrap_or_else(PoisonError::into_inner);
+    /// Lets the others act until it is this processor's turn.
+    fn await_turn<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, cpu: &Sequential) -> MutexGuard<'a, Inner> {
+        if inner.turn != Some(cpu.id) && inner.failure.is_none() {
+            drop(inner);
+            cpu.turns.pass_on();
+            inner = self.inner();
         }
         if inner.failure.is_some() {
             drop(inner);

@@ -7,13 +7,13 @@ use towpath_sim::machines::from_text;
 use towpath_sim::{Parameters, Simulation, machines};
 
 const FILES: [&str; 7] = [
-    include_str!("../../src/machines/enterprise5000.toml"),
-    include_str!("../../src/machines/origin2000.toml"),
-    include_str!("../../src/machines/epyc-milan.toml"),
-    include_str!("../../src/machines/graviton3.toml"),
-    include_str!("../../src/machines/sx4.toml"),
-    include_str!("../../src/machines/paradigm.toml"),
-    include_str!("../../src/machines/avalanche.toml"),
+    include_str!("../../../sim/src/machines/enterprise5000.toml"),
+    include_str!("../../../sim/src/machines/origin2000.toml"),
+    include_str!("../../../sim/src/machines/epyc-milan.toml"),
+    include_str!("../../../sim/src/machines/graviton3.toml"),
+    include_str!("../../../sim/src/machines/sx4.toml"),
+    include_str!("../../../sim/src/machines/paradigm.toml"),
+    include_str!("../../../sim/src/machines/avalanche.toml"),
 ];
 
 const VALUES: [&str; 24] = [

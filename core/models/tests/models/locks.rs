@@ -111,7 +111,7 @@ fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
 /// read a value that was overwritten already, so an exchange that fails can undo a release in the
 /// model (not in C11, where an exchange reads the last value), and waiting for the lock never ends.
 /// For the same reason a store-conditional after an old value can succeed there, so
-/// `test_and_set/ll-sc` is left to the sequential machine (`core/am/tests/sequential`).
+/// `test_and_set/ll-sc` is left to the sequential machine (`core/models/tests/sequential`).
 fn attempt<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
     model(3, || {
         let arena = LoomArena::default();
