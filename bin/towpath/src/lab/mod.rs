@@ -7,6 +7,7 @@ mod recommend;
 mod reproduce;
 mod screen;
 mod sim;
+mod trace;
 
 use clap::Subcommand;
 

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use towpath_host::Host;
+use towpath_host::trace::LockReplay;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::PrimitiveSettings;
 use towpath_lab::primitives::advice::{Advice, advise};
@@ -19,6 +21,7 @@ use towpath_sync::Policy;
 use super::bench::{policies, results};
 use super::screen::Screen;
 use super::sim::{ProgressBar, by_name};
+use super::trace::MOST_SIMULATED;
 use crate::{CommandFailure, Outcome, output};
 
 /// Arguments of `towpath recommend`.
@@ -27,7 +30,7 @@ use crate::{CommandFailure, Outcome, output};
     about = "Recommend a lock, a queue, a barrier and a waiting policy for this machine and your program's shape",
     long_about = "Measures all locks, queues and barriers on this machine, with as many participants and as much work as your program has, beside pthread's, std's, parking_lot's and crossbeam's, and recommends one of each with the reasons: a sentence each, then tables; the report has pictures.\n\n\
                   A lock is recommended if its slowest participant gets half of the mean or more, where there is such a one; between processes only what goes on when one is killed. Whatever is faster is named, too.",
-    after_long_help = "Examples:\n  towpath recommend                                        twice as many threads, and processes, as cores\n  towpath recommend --participants 8 --processes           between 8 processes\n  towpath recommend --critical-section 2000 --between 500  long critical sections, hardly any work between them\n  towpath recommend --primitive locks --json               one JSON object for each recommendation\n  towpath recommend --machine epyc-milan --participants 64 for a simulated machine with more cores than this one (`towpath sim list`)\n\nExit codes: 0 recommended; 1 the report can't be written, or nothing could be measured; 2 arguments that make no sense; 141 the reader of the answer has gone."
+    after_long_help = "Examples:\n  towpath recommend                                        twice as many threads, and processes, as cores\n  towpath recommend --participants 8 --processes           between 8 processes\n  towpath recommend --critical-section 2000 --between 500  long critical sections, hardly any work between them\n  towpath recommend --primitive locks --json               one JSON object for each recommendation\n  towpath recommend --trace FILE                           for a program that `towpath preload --trace FILE` has run\n  towpath recommend --machine epyc-milan --participants 64 for a simulated machine with more cores than this one (`towpath sim list`)\n\nExit codes: 0 recommended; 1 the report can't be written, or nothing could be measured; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct Arguments {
     /// Number of threads or processes that take part [default: twice the cores; all
@@ -55,11 +58,17 @@ pub struct Arguments {
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["processes", "threads"])]
     machine: Option<String>,
 
+    /// Replay the locks of a program, as `towpath preload --trace` has written them, under
+    /// every lock and waiting policy: its threads, its work inside and outside
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["participants", "critical_section", "between", "processes", "threads", "primitive"])]
+    trace: Option<PathBuf>,
+
     /// Primitives to recommend [default: locks,queues,barriers]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = PRIMITIVES)]
     primitive: Vec<String>,
 
-    /// Waiting policies to compare [default: adaptive,spin-then-park; simulated: spin]
+    /// Waiting policies to compare [default: adaptive,spin-then-park; with --trace all;
+    /// simulated: spin]
     #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = policies())]
     waiting: Vec<String>,
 
@@ -85,6 +94,11 @@ const LEAST_OPERATIONS: u64 = 2_000;
 const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
 impl Arguments {
+    /// The replay of the trace, if there is one, by at most so many threads.
+    fn replay(&self, most: usize) -> Result<Option<Arc<LockReplay>>, CommandFailure> {
+        self.trace.as_deref().map(|file| super::trace::replay(file, most).map(Arc::new)).transpose()
+    }
+
     fn participants(&self) -> u32 {
         self.participants.unwrap_or_else(|| {
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
@@ -115,23 +129,41 @@ impl Arguments {
         }
     }
 
-    fn settings(&self) -> BenchSettings {
-        let sharing = match (self.processes, self.threads) {
+    fn settings(&self, replay: Option<Arc<LockReplay>>) -> BenchSettings {
+        let sharing = match (self.processes, self.threads || replay.is_some()) {
             (true, _) => vec![Sharing::Processes],
             (_, true) => vec![Sharing::Threads],
             _ => Sharing::ALL.to_vec(),
         };
+        let waiting = match replay {
+            None => self.waiting(&["adaptive", "spin-then-park"]),
+            Some(_) => self.waiting(&Policy::ALL.map(|(_, name)| name)),
+        };
         BenchSettings {
-            waiting: self.waiting(&["adaptive", "spin-then-park"]),
+            waiting,
             runs: self.runs,
-            procs: vec![self.participants()],
+            procs: vec![replay.as_ref().map_or(self.participants(), |replay| replay.threads.len() as u32)],
             primitives: PrimitiveSettings {
                 inside: self.critical_section,
                 between: self.between,
                 sharing,
+                replay,
                 ..PrimitiveSettings::default()
             },
             ..BenchSettings::default()
+        }
+    }
+}
+
+impl Arguments {
+    /// The program's shape, in words.
+    fn shape(&self, replay: Option<&LockReplay>) -> String {
+        match replay {
+            Some(replay) => format!("a replay of {replay}"),
+            None => format!(
+                "{} ns in a critical section, {} ns between two operations",
+                self.critical_section, self.between
+            ),
         }
     }
 }
@@ -147,9 +179,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
         );
         return Err(CommandFailure::new(text).with_code(2));
     }
-    let experiments = arguments.primitives()?.into_iter().filter_map(find).collect();
+    let replay = arguments.replay(MOST)?;
+    let primitives = if replay.is_some() { vec!["locks"] } else { arguments.primitives()? };
+    let experiments = primitives.into_iter().filter_map(find).collect();
     let session = Session {
-        settings: arguments.settings(),
+        settings: arguments.settings(replay.clone()),
         experiments,
         contenders: Vec::new(),
         json: false,
@@ -159,7 +193,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     let results = results(session)?;
     let advice = advise(&results);
-    let text = on_one_screen(arguments, &results, &report(&results, false), &advice);
+    let shape = arguments.shape(replay.as_deref());
+    let text = on_one_screen(arguments, &shape, &results, &report(&results, false), &advice);
     answer(arguments, advice.iter().map(|advice| advice.to_json().to_string()), &text)?;
     match advice.is_empty() {
         false => Ok(ExitCode::SUCCESS),
@@ -186,15 +221,19 @@ fn answer(
 /// Recommends for a simulated machine.
 fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     let machine = by_name(name)?;
-    let procs = arguments.participants.unwrap_or(machine.processors as u32) as usize;
+    let replay = arguments.replay(MOST_SIMULATED)?;
+    let most = replay.as_ref().map_or(usize::MAX, |replay| replay.threads.len());
+    let procs = (arguments.participants.unwrap_or(machine.processors as u32) as usize).min(most);
     if procs > machine.processors as usize {
         let text =
             format!("{name} has {} processors, not {procs}: --participants {0} or fewer", machine.processors);
         return Err(CommandFailure::new(text).with_code(2));
     }
     let experiments: Vec<&str> = ADVISED.iter().map(|&(experiment, _)| experiment).collect();
-    let chosen =
-        |asked: &&&str| arguments.primitive.is_empty() || arguments.primitive.iter().any(|p| p == **asked);
+    let chosen = |asked: &&&str| match replay.is_some() {
+        true => **asked == "locks",
+        false => arguments.primitive.is_empty() || arguments.primitive.iter().any(|p| p == **asked),
+    };
     let experiments: Vec<&'static str> = experiments.iter().filter(chosen).copied().collect();
     if experiments.is_empty() {
         let text = format!(
@@ -217,6 +256,7 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
         let operations = (OPERATIONS_EACH * procs as u64).max(LEAST_OPERATIONS);
         let mut sweep = sweep.work(arguments.between, 0.2).operations(operations);
         sweep.run.inside = arguments.critical_section;
+        sweep.run.replay = replay.clone();
         let (more, failed) =
             sim::run(&sweep, effort, &host, &bar).map_err(|e| CommandFailure::new(e).with_code(2))?;
         records.extend(more);
@@ -225,8 +265,10 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     bar.0.finish();
     let advice = sim::advice::advise(&records);
     let introduction = format!(
-        "Simulated on {}: {} ns in a critical section, {} ns between two operations, medians of {} seeds.",
-        machine.title, arguments.critical_section, arguments.between, arguments.runs
+        "Simulated on {}: {}, medians of {} seeds.",
+        machine.title,
+        arguments.shape(replay.as_deref()),
+        arguments.runs
     );
     let title = format!("recommendations for {name}");
     show::write(&arguments.report, &title, &introduction, &records, &failures)
@@ -247,17 +289,16 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     }
 }
 
-fn on_one_screen(arguments: &Arguments, results: &Results, report: &Report, advice: &[Advice]) -> String {
+fn on_one_screen(
+    arguments: &Arguments,
+    shape: &str,
+    results: &Results,
+    report: &Report,
+    advice: &[Advice],
+) -> String {
     let host = &results.host;
     let mut opening: Vec<String> = advice.iter().map(|advice| advice.sentence.clone()).collect();
-    opening.push(format!(
-        "Measured on {}, {}, {}: {} ns in a critical section, {} ns between two operations.",
-        host.cpu,
-        host.cores_text(),
-        host.date,
-        arguments.critical_section,
-        arguments.between
-    ));
+    opening.push(format!("Measured on {}, {}, {}: {shape}.", host.cpu, host.cores_text(), host.date));
     let tables: Vec<&Table> = report.tables().collect();
     let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
     Screen::of_output().lay_out(&opening, &tables, &closing)
@@ -283,12 +324,12 @@ mod tests {
     fn a_programs_shape_becomes_the_settings() {
         let arguments =
             parse("--participants 8 --processes --critical-section 1000 --between 0 --runs 2").unwrap();
-        let settings = arguments.settings();
+        let settings = arguments.settings(None);
         assert_eq!((settings.procs, settings.runs), (vec![8], 2));
         assert_eq!((settings.primitives.inside, settings.primitives.between), (1000, 0));
         assert_eq!(settings.primitives.sharing, [Sharing::Processes]);
         assert_eq!(arguments.primitives().unwrap(), ["locks", "queues", "barriers"]);
-        assert_eq!(parse("").unwrap().settings().primitives.sharing, Sharing::ALL);
+        assert_eq!(parse("").unwrap().settings(None).primitives.sharing, Sharing::ALL);
     }
 
     #[test]
@@ -299,6 +340,7 @@ mod tests {
             "--machine paradigm --threads",
             "--processes --threads",
             "--primitive heap",
+            "--trace file --participants 3",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

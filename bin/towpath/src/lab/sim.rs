@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use towpath_host::Host;
+use towpath_host::trace::LockReplay;
 use towpath_lab::waiting_policies;
 use towpath_papers::sim::{self, Effort, SIM_EXPERIMENTS, Sweep, Watcher, show};
 use towpath_report::Table;
@@ -102,6 +104,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
     scheduler: Vec<String>,
 
+    /// Replay the locks of a program (locks), as `towpath preload --trace` has written them:
+    /// its threads, its work inside and outside; instead of --work [procs: as many as it has threads]
+    #[arg(long, value_name = "FILE", conflicts_with = "work")]
+    trace: Option<PathBuf>,
+
     /// Number of simulations that run at one time [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -134,6 +141,7 @@ Examples:
   towpath sim avalanche apps --patterns mp3d --procs 4,8,16,32         figure 1 of Kuo, Carter & Kuramkote; barnes, radiosity, raytrace, spark98
   towpath sim rdma-cluster mplocks --patterns many-locks --procs 64,256,1024
   towpath sim origin2000 apps --patterns lu,cholesky --procs 1,16,64   the papers' applications; on enterprise5000 fft, con-comm, con-comp, sample
+  towpath sim epyc-milan locks --trace FILE                            a program's own locks, from `towpath preload --trace FILE`
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
@@ -222,9 +230,11 @@ impl SimArgs {
             (true, true) if machine.cycle != 0 => vec![Amount::Cycles(20), Amount::Cycles(2000)],
             (true, _) => vec![Amount::Nanoseconds(if several { 50_000 } else { 5_000 })],
         };
+        let replay = self.replay(experiment)?;
         let works =
             works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, CommandFailure>>()?;
-        let defaults = Sweep::new(experiment, machine);
+        let mut defaults = Sweep::new(experiment, machine.clone());
+        defaults.run.replay = replay.clone();
         let or = |given: &[String], default: &[&str]| -> Vec<String> {
             if given.is_empty() { default.iter().map(|s| s.to_string()).collect() } else { given.to_vec() }
         };
@@ -234,6 +244,9 @@ impl SimArgs {
             let (first, last) = (*range.start(), *range.end());
             let doubled = std::iter::successors(Some(first), |n| Some(n * 2)).take_while(|n| *n < last);
             procs.extend(doubled.chain([last]));
+        }
+        if let (Some(replay), true) = (&replay, procs.is_empty()) {
+            procs.push(replay.threads.len().min(machine.processors as usize));
         }
         procs.sort_unstable();
         procs.dedup();
@@ -265,6 +278,23 @@ impl SimArgs {
         let spread = f64::from(self.spread) / 100.0;
         let with = |ns| sweep.clone().work(ns, spread).operations(operations);
         Ok(works.into_iter().map(with).collect())
+    }
+}
+
+impl SimArgs {
+    /// The replay of the trace, if there is one.
+    fn replay(&self, experiment: &str) -> Result<Option<Arc<LockReplay>>, CommandFailure> {
+        match &self.trace {
+            None => Ok(None),
+            Some(file) if experiment == "locks" => {
+                Ok(Some(Arc::new(super::trace::replay(file, super::trace::MOST_SIMULATED)?)))
+            }
+            Some(_) => {
+                let text =
+                    format!("a trace of locks is replayed by the experiment `locks`, not by `{experiment}`");
+                Err(CommandFailure::new(text).with_code(2))
+            }
+        }
     }
 }
 
@@ -325,7 +355,10 @@ pub fn run(args: &SimArgs) -> Outcome {
         records.extend(more);
         failures.extend(failed);
     }
-    let introduction = format!("{}; {}", machine.title, experiment.about());
+    let replayed = sweeps.first().and_then(|sweep| sweep.run.replay.as_ref());
+    let replayed = replayed.map(|replay| format!("; a replay of {replay}"));
+    let about = experiment.about();
+    let introduction = format!("{}; {about}{}", machine.title, replayed.unwrap_or_default());
     let title = format!("{name} on {}", machine.name);
     show::write(&args.report, &title, &introduction, &records, &failures).map_err(CommandFailure::new)?;
     let place = format!("report: {}", shown(args.report.join("index.html")));

@@ -12,6 +12,7 @@ pub mod list;
 pub mod messages;
 pub mod mplocks;
 mod patience;
+mod replay;
 mod run;
 pub mod show;
 mod sweep;

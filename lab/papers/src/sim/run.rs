@@ -3,12 +3,14 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation, Time};
 use towpath_sync::Policy;
 
 use super::Patience;
 use towpath_host::Error;
+use towpath_host::trace::LockReplay;
 use towpath_report::record::{Metric, metrics};
 
 /// Private work between two operations: uniform about a mean.
@@ -47,6 +49,8 @@ pub struct Run {
     pub bytes: usize,
     /// Seed of everything random.
     pub seed: u64,
+    /// Steps of a traced program's threads, instead of `work` and `inside` (`locks`).
+    pub replay: Option<Arc<LockReplay>>,
 }
 
 /// The course of a run.
@@ -75,7 +79,7 @@ pub struct Program {
 }
 
 impl Program {
-    fn operation(&mut self, start: Time, end: Time, long: Time) {
+    pub(super) fn operation(&mut self, start: Time, end: Time, long: Time) {
         self.within += end - start;
         let gap = end.saturating_sub(self.last);
         if gap >= long {
@@ -107,6 +111,7 @@ impl Run {
             per_processor: 1,
             bytes: 0,
             seed: 1,
+            replay: None,
         }
     }
 
@@ -194,7 +199,7 @@ impl Run {
 
 impl Ran {
     /// The figures of the paper's loop on so many processors.
-    fn measured(&self, procs: usize) -> Measured {
+    pub(super) fn measured(&self, procs: usize) -> Measured {
         let mut values = figures(&self.outcome, self.operations);
         let ends: f64 = self.copies.iter().map(|c| c.end as f64).sum();
         let copies = self.copies.len() as f64;

@@ -1,11 +1,13 @@
 //! Locks: acquire, change a word under the lock, release.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use towpath_machine::{Arena, Place, Processor};
-use towpath_sim::{Sim, SimCell};
+use towpath_sim::{Sim, SimArena, SimCell};
 use towpath_sync::{Lock, for_each_lock};
 
+use super::super::replay::ReplayedLocks;
 use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
@@ -16,6 +18,9 @@ struct LockWork<L> {
 
 fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     let at_memory = L::NAME.ends_with("fetch-op");
+    if let Some(replay) = &run.replay {
+        return run.play(replay, |arena, number| replayed::<L>(arena, number, at_memory));
+    }
     let inside = 1000 * run.inside;
     run.measure(
         |arena| {
@@ -34,6 +39,20 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
             shared.lock.unlock(cpu, &wait, held);
         },
     )
+}
+
+/// So many locks of a replay, each with a word that its holders change.
+fn replayed<L: Lock<Sim> + 'static>(arena: &SimArena, number: usize, at_memory: bool) -> ReplayedLocks {
+    let make = |_| LockWork { lock: L::new(arena), count: arena.cell(Place::NewLine, 0) };
+    let locks: Vec<LockWork<L>> = (0..number).map(make).collect();
+    Rc::new(move |cpu, patience, lock, within| {
+        let (LockWork { lock, count }, wait) = (&locks[lock], patience.clone().at_memory(at_memory));
+        // No thread dies here, and there are places enough.
+        let held = lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
+        cpu.write(count, cpu.read(count) + 1);
+        within();
+        lock.unlock(cpu, &wait, held);
+    })
 }
 
 fn list<L: Lock<Sim> + 'static>(all: &mut Vec<NamedRunner>) {

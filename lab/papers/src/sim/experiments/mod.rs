@@ -157,6 +157,7 @@ fn point(experiment: &str, sweep: &Sweep, algorithm: &NamedRunner, waiting: Poli
             waiting,
             seed: sweep.run.seed,
             inside: sweep.run.inside,
+            replay: sweep.run.replay.clone(),
             ..Run::new(sweep.run.machine.clone(), procs, sweep.run.work, sweep.run.operations)
         },
         runner: Arc::clone(&algorithm.runner),
