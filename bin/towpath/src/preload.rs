@@ -30,6 +30,7 @@ const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
     after_help = "Examples:
   towpath preload -- ./server                     with Towpath's locks
   towpath preload --waiting park -- ./server      waiters sleep at once
+  towpath preload --lock ticket -- ./server       another lock
   towpath preload --report -- ./server            and a report on standard error at the end
   towpath preload --trace FILE -- ./server        and a trace of its locks, for `towpath recommend --trace FILE`
 
@@ -42,6 +43,10 @@ pub struct Arguments {
     /// Waiting policy of the program's threads
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)), default_value = "adaptive")]
     waiting: String,
+    /// Lock in the program's mutexes: compact, compact/handing, test-and-set,
+    /// test-and-test-and-set, ticket
+    #[arg(long, value_name = "NAME", value_parser = lock_of_a_mutex, default_value = LOCKS[0])]
+    lock: String,
     /// Say on standard error, at the end, for which locks threads have waited, and how
     /// many objects were passed to libc
     #[arg(long)]
@@ -58,6 +63,19 @@ pub struct Arguments {
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Names of the locks that a mutex can have.
+const LOCKS: [&str; 5] = ["compact", "compact/handing", "test-and-set", "test-and-test-and-set", "ticket"];
+
+fn lock_of_a_mutex(name: &str) -> Result<String, String> {
+    match LOCKS.contains(&name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!(
+            "a mutex of another program can have one of {}. Locks with a place for each waiter (robust, mcs, clh and others) are compared for a program by `towpath recommend --trace`",
+            LOCKS.join(", ")
+        )),
+    }
 }
 
 /// Replaces this process by the program.
@@ -77,6 +95,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         .args(rest)
         .env("LD_PRELOAD", preloaded)
         .env("TOWPATH_PRELOAD_WAITING", &arguments.waiting)
+        .env("TOWPATH_PRELOAD_LOCK", &arguments.lock)
         .env("TOWPATH_PRELOAD_BUDGET", Native::switch_cost().to_string());
     if arguments.report {
         // The program keeps this process's number.

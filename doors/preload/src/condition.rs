@@ -70,7 +70,7 @@ unsafe fn wait_until(
     // Before the lock: a thread that destroys the condition may hold it.
     words.condition.end(&CPU);
     // SAFETY: the caller's mutex.
-    match (unsafe { mutex::lock(mutex) }, woken) {
+    match (unsafe { mutex::lock(mutex, 0) }, woken) {
         (0, Woken::TimedOut) => ETIMEDOUT,
         (result, _) => result,
     }
@@ -114,7 +114,7 @@ unsafe extern "C-unwind" fn cancelled(argument: *mut c_void) {
         let words = ConditionWords::at(waiter.condition);
         words.condition.notify_one(&CPU, &wait());
         words.condition.end(&CPU);
-        mutex::lock(waiter.mutex);
+        mutex::lock(waiter.mutex, 0);
     }
 }
 
@@ -158,7 +158,7 @@ unsafe fn wait_at_shared(
         let mut waiter = ConditionWaiter { condition, mutex };
         let result = on_cancellation(cancelled_at_shared, (&raw mut waiter).cast(), || wait(on_the_way));
         real::mutex_unlock(on_the_way);
-        match mutex::lock(mutex) {
+        match mutex::lock(mutex, 0) {
             0 => result,
             error => error,
         }
@@ -171,7 +171,7 @@ unsafe extern "C-unwind" fn cancelled_at_shared(argument: *mut c_void) {
     unsafe {
         let waiter = argument.cast::<ConditionWaiter>().read();
         real::mutex_unlock(hidden(waiter.condition));
-        mutex::lock(waiter.mutex);
+        mutex::lock(waiter.mutex, 0);
     }
 }
 

@@ -7,7 +7,7 @@
 //! | 0–15 | lock, count, owner, users | [`Compact`] |
 //! | 16–19 | kind: type, and bits for robust, priorities, process-shared | the same, by libc's `init` or a static initialiser |
 //! | 20–23 | spins, elision | depth of a recursive one |
-//! | 24–39 | list of robust ones | owner; unused |
+//! | 24–39 | list of robust ones | owner; state of the holder of another lock than the usual one |
 //!
 //! | `pthread_cond_t` | libc | here |
 //! | --- | --- | --- |
@@ -53,7 +53,8 @@ unsafe extern "C" {
     fn pthread_rwlockattr_setkind_np(attributes: *mut libc::pthread_rwlockattr_t, kind: i32) -> i32;
 }
 
-/// Kind of a mutex made without attributes; while there is a trace, one of no mutex.
+/// Kind of a mutex made without attributes. While there is a trace, or another lock than
+/// the usual one, a kind of no mutex.
 static USUAL: AtomicI32 = AtomicI32::new(0);
 
 /// Words of a `pthread_mutex_t`.
@@ -66,6 +67,8 @@ pub struct MutexWords {
     pub depth: AtomicU32,
     /// Owner ([`crate::mutex`]), of one that knows it; 0: free.
     pub owner: AtomicU64,
+    /// State of the holder, of another lock than the usual one ([`crate::chosen`]).
+    pub held: AtomicU64,
 }
 
 /// Type of a mutex that is carried.
@@ -92,8 +95,8 @@ impl MutexWords {
         unsafe { &*mutex.cast() }
     }
 
-    /// Returns whether it is one of the usual type, made without attributes, whose uses
-    /// are not traced.
+    /// Returns whether it is one of the usual type, made without attributes, with the
+    /// usual lock and without a trace.
     #[inline(always)]
     pub fn is_usual(&self) -> bool {
         // Relaxed, both: as in `kind`; set before the program begins.

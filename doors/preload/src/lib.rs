@@ -46,10 +46,56 @@ macro_rules! entry {
         }
     };
 }
-pub(crate) use {entries, entry};
+/// Entries that hand the address from which they were called on, as the argument after
+/// `at`, to a function of ours; 0 on processors for which this is not written.
+macro_rules! entries_with_site {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $alias:literal ($object:ident: $type:ty) => $function:ident;)*) => {$(
+        $crate::entry_with_site! { $symbol, pub, $(#[$doc])* $name($object: $type) => $function }
+        const _: () = {
+            $crate::entry_with_site! { $alias, , $(#[$doc])* alias($object: $type) => $function }
+        };
+    )*};
+}
+
+/// One such entry.
+macro_rules! entry_with_site {
+    ($symbol:literal, $visible:vis, $(#[$doc:meta])* $name:ident($object:ident: $type:ty) => $function:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// As libc's function.
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        // SAFETY: libc's name, signature and contract. The return address is where a call puts it,
+        // and the second argument's register is free; the first argument stays where it is.
+        #[unsafe(export_name = $symbol)]
+        #[unsafe(naked)]
+        $visible unsafe extern "C-unwind" fn $name($object: $type) -> core::ffi::c_int {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym $function);
+            #[cfg(target_arch = "aarch64")]
+            core::arch::naked_asm!("mov x1, x30", "b {}", sym $function);
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// As libc's function.
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        // SAFETY: libc's name, signature and contract.
+        #[unsafe(export_name = $symbol)]
+        $visible unsafe extern "C-unwind" fn $name($object: $type) -> core::ffi::c_int {
+            // SAFETY: the caller's promises are those of the function that is called.
+            unsafe { $function($object, 0) }
+        }
+    };
+}
+pub(crate) use {entries, entries_with_site, entry, entry_with_site};
 
 mod barrier;
 mod cancellation;
+mod chosen;
 mod condition;
 mod hot;
 mod layout;

@@ -14,7 +14,7 @@ use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
 use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait};
-use crate::{hot, real};
+use crate::{chosen, hot, real};
 
 /// The calling thread, as an owner. Never 0.
 #[inline(always)]
@@ -32,14 +32,14 @@ impl MutexWords {
 
     /// Takes the lock, waiting until the deadline.
     #[inline(always)]
-    fn take(&self, deadline: Deadline) -> bool {
-        self.take_noted() || self.take_slowly(deadline)
+    fn take(&self, deadline: Deadline, site: usize) -> bool {
+        self.take_noted() || self.take_slowly(deadline, site)
     }
 
     /// Takes the lock if it is free, and notes that in the trace.
     #[inline(always)]
     fn take_noted(&self) -> bool {
-        let has_it = self.take_at_once();
+        let has_it = chosen::try_lock(self).unwrap_or_else(|| self.take_at_once());
         if has_it {
             self.note(LockEvent::Acquired);
         }
@@ -54,14 +54,25 @@ impl MutexWords {
 
     #[cold]
     #[inline(never)]
-    fn take_slowly(&self, deadline: Deadline) -> bool {
+    fn take_slowly(&self, deadline: Deadline, site: usize) -> bool {
         Awake::begins();
         let address = core::ptr::from_ref(self).addr();
         self.note(LockEvent::Waits);
-        let has_it = hot::noted(address, || self.lock.lock_until(&CPU, &wait(), deadline).is_ok());
+        let has_it = hot::noted((address, site), || self.wait_for(deadline));
         self.note(if has_it { LockEvent::Acquired } else { LockEvent::GaveUp });
         Awake::ends();
         has_it
+    }
+
+    fn wait_for(&self, deadline: Deadline) -> bool {
+        let usual = || self.lock.lock_until(&CPU, &wait(), deadline).is_ok();
+        chosen::lock_until(self, deadline).unwrap_or_else(usual)
+    }
+
+    /// Releases the lock, which may be another than the usual one.
+    fn release_any(&self) {
+        self.note(LockEvent::Released);
+        chosen::unlock(self).unwrap_or_else(|| self.release());
     }
 
     #[inline(always)]
@@ -109,8 +120,7 @@ impl MutexWords {
         match self.depth.load(Ordering::Relaxed) {
             0 => {
                 self.owner.store(0, Ordering::Relaxed);
-                self.note(LockEvent::Released);
-                self.release();
+                self.release_any();
             }
             depth => self.depth.store(depth - 1, Ordering::Relaxed),
         }
@@ -118,29 +128,39 @@ impl MutexWords {
     }
 }
 
-/// Locks a mutex of any kind.
+/// Locks a mutex of any kind, for a caller at this address of the program.
 ///
 /// # Safety
 ///
 /// As `pthread_mutex_lock`.
 #[inline(always)]
-pub unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
+pub unsafe fn lock(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     if words.is_usual() && words.take_at_once() {
         return 0;
     }
     // SAFETY: as the caller's.
-    unsafe { lock_any(mutex) }
+    unsafe { lock_any(mutex, site) }
+}
+
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn lock_from(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
+    // SAFETY: as the caller's.
+    unsafe { lock(mutex, site) }
 }
 
 #[inline(never)]
-unsafe fn lock_any(mutex: *mut pthread_mutex_t) -> c_int {
+unsafe fn lock_any(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {
         MutexKind::Plain => {
-            words.take(Deadline::NEVER);
+            words.take(Deadline::NEVER, site);
             0
         }
         MutexKind::Passed => {
@@ -148,7 +168,7 @@ unsafe fn lock_any(mutex: *mut pthread_mutex_t) -> c_int {
             // SAFETY: as the caller's.
             unsafe { real::mutex_lock(mutex) }
         }
-        kind => words.acquire_as_owner(kind, 0, || words.take(Deadline::NEVER)),
+        kind => words.acquire_as_owner(kind, 0, || words.take(Deadline::NEVER, site)),
     }
 }
 
@@ -175,8 +195,7 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t) -> c_int {
     let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {
         MutexKind::Plain => {
-            words.note(LockEvent::Released);
-            words.release();
+            words.release_any();
             0
         }
         // SAFETY: as the caller's.
@@ -199,7 +218,7 @@ unsafe fn try_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     let take = || {
-        let has_it = words.lock.try_lock(&CPU).is_some();
+        let has_it = chosen::try_lock(words).unwrap_or_else(|| words.lock.try_lock(&CPU).is_some());
         if has_it {
             words.note(LockEvent::Tried);
         }
@@ -227,7 +246,7 @@ unsafe fn lock_until(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const
     let until = unsafe { TimeLimit::of_program(clock, time) };
     let take = || {
         words.take_noted()
-            || until.is_ok_and(|until| until.wait(|deadline| words.take(deadline).then_some(())).is_some())
+            || until.is_ok_and(|until| until.wait(|deadline| words.take(deadline, 0).then_some(())).is_some())
     };
     let over = until.err().unwrap_or(ETIMEDOUT);
     match kind {
@@ -256,9 +275,10 @@ unsafe fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: as the caller's.
         return unsafe { real::mutex_destroy(mutex) };
     }
-    if words.lock.is_held(&CPU) {
+    if chosen::is_held(words).unwrap_or_else(|| words.lock.is_held(&CPU)) {
         return EBUSY;
     }
+    chosen::forget(words);
     words.invalidate();
     0
 }
@@ -291,8 +311,6 @@ crate::entries! {
     pthread_mutex_init = "__pthread_mutex_init" (mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) => init(mutex, attributes);
     /// Makes a mutex unusable.
     pthread_mutex_destroy = "__pthread_mutex_destroy" (mutex: *mut pthread_mutex_t) => destroy(mutex);
-    /// Locks a mutex.
-    pthread_mutex_lock = "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock(mutex);
     /// Locks a mutex if that can be had at once.
     pthread_mutex_trylock = "__pthread_mutex_trylock" (mutex: *mut pthread_mutex_t) => try_lock(mutex);
     /// Unlocks a mutex.
@@ -301,4 +319,9 @@ crate::entries! {
     pthread_mutex_timedlock (mutex: *mut pthread_mutex_t, time: *const timespec) => timed_lock(mutex, time);
     /// Locks a mutex; gives up at a time of this clock.
     pthread_mutex_clocklock (mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) => clock_lock(mutex, clock, time);
+}
+
+crate::entries_with_site! {
+    /// Locks a mutex.
+    pthread_mutex_lock = "pthread_mutex_lock", "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock_from;
 }

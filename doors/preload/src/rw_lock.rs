@@ -48,7 +48,7 @@ impl RwLockWords {
     }
 
     /// Acquires by `take`, which waits.
-    fn acquire(&self, wish: RwAccess, wait: impl FnOnce() -> c_int) -> c_int {
+    fn acquire(&self, wish: RwAccess, site: usize, wait: impl FnOnce() -> c_int) -> c_int {
         let (address, got) = (core::ptr::from_ref(self).addr(), wish.event());
         if self.take(wish, Deadline::PAST) {
             note(got, address);
@@ -60,14 +60,14 @@ impl RwLockWords {
         }
         Awake::begins();
         note(LockEvent::Waits, address);
-        let result = hot::noted(address, wait);
+        let result = hot::noted((address, site), wait);
         note(if result == 0 { got } else { LockEvent::GaveUp }, address);
         Awake::ends();
         result
     }
 }
 
-unsafe fn lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
+unsafe fn lock(lock: *mut pthread_rwlock_t, wish: RwAccess, site: usize) -> c_int {
     // SAFETY: a lock (the caller's promise).
     let words = unsafe { RwLockWords::at(lock) };
     if words.is_shared() {
@@ -80,10 +80,30 @@ unsafe fn lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
             }
         };
     }
-    words.acquire(wish, || {
+    words.acquire(wish, site, || {
         words.take(wish, Deadline::NEVER);
         0
     })
+}
+
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn read_from(rwlock: *mut pthread_rwlock_t, site: usize) -> c_int {
+    // SAFETY: as the caller's.
+    unsafe { lock(rwlock, RwAccess::Read, site) }
+}
+
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn write_from(rwlock: *mut pthread_rwlock_t, site: usize) -> c_int {
+    // SAFETY: as the caller's.
+    unsafe { lock(rwlock, RwAccess::Write, site) }
 }
 
 unsafe fn try_lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
@@ -134,7 +154,7 @@ unsafe fn lock_until(
         Ok(limit) => limit,
         Err(error) => return error,
     };
-    words.acquire(wish, || match limit.wait(|deadline| words.take(wish, deadline).then_some(())) {
+    words.acquire(wish, 0, || match limit.wait(|deadline| words.take(wish, deadline).then_some(())) {
         Some(()) => 0,
         None => ETIMEDOUT,
     })
@@ -185,12 +205,6 @@ crate::entries! {
         (lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) => init(lock, attributes);
     /// Destroys a lock.
     pthread_rwlock_destroy = "__pthread_rwlock_destroy" (lock: *mut pthread_rwlock_t) => destroy(lock);
-    /// Acquires for reading.
-    pthread_rwlock_rdlock = "__pthread_rwlock_rdlock" (rwlock: *mut pthread_rwlock_t)
-        => lock(rwlock, RwAccess::Read);
-    /// Acquires for writing.
-    pthread_rwlock_wrlock = "__pthread_rwlock_wrlock" (rwlock: *mut pthread_rwlock_t)
-        => lock(rwlock, RwAccess::Write);
     /// Acquires for reading if that can be had at once.
     pthread_rwlock_tryrdlock = "__pthread_rwlock_tryrdlock" (lock: *mut pthread_rwlock_t)
         => try_lock(lock, RwAccess::Read);
@@ -215,4 +229,11 @@ crate::entries! {
     ///
     /// Between its attempts the thread waits by the policy.
     pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) => waiting::spin(lock.addr(), || real::spin_trylock(lock) == 0);
+}
+
+crate::entries_with_site! {
+    /// Acquires for reading.
+    pthread_rwlock_rdlock = "pthread_rwlock_rdlock", "__pthread_rwlock_rdlock" (lock: *mut pthread_rwlock_t) => read_from;
+    /// Acquires for writing.
+    pthread_rwlock_wrlock = "pthread_rwlock_wrlock", "__pthread_rwlock_wrlock" (lock: *mut pthread_rwlock_t) => write_from;
 }

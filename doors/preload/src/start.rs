@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_int};
 
 use towpath_sync::Policy;
 
-use crate::{barrier, layout, passed, real, semaphore, trace, waiting};
+use crate::{barrier, chosen, layout, passed, real, semaphore, trace, waiting};
 
 /// Called by the loader, before the program's `main`. Other libraries' constructors may
 /// have used locks already: until now, with the default settings.
@@ -23,6 +23,9 @@ extern "C" fn start() {
     let policy = variable(c"TOWPATH_PRELOAD_WAITING")
         .and_then(|name| Policy::from_name(name.to_str().ok()?))
         .unwrap_or_default();
+    if let Some(name) = variable(c"TOWPATH_PRELOAD_LOCK") {
+        chosen::choose(name.to_str().unwrap_or_default());
+    }
     let budget = number(c"TOWPATH_PRELOAD_BUDGET");
     waiting::set(policy, budget);
     if let Some(main) = number(c"TOWPATH_PRELOAD_REPORT") {

@@ -102,7 +102,7 @@ impl Surroundings for ProcessThreads {
 pub fn spin(address: usize, take: impl Fn() -> bool) -> c_int {
     if !take() {
         Awake::begins();
-        hot::noted(address, || {
+        hot::noted((address, 0), || {
             let mut round = 0u32;
             while !take() {
                 // No thread of these surroundings is ever abandoned.

@@ -58,8 +58,8 @@ pub struct Arguments {
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["processes", "threads"])]
     machine: Option<String>,
 
-    /// Replay the locks of a program, as `towpath preload --trace` has written them, under
-    /// every lock and waiting policy: its threads, its work inside and outside
+    /// Replay a program's locks, of `towpath preload --trace`, under every lock and
+    /// waiting policy: its threads, its work inside and outside
     #[arg(long, value_name = "FILE", conflicts_with_all = ["participants", "critical_section", "between", "processes", "threads", "primitive"])]
     trace: Option<PathBuf>,
 

@@ -104,8 +104,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
     scheduler: Vec<String>,
 
-    /// Replay the locks of a program (locks), as `towpath preload --trace` has written them:
-    /// its threads, its work inside and outside; instead of --work [procs: as many as it has threads]
+    /// Replay a program's locks (locks), as `towpath preload --trace` wrote them: its
+    /// threads, its work inside and outside [procs: as many as it has threads]
     #[arg(long, value_name = "FILE", conflicts_with = "work")]
     trace: Option<PathBuf>,
 

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, timespec};
 
-use super::support::{Mutex, Object, cases, has_library, in_ms, new_mutex};
+use super::support::{
+    Condition, Mutex, Object, cases, has_library, in_ms, new_condition, new_mutex, with_each_lock,
+};
 
 /// Adds, not atomically, under the mutex.
 fn excludes(mutex: &Mutex, threads: u32, rounds: u32) {
@@ -34,6 +36,21 @@ fn excludes(mutex: &Mutex, threads: u32, rounds: u32) {
 /// Result of a call in another thread.
 fn elsewhere<T: Send>(call: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(call).join().unwrap())
+}
+
+/// Each lock that can be chosen excludes, in mutexes of all kinds, tried and timed too.
+#[test]
+fn every_chosen_lock_excludes() {
+    fn case() {
+        excludes(&new_mutex(), 8, 500);
+        excludes(&Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE), 4, 200);
+        let (mutex, ready): (Mutex, Condition) = (new_mutex(), new_condition());
+        assert_eq!([mutex.lock(), mutex.try_lock(), mutex.destroy()], [0, EBUSY, EBUSY]);
+        assert_eq!(elsewhere(|| mutex.timed_lock(in_ms(CLOCK_REALTIME, 10))), ETIMEDOUT);
+        assert_eq!(ready.timed_wait(&mutex, in_ms(CLOCK_REALTIME, 5)), ETIMEDOUT);
+        assert_eq!([mutex.unlock(), mutex.try_lock(), mutex.unlock(), mutex.destroy()], [0; 4]);
+    }
+    with_each_lock("mutexes::every_chosen_lock_excludes", case);
 }
 
 cases! {

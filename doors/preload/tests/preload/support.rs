@@ -23,9 +23,21 @@ pub fn with_and_without(name: &str, case: fn()) {
     if env::var_os(CASE).is_some() {
         return case();
     }
-    run(name, None);
+    run(name, None, "");
     for waiting in WAITING {
-        run(name, Some(waiting));
+        run(name, Some(waiting), "");
+    }
+}
+
+/// Runs a case with each lock that can be chosen. In the process of the case: the case.
+pub fn with_each_lock(name: &str, case: fn()) {
+    if env::var_os(CASE).is_some() {
+        return case();
+    }
+    for lock in ["compact/handing", "test-and-set", "test-and-test-and-set", "ticket"] {
+        for waiting in ["adaptive", "park"] {
+            run(name, Some(waiting), lock);
+        }
     }
 }
 
@@ -61,11 +73,12 @@ pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
     (file, String::from_utf8(output.stdout).unwrap())
 }
 
-fn run(name: &str, waiting: Option<&str>) {
+fn run(name: &str, waiting: Option<&str>, lock: &str) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1").stdout(Stdio::null());
     if let Some(waiting) = waiting {
         command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_WAITING", waiting);
+        command.env("TOWPATH_PRELOAD_LOCK", lock);
     }
     let (mut child, start) = (command.spawn().unwrap(), Instant::now());
     let status = loop {
@@ -73,12 +86,12 @@ fn run(name: &str, waiting: Option<&str>) {
             Some(status) => break status,
             None if start.elapsed() > PATIENCE => {
                 child.kill().unwrap();
-                panic!("{name} hangs, waiting: {waiting:?}");
+                panic!("{name} hangs, waiting: {waiting:?}, lock: {lock}");
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    assert!(status.success(), "{name} fails, waiting: {waiting:?}, {status}");
+    assert!(status.success(), "{name} fails, waiting: {waiting:?}, lock: {lock}, {status}");
 }
 
 /// Cases: tests that run with the library and without.

@@ -13,6 +13,11 @@ use super::support::{Condition, Mutex, Object, cases, has_library, in_child, new
 fn report_names_the_locks_and_what_was_passed() {
     let report = report_of("mutexes::one_thread_at_a_time");
     assert!(report.contains(" waits, ") && report.contains("longest"), "{report}");
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        let program = std::env::current_exe().unwrap();
+        let is_site = |line: &&str| line.contains("    from 0x") && line.contains(program.to_str().unwrap());
+        assert!(report.lines().any(|line| is_site(&line)), "{report}");
+    }
     let report = report_of("worlds::robust_mutex_tells_of_a_death");
     assert!(report.contains("passed to libc: mutexes") && report.contains("1 initialised"), "{report}");
 }

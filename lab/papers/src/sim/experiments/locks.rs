@@ -41,7 +41,7 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     )
 }
 
-/// So many locks of a replay, each with a word that its holders change.
+/// Locks of a replay, each with a word that its holders change.
 fn replayed<L: Lock<Sim> + 'static>(arena: &SimArena, number: usize, at_memory: bool) -> ReplayedLocks {
     let make = |_| LockWork { lock: L::new(arena), count: arena.cell(Place::NewLine, 0) };
     let locks: Vec<LockWork<L>> = (0..number).map(make).collect();
