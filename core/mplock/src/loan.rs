@@ -114,9 +114,11 @@ impl Loan {
     }
 
     /// Takes the seat.
+    #[inline]
     pub(crate) fn take(&self, node: Node, seat: &impl LoanSeat) -> Taking {
+        let mut bits = seat.load_to_change();
         loop {
-            let word = self.read(seat);
+            let word = self.word(bits);
             match word.holder {
                 SeatHolder::Free if word.count < self.most => {}
                 SeatHolder::Free | SeatHolder::Ended => return Taking::Over,
@@ -126,10 +128,12 @@ impl Loan {
             if seat.exchange(word.bits(), next.bits()) {
                 return Taking::Taken(next.count);
             }
+            bits = seat.load();
         }
     }
 
     /// Leaves the seat that the node holds. `closes`: the loan is to end.
+    #[inline]
     pub(crate) fn leave(&self, node: Node, closes: bool, seat: &impl LoanSeat) -> SeatLeaving {
         loop {
             let word = self.read(seat);
@@ -189,6 +193,11 @@ impl Loan {
         self.read(seat).holder == SeatHolder::Ended
     }
 
+    /// Returns whether a node holds the seat.
+    pub(crate) fn is_taken(&self, seat: &impl LoanSeat) -> bool {
+        matches!(self.read(seat).holder, SeatHolder::Node(_))
+    }
+
     /// Returns whether the node holds the seat.
     pub(crate) fn is_held_by(&self, node: Node, seat: &impl LoanSeat) -> bool {
         self.read(seat).holder == SeatHolder::Node(node)
@@ -215,8 +224,14 @@ impl Loan {
     }
 
     /// Returns the seat's word; that of another generation counts as ended.
+    #[inline]
     fn read(&self, seat: &impl LoanSeat) -> SeatWord {
-        let word = SeatWord::of(seat.load());
+        self.word(seat.load())
+    }
+
+    #[inline]
+    fn word(&self, bits: u64) -> SeatWord {
+        let word = SeatWord::of(bits);
         if word.generation == self.generation { word } else { SeatWord { holder: SeatHolder::Ended, ..word } }
     }
 }
@@ -252,6 +267,10 @@ pub enum SeatLeaving {
 pub trait LoanSeat {
     /// Reads it.
     fn load(&self) -> u64;
+    /// Reads it to replace it: brings its line here at once, and not first for reading.
+    fn load_to_change(&self) -> u64 {
+        self.load()
+    }
     /// Replaces it, if it is as expected. Returns whether it was.
     fn exchange(&self, from: u64, to: u64) -> bool;
 }
@@ -284,6 +303,7 @@ impl SeatWord {
         self.flags & flag != 0
     }
 
+    #[inline]
     fn of(bits: u64) -> SeatWord {
         let holder = match bits & ((1 << HOLDER_BITS) - 1) {
             0 => SeatHolder::Ended,
@@ -295,6 +315,7 @@ impl SeatWord {
         SeatWord { generation, holder, flags, count: (bits >> COUNT_SHIFT) as u32 }
     }
 
+    #[inline]
     fn bits(self) -> u64 {
         let holder = match self.holder {
             SeatHolder::Ended => 0,

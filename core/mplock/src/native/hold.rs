@@ -110,6 +110,8 @@ pub(crate) struct HoldClock {
     poor: Cell<u32>,
     /// Time of the last look at which another node had used the lock under a loan.
     used: Cell<u64>,
+    /// True if the loan is to end when the seat is left: found at the last look.
+    closes: Cell<bool>,
     /// Number of acquisitions under the loan at the last look.
     counted: Cell<u32>,
     /// Time of the last look of a lender that found the lock used, and that number then.
@@ -132,6 +134,7 @@ impl HoldClock {
     pub(crate) fn note_grant(&self) {
         self.since.set(0);
         self.used.set(0);
+        self.closes.set(false);
         self.lends.set(false);
     }
 
@@ -156,6 +159,7 @@ impl HoldClock {
     /// Notes that this node lends the lock.
     pub(crate) fn note_loan(&self) {
         self.used.set(0);
+        self.closes.set(false);
         self.idle_since.set(0);
     }
 
@@ -165,17 +169,18 @@ impl HoldClock {
         self.looks(self.since.get() == 0)
     }
 
-    /// Returns whether a node that leaves the seat of a loan is to close it.
+    /// Returns whether this node is to close the seat of a loan when it leaves it, by its
+    /// last look.
+    #[inline]
+    pub(crate) fn closes_loan(&self) -> bool {
+        self.closes.get()
+    }
+
+    /// Looks whether the time of a loan is over.
     ///
-    /// Its time is over if another node waits (`wanted`), or if none has used the lock for long but
-    /// this one. `count`: number of acquisitions under the loan.
-    pub(crate) fn loan_is_over(
-        &self,
-        budget: HoldBudget,
-        wanted: bool,
-        count: u32,
-        host: &impl HolderHost,
-    ) -> bool {
+    /// It is if another node waits (`wanted`), or if none has used the lock for long but this one.
+    /// `count`: number of acquisitions under the loan.
+    pub(crate) fn look_at_loan(&self, budget: HoldBudget, wanted: bool, count: u32, host: &impl HolderHost) {
         // It has come back.
         self.eager.set(true);
         let now = self.look(self.since.get() == 0, host);
@@ -183,7 +188,7 @@ impl HoldClock {
         if own != count || self.used.get() == 0 {
             self.used.set(now);
         }
-        self.loan_ends(budget, wanted, self.used.get(), now)
+        self.closes.set(self.loan_ends(budget, wanted, self.used.get(), now));
     }
 
     /// Returns whether a lender, which does not use the lock now, is to close the loan.
@@ -319,8 +324,10 @@ mod tests {
         (1..most)
             .find(|&uses| {
                 host.pass(500);
-                clock.looks_at_loan()
-                    && clock.loan_is_over(HoldBudget::default(), wanted, uses * (1 + others), &host)
+                if clock.looks_at_loan() {
+                    clock.look_at_loan(HoldBudget::default(), wanted, uses * (1 + others), &host);
+                }
+                clock.closes_loan()
             })
             .unwrap_or(most)
     }

@@ -22,6 +22,7 @@ use crate::Outbox;
 use crate::loan::{Loan, LoanSeat, SeatLeaving};
 use crate::message::{Decision, Message, Mode, Node, Successor};
 use crate::node::{LoanEntry, NodeLock, NodeState};
+use crate::token::FencingToken;
 
 /// Number of seats of a rank.
 const SEATS: u16 = 4;
@@ -64,6 +65,12 @@ impl LoanSeat for NativeSeat<'_> {
     fn load(&self) -> u64 {
         // Relaxed: what is done with it is an exchange, which orders it.
         self.0.map_or(0, |words| words[0].load(Ordering::Relaxed))
+    }
+    #[inline]
+    fn load_to_change(&self) -> u64 {
+        // Relaxed, both: as above; no seat has the word 0, but for one that was never used.
+        let line = |words: &SeatWords| words[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        self.0.map_or(0, |words| line(words).unwrap_or_else(|word| word))
     }
     #[inline]
     fn exchange(&self, from: u64, to: u64) -> bool {
@@ -243,11 +250,11 @@ impl ManagerState {
         self.with_lent(cell, node, |node, seat| node.enter_lent(seat, &mut cell.sends(self)))
     }
 
-    /// Takes a lock that is lent to this rank, if it is free.
+    /// Takes a lock that is lent to this rank, if it is free. Returns the token.
     #[inline(never)]
-    pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> Option<Decision> {
+    pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> Option<FencingToken> {
         let seat = self.seat_of(node);
-        node.borrow(self.me, mode, &seat).ok()
+        node.try_borrow(self.me, mode, &seat).is_ok().then(|| node.token())
     }
 
     /// Takes a lock under a loan by this rank or to it.
@@ -257,9 +264,15 @@ impl ManagerState {
     pub(crate) fn take_soon(&self, cell: &LockCell, in_vain: &mut u32) -> Option<Decision> {
         let world = self.endpoint.world();
         let mut node = cell.node.borrow_mut();
+        if !node.has_loan() && cell.request.get().is_none() {
+            return None;
+        }
         let mut patience = SeatPatience::new(world);
         loop {
+            // A look at it leaves its line to the node that has it.
+            let is_taken = node.is_seat_taken(&self.seat_of(&node));
             let entry = match cell.request.get() {
+                _ if is_taken => Err(LoanEntry::Busy),
                 Some(request) => match self.enter_lent(cell, &mut node) {
                     LoanEntry::Busy => Err(LoanEntry::Busy),
                     _ => {
@@ -302,10 +315,7 @@ impl ManagerState {
             return false;
         };
         let seat = self.lending.seat(&loan, world);
-        let closes = cell.hold.looks_at_loan() && {
-            let (wanted, count) = loan.state(&seat);
-            cell.hold.loan_is_over(budget, wanted, count, world)
-        };
+        let closes = cell.hold.closes_loan();
         let leaving = if is_borrowed {
             node.return_loan(self.me, consistent, closes, &seat, &mut cell.sends(self))
         } else {
@@ -315,6 +325,11 @@ impl ManagerState {
         };
         match leaving {
             SeatLeaving::Open { slept } => {
+                // Not before the seat is left: others wait for it.
+                if cell.hold.looks_at_loan() {
+                    let (wanted, count) = loan.state(&seat);
+                    cell.hold.look_at_loan(budget, wanted, count, world);
+                }
                 if slept {
                     self.wake_sleepers(cell, node, &loan);
                 }

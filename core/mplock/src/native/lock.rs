@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::progress::StateHandle;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
-use crate::message::{Decision, LockRequest, Mode, Node};
+use crate::message::{Decision, Grant, LockRequest, Mode, Node};
 use crate::node::{LoanEntry, NodeLock, NodeState};
 use crate::protocol::Protocol;
 
@@ -318,20 +318,17 @@ impl Lock {
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
         let polls = acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here();
+        if polls {
+            manager.serve();
+        }
         let mut node = self.cell.node.borrow_mut();
         if node.offer().is_some()
-            && let Some(decision) = manager.borrow(&mut node, mode)
+            && let Some(token) = manager.borrow(&mut node, mode)
         {
-            drop(node);
-            if polls {
-                manager.serve();
-            }
-            return Ok(Some(decision));
-        }
-        if polls {
-            drop(node);
-            manager.serve();
-            node = self.cell.node.borrow_mut();
+            // A lock that is lent is consistent, and has no data.
+            let (ticket, cachable, previous_owner_died) = (0, false, false);
+            let grant = Grant { ticket, token, mode, cachable, previous_owner_died };
+            return Ok(Some(Decision::Granted(grant)));
         }
         let is_busy = node.lent().is_some() && manager.enter_lent(&self.cell, &mut node) == LoanEntry::Busy;
         if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {

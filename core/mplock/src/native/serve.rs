@@ -224,7 +224,8 @@ impl ManagerState {
         }
         let polled = self.endpoint.poll();
         let world = self.endpoint.world();
-        let returned = self.inbox.returned.swap(false, Ordering::Relaxed);
+        let returned = &self.inbox.returned;
+        let returned = returned.load(Ordering::Relaxed) && returned.swap(false, Ordering::Relaxed);
         if returned || world.deaths() != self.deaths_seen.get() {
             self.deaths_seen.set(world.deaths());
             self.look(returned);
@@ -330,7 +331,9 @@ impl ManagerState {
     /// Takes messages out of the inbox; false if there are none.
     fn fetch(&self) -> bool {
         let mut messages = self.inbox.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pending.borrow_mut().extend(messages.drain(..));
+        if !messages.is_empty() {
+            self.pending.borrow_mut().extend(messages.drain(..));
+        }
         !self.pending.borrow().is_empty()
     }
 

@@ -185,6 +185,11 @@ impl NodeLock {
         self.lent.is_none()
     }
 
+    /// Returns whether a node uses the lock under a loan by this node or to it.
+    pub fn is_seat_taken(&self, seat: &impl LoanSeat) -> bool {
+        self.lent.or(self.offer).is_some_and(|loan| loan.is_taken(seat))
+    }
+
     /// Returns whether a loan by this node is over, and the node has yet to notice.
     pub fn loan_has_ended(&self, seat: &impl LoanSeat) -> bool {
         self.lent.is_some_and(|loan| loan.has_ended(seat))
@@ -215,8 +220,14 @@ impl NodeLock {
     /// Takes the seat of a lock that is lent to this node, which waits for it or has
     /// withdrawn its request. Returns the decision then.
     ///
-    /// `mode`: what it wants the lock for.
+    /// `mode`: kind of access that it wants.
     pub fn borrow(&mut self, me: Node, mode: Mode, seat: &impl LoanSeat) -> Result<Decision, LoanEntry> {
+        self.try_borrow(me, mode, seat).map(|()| Decision::Granted(self.grant(mode)))
+    }
+
+    /// Takes the seat as [`NodeLock::borrow`] does. The token is the lock's.
+    #[inline]
+    pub(crate) fn try_borrow(&mut self, me: Node, mode: Mode, seat: &impl LoanSeat) -> Result<(), LoanEntry> {
         let may = match self.state {
             NodeState::Waits(asked) => (asked, mode) == (Mode::Exclusive, Mode::Exclusive),
             NodeState::Abandoned { mode: asked, then } => {
@@ -234,7 +245,7 @@ impl NodeLock {
                 (self.cachable, self.inconsistent) = (loan.cachable, false);
                 (self.uses, self.passed, self.data) = (1, None, None);
                 (self.deposited, self.forgets) = (false, false);
-                Ok(Decision::Granted(self.grant(mode)))
+                Ok(())
             }
             Taking::Busy => Err(LoanEntry::Busy),
             Taking::Over => {
@@ -262,6 +273,7 @@ impl NodeLock {
     /// Leaves the seat of a lock that is held under a loan. `closes`: the loan is to end.
     ///
     /// `Lost`: the node has the lock as after a grant, and releases it so.
+    #[inline]
     pub fn return_loan(
         &mut self,
         me: Node,
