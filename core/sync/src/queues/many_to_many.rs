@@ -27,10 +27,10 @@
 //!
 //! | moved, pending | two slots of different queues, see [`complete_into`](ManyToMany::complete_into) | free; returned |
 //!
-//! **Fields.** `next_to_send`, `next_to_take`: tickets before these were sent, or taken; hints that
-//! only save steps. `ring[…]`: by compare-and-swap from one lap to the next; waiters for a value
-//! add [`PARKED`]. Slots' words: see above; waiters for room add [`PARKED`] to the oldest one's.
-//! Values: the process that took the slot.
+//! **Fields.** `next_to_send`, `taken.next`: tickets before these were sent, or taken; hints that
+//! only save steps, as is `taken.hint`. `ring[…]`: by compare-and-swap from one lap to the next;
+//! waiters for a value add [`PARKED`]. Slots' words: see above; waiters for room add [`PARKED`] to
+//! the oldest one's. Values: the process that took the slot.
 //!
 //! **Crashes.** A sender, before the ring's exchange: nothing was sent, and a sender that waits for
 //! room frees the slot; after it: the value was sent. A receiver, before its exchange: nothing;
@@ -115,12 +115,21 @@ pub(super) const fn identity(word: u64) -> u32 {
     (word >> 32) as u32 & 0x7fff_ffff
 }
 
+/// Line of the receivers' hints.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct TakenLine<P: Processor> {
+    next: P::Word,
+    /// The receivers' hint for [`gathering`](super::gathering).
+    hint: P::Word,
+}
+
 /// Head of the queue. All-zero memory is that of an empty one.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ManyHead<P: Processor, const N: usize = PLACES> {
     next_to_send: OwnLine<P::Word>,
-    next_to_take: OwnLine<P::Word>,
+    taken: TakenLine<P>,
     pub(super) members: Members<P, N>,
 }
 
@@ -203,7 +212,7 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         ManyHead {
             next_to_send: OwnLine(arena.word(Place::NewLine, 0)),
-            next_to_take: OwnLine(arena.word(Place::NewLine, 0)),
+            taken: TakenLine { next: arena.word(Place::NewLine, 0), hint: arena.word(Place::SameLine, 0) },
             members: Members::in_arena(arena),
         }
     }
@@ -323,7 +332,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     #[inline]
     fn front(&self, cpu: &P) -> Oldest {
         // (Q1) Acquire: what was taken before; pairs with the Release (Q2).
-        let mut ticket = cpu.load(&self.head.next_to_take, Ordering::Acquire);
+        let mut ticket = cpu.load(&self.head.taken.next, Ordering::Acquire);
         loop {
             // (Q3) Acquire: the value in the slot; pairs with the Release (Q4).
             let entry = cpu.load(self.entry(ticket), Ordering::Acquire);

@@ -5,6 +5,7 @@ mod broadcast;
 mod broadcast_handles;
 mod complete_into;
 mod error;
+mod gathering;
 mod handles;
 mod in_place;
 mod kinds;

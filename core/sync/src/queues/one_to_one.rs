@@ -8,11 +8,11 @@
 //! **Progress.** Wait-free while there is room, or a value.
 //!
 //! **Fields.** `sender.index` (number of values sent, above [`CLOSED`]): the sender, by
-//! compare-and-swap, since the receiver marks it before it sleeps ([`PARKED`]), and any process may
-//! close. `sender.seen`: the sender alone: number of values received, as it last saw it.
+//! compare-and-swap, since the receiver marks it before it sleeps ([`PARKED`]), and any process
+//! may close. `sender.seen`: the sender alone: number of values received, as it last saw it.
 //! `receiver.index` (number of values received): the receiver; the sender marks it before it
-//! sleeps. `receiver.seen`: the receiver alone. Slots: the sender, from the index's store by the
-//! receiver to its own.
+//! sleeps. `receiver.seen`, `receiver.hint`: the receiver alone. Slots: the sender, from the
+//! index's store by the receiver to its own.
 //!
 //! **Crashes.** A sender, before the index's exchange: nothing was sent; after it: the value was
 //! sent. A receiver, before the index's store: its successor receives the value once more; after
@@ -27,7 +27,9 @@
 use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
 
 use super::members::{Members, QueueSide};
-use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
+use super::{
+    BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, gathering, value, word_at,
+};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -39,11 +41,14 @@ const CLOSED: u64 = 1;
 struct EndLine<P: Processor> {
     index: P::Word,
     seen: P::Word,
+    /// The receiver's hint for [`gathering`].
+    hint: P::Word,
 }
 
 impl<P: Processor> EndLine<P> {
     fn in_arena(arena: &impl Arena<P>) -> Self {
-        EndLine { index: arena.word(Place::NewLine, 0), seen: arena.word(Place::SameLine, 0) }
+        let [seen, hint] = core::array::from_fn(|_| arena.word(Place::SameLine, 0));
+        EndLine { index: arena.word(Place::NewLine, 0), seen, hint }
     }
 }
 
@@ -210,6 +215,12 @@ impl<'a, P: Processor> OneToOne<'a, P> {
                 Ok(sent) => return sent,
                 Err(seen) => seen,
             };
+            if turns.is_none() && gathering::batch(self.geometry.capacity(), deadline).is_some() {
+                turns = Some(Turns::new(cpu, deadline, TURN));
+                // No other thread changes its own index, but for the mark.
+                gathering::pause(cpu, wait, &self.head.sender.index);
+                continue;
+            }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
             if self.head.members.is_time_to_ask(cpu, turns, deadline)
                 && let Some(end) = self.head.members.end_of(cpu, wait, QueueSide::Receiver)
@@ -228,6 +239,14 @@ impl<'a, P: Processor> OneToOne<'a, P> {
         shape: &S,
         deadline: Deadline,
     ) -> Result<S::Value, TransferError> {
+        if gathering::batch(self.geometry.capacity(), deadline).is_some() {
+            let mine = &self.head.receiver;
+            // Relaxed: the receiver's own. No other thread changes it, but for the mark.
+            let number = cpu.load(&mine.index, Ordering::Relaxed) & !PARKED;
+            if gathering::is_worth_it(cpu, &mine.hint, number) {
+                gathering::pause(cpu, wait, &mine.index);
+            }
+        }
         let (mut turns, mut end) = (None, None);
         loop {
             let index = match self.try_receive(cpu, wait, shape) {

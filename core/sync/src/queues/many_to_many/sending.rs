@@ -7,7 +7,7 @@ use super::{
     lap, slot_word,
 };
 use crate::queues::members::QueueSide;
-use crate::queues::{SentWords, TransferError};
+use crate::queues::{SentWords, TransferError, gathering};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -196,6 +196,14 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             let (slot, word) = self.turn_of_senders(cpu);
             if let Some(reserved) = self.take_slot(cpu, wait.identity()) {
                 return Ok(reserved);
+            }
+            let (used, _) = self.used_slots(cpu, 0);
+            if turns.is_none()
+                && let Some(batch) = gathering::batch(used, deadline)
+            {
+                turns = Some(Turns::new(cpu, deadline, TURN));
+                gathering::pause(cpu, wait, self.word((slot + batch) % used, 0));
+                continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
             if self.head.members.is_time_to_ask(cpu, turns, deadline) {

@@ -4,7 +4,7 @@ use towpath_machine::{Ordering, Plain, Processor};
 
 use super::{CLOSED, LEASED, Leased, ManyToMany, Oldest, free_after, slot_word};
 use crate::queues::members::QueueSide;
-use crate::queues::{ReceivedShape, TransferError, value};
+use crate::queues::{ReceivedShape, TransferError, gathering, value};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -36,7 +36,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 wait.wake_all(cpu, self.word(slot, 0));
             }
             // (Q2) Release: the slot's word; pairs with the Acquire (Q1).
-            cpu.store(&self.head.next_to_take, ticket + 1, Ordering::Release);
+            cpu.store(&self.head.taken.next, ticket + 1, Ordering::Release);
             return Ok((value, Leased { slot, word: next }));
         }
     }
@@ -60,6 +60,13 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         leases: bool,
         read: impl Fn(usize) -> R,
     ) -> Result<(R, Leased), TransferError> {
+        if let Some(batch) = gathering::batch(self.geometry.capacity(), deadline) {
+            // Relaxed: a hint, as it always is.
+            let next = cpu.load(&self.head.taken.next, Ordering::Relaxed);
+            if gathering::is_worth_it(cpu, &self.head.taken.hint, next) {
+                gathering::pause(cpu, wait, self.entry(next.wrapping_add(batch as u64)));
+            }
+        }
         let mut turns = None;
         let mut end = None;
         loop {

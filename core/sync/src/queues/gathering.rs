@@ -1,0 +1,104 @@
+//! Decision of an end of a queue, before it waits, to let values or room gather first.
+//!
+//! An end that follows the other one closely takes the line on which that one works, for each
+//! value: both then go at the pace at which a line travels. If it pauses first, about as long as a
+//! context switch takes, it finds many values, or much room, on lines that the other end has left.
+//! (Giacomoni, Moseley & Vachharajani 2008 call that temporal slipping.)
+//!
+//! A sender that finds no room pauses always: it has nothing to lose while the receiver is behind.
+//! A receiver pauses as long as it is worth it: after [`EVERY`] waits it tries, and then goes on as
+//! long as [`WORTH`] values come between one pause and the next. So a receiver of single values,
+//! which another thread waits to see answered, hardly ever pauses. Small queues do without.
+
+use towpath_machine::{Ordering, Processor};
+
+use crate::{Deadline, Waiting};
+
+/// Number of values between two pauses of a receiver that make them worth it.
+const WORTH: u32 = 32;
+/// Number of waits after which a receiver tries whether a pause is worth it.
+const EVERY: u64 = 255;
+/// Number of slots below which no end pauses.
+const LEAST_SLOTS: usize = 64;
+/// Maximum number of values, or places, that end a pause.
+const MOST: usize = 128;
+
+/// Number of values, or places, that gather in a queue of so many slots before a wait by
+/// that deadline; `None`: the end waits at once.
+#[inline]
+pub(super) fn batch(slots: usize, deadline: Deadline) -> Option<usize> {
+    let may_pause = slots >= LEAST_SLOTS && deadline != Deadline::PAST && deadline != Deadline::ONE_TURN;
+    may_pause.then(|| (slots / 4).min(MOST))
+}
+
+/// Decides whether a receiver pauses that has received `number` values, and finds none.
+///
+/// `hint`: a word of the receiver's own: the number at its last pause, or above it the number of
+/// waits until it tries a pause.
+pub(super) fn is_worth_it<P: Processor>(cpu: &P, hint: &P::Word, number: u64) -> bool {
+    // Relaxed, both: a hint of the receivers.
+    let seen = cpu.load(hint, Ordering::Relaxed);
+    let gathered = (number as u32).wrapping_sub(seen as u32);
+    let (pauses, next) = match seen >> 32 {
+        0 if gathered < WORTH => (false, EVERY << 32),
+        0 | 1 => (true, u64::from(number as u32)),
+        waits => (false, (waits - 1) << 32),
+    };
+    cpu.store(hint, next, Ordering::Relaxed);
+    pauses
+}
+
+/// Pauses until a word differs from its present value, but not longer than a context
+/// switch takes.
+pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word) {
+    // Relaxed: the caller looks again.
+    let seen = cpu.load(word, Ordering::Relaxed) & !crate::PARKED;
+    wait.watch(cpu, word, seen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_machine::Native;
+
+    const CPU: Native = Native::with_id(0);
+
+    #[test]
+    fn small_queues_and_attempts_do_not_pause() {
+        assert_eq!(batch(63, Deadline::NEVER), None);
+        assert_eq!(batch(64, Deadline::NEVER), Some(16));
+        assert_eq!(batch(1 << 16, Deadline::NEVER), Some(128));
+        assert_eq!(batch(64, Deadline::PAST), None);
+        assert_eq!(batch(64, Deadline::ONE_TURN), None);
+    }
+
+    #[test]
+    fn receiver_of_single_values_pauses_hardly_ever() {
+        let hint = Native::word(0);
+        let pauses = (0..10 * EVERY).filter(|&number| is_worth_it(&CPU, &hint, number)).count();
+        assert_eq!(pauses, 9);
+    }
+
+    #[test]
+    fn receiver_pauses_while_values_gather() {
+        let hint = Native::word(0);
+        assert!(!is_worth_it(&CPU, &hint, 0));
+        let mut number = 0;
+        let tried = (1..).find(|_| is_worth_it(&CPU, &hint, number));
+        assert_eq!(tried, Some(EVERY));
+        for _ in 0..100 {
+            number += u64::from(WORTH);
+            assert!(is_worth_it(&CPU, &hint, number));
+        }
+        assert!(!is_worth_it(&CPU, &hint, number + 1), "one value only came meanwhile");
+    }
+
+    #[test]
+    fn number_wraps_around_in_the_hint() {
+        let hint = Native::word(0);
+        let before = u64::from(u32::MAX) - 7;
+        assert!(is_worth_it(&CPU, &hint, before));
+        assert!(is_worth_it(&CPU, &hint, before + u64::from(WORTH)));
+        assert!(!is_worth_it(&CPU, &hint, before + u64::from(WORTH) + 1));
+    }
+}
