@@ -329,7 +329,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// Finds the oldest value, and where the next one comes.
-    #[inline]
+    #[inline(always)]
     fn front(&self, cpu: &P) -> Oldest {
         // (Q1) Acquire: what was taken before; pairs with the Release (Q2).
         let mut ticket = cpu.load(&self.head.taken.next, Ordering::Acquire);
@@ -362,7 +362,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// Returns the first ticket that is not in the ring, and the entry there.
-    #[inline]
+    #[inline(always)]
     fn next_ticket(&self, cpu: &P) -> (u64, u64) {
         // (Q7) Acquire: what was sent before comes before what this process sends; pairs with the
         // Release (Q8).
@@ -423,7 +423,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         self.head.members.join(cpu, wait, side)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -441,7 +441,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         self.send_slowly(cpu, wait, value, deadline)
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_as<S: ReceivedShape, W: Waiting<P>>(
         &self,
         cpu: &P,

@@ -22,6 +22,7 @@ pub(super) struct SlotsFound {
 
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Frees a slot of the calling process, whose word is this, but for waiters' marks.
+    #[inline(always)]
     pub(in crate::queues) fn free<W: Waiting<P>>(&self, cpu: &P, wait: &W, slot: usize, word: u64) -> bool {
         let ticket = ticket_of(word);
         let was_in_ring = matches!(word & STATE, LEASED | MOVED);
@@ -35,7 +36,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     /// Changes a slot's word that is this, but for waiters' marks. Returns the word that
     /// it was, or `None` if it is another one.
-    #[inline]
+    #[inline(always)]
     pub(in crate::queues) fn change(
         &self,
         cpu: &P,

@@ -13,7 +13,7 @@ use crate::{Deadline, PARKED, Waiting};
 
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Takes a free slot for the calling process, with a ticket and the entry there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
         // Relaxed: where values come and go in turn, the next free slot has the number of the
         // ticket.
@@ -52,7 +52,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// # Errors
     ///
     /// [`TransferError::Closed`]; the slot is free then, unless it was returned.
-    #[inline]
+    #[inline(always)]
     pub(in crate::queues) fn put<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -139,7 +139,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     /// Writes a value into a slot that the caller reserved.
-    #[inline]
+    #[inline(always)]
     pub fn fill<T: SentWords>(&self, cpu: &P, reserved: &Reserved, value: &T) {
         for k in 0..value.words() {
             // Relaxed: published by (Q4), and read again only after (Q9).

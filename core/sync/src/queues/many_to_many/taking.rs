@@ -10,7 +10,7 @@ use crate::{Deadline, PARKED, Waiting};
 
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Takes the oldest value, which is read before: its slot is leased, or free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_take<R, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -45,7 +45,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         self.read_as(cpu, slot, &value::OfType::<T>::new())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_as<S: ReceivedShape>(&self, cpu: &P, slot: usize, shape: &S) -> S::Value {
         // Relaxed: after (Q3), (Q5), before (Q6b), or (Q6) of a large one.
         shape.value(|k| cpu.load(self.word(slot, 1 + k), Ordering::Relaxed))
@@ -132,6 +132,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// # Errors
     ///
     /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
+    #[inline(always)]
     pub fn lease_in_place<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -142,7 +143,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     /// Takes the oldest value, when there is one: its slot is leased, or free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take<R, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -167,6 +168,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     /// Ends a lease: the value is done with.
+    #[inline(always)]
     pub fn complete<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
         if leased.is_of(wait.identity()) && self.free(cpu, wait, leased.slot, leased.word) {
             self.wake_senders(cpu, wait);
