@@ -23,16 +23,18 @@ compile() { # NAME OPTIONS…: of a program in C
     shift
     cc -std=c11 "${strict[@]}" "${include[@]}" "$checks/${name%%-*}.c" -o "$work/$name" "$@"
 }
-for name in deaths threads share race; do compile "$name" "${shared[@]}"; done
+for name in deaths threads share race endpoints; do compile "$name" "${shared[@]}"; done
 c++ -std=c++20 "${strict[@]}" "${include[@]}" "$checks/classes.cpp" -o "$work/classes" "${shared[@]}"
 timeout 200 "$work/deaths"
 timeout 200 "$work/threads"
 timeout 200 "$work/classes"
 timeout 200 "$work/share" "$built/examples/partner"
 
-# Programs of Active Messages II: calls in one process, then ranks under the launcher.
 launcher=$built/towpath
 [ -x "$launcher" ] || cargo build --quiet --release --package towpath-cli --no-default-features
+timeout 200 "$launcher" run -n 3 -- "$work/endpoints"
+
+# Programs of Active Messages II: calls in one process, then ranks under the launcher.
 for name in am_calls am_ping am_bulk am_end; do
     cc -std=c11 -D_GNU_SOURCE "${strict[@]}" -I "$prefix/include/towpath-am" "doors/am2/checks/$name.c" -o "$work/$name" \
         -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
@@ -119,7 +121,7 @@ END
 else
     echo "cmake is missing: left out"
 fi
-for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world; do
+for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world tp_endpoint tp_structures; do
     grep -q '^\.SH DESCRIPTION' "$prefix/share/man/man3/$page.3"
 done
 

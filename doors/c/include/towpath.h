@@ -87,7 +87,9 @@ enum {
     TP_EAPART = -27, /* condition and mutex lie in different memories */
     TP_EPANIC = -28, /* a fault in Towpath itself */
     TP_ENOTLAUNCHED = -29, /* not started by `towpath run` */
-    TP_EMEMORY = -30 /* too little shared memory */
+    TP_EMEMORY = -30, /* too little shared memory */
+    TP_EBUSY = -31, /* the endpoint runs a handler, or is in use */
+    TP_ENOTSENT = -32 /* a message can't go out now */
 };
 
 /* @page tp_strerror - sentences of Towpath's errors
@@ -476,6 +478,9 @@ int tp_world_join(tp_world **out);
 /* Makes a world of that name (NULL: of none, for threads and forked children) for so many processes,
  * with so many bytes for objects (0: the usual number), and enters it. */
 int tp_world_create(const char *name, uint32_t processes, uint64_t object_bytes, tp_world **out);
+/* Makes a world as tp_world_create() does, whose ranks have endpoints (tp_endpoint) with segments of
+ * so many bytes. `towpath run` makes such worlds. */
+int tp_world_create_with_endpoints(const char *name, uint32_t processes, uint64_t segment_bytes, uint64_t object_bytes, tp_world **out);
 /* Opens the world of that name and enters it. */
 int tp_world_open(const char *name, tp_world **out);
 /* Returns the number of bytes for a world with so many bytes of objects in the caller's memory. */
@@ -518,6 +523,122 @@ int tp_world_queue(tp_world *world, const char *name, int kind, size_t message, 
 int tp_world_messages(tp_world *world, const char *name, size_t capacity, size_t buffers, size_t buffer_bytes, tp_messages **out);
 /* Opens a broadcast ring by name. */
 int tp_world_broadcast(tp_world *world, const char *name, size_t bytes, int lossy, tp_broadcast **out);
+
+/* @page tp_endpoint - endpoints of Active Messages
+ *
+ * A message names a handler of its destination, which runs there when that polls, waits or is at the
+ * barrier of endpoints. A handler of a request may reply once; it sends nothing else, does not poll,
+ * does not unwind (no exceptions, no longjmp), and keeps no pointer to its token. Messages that can't
+ * be delivered, as those to a dead rank, come back to handler 0. AM-II programs have am2.h instead.
+ *
+ * An endpoint is for the thread that opens it. Its world is one of `towpath run`, or of
+ * tp_world_create_with_endpoints().
+ */
+
+/* An endpoint of this process. */
+typedef struct tp_endpoint tp_endpoint;
+/* A message, as long as its handler runs. */
+typedef struct tp_token tp_token;
+/* A handler, with the context that it was set with. */
+typedef void (*tp_handler)(tp_token *token, void *context);
+
+/* Opens an endpoint of this process, with the world's segment for it if there is one. */
+int tp_endpoint_open(tp_world *world, tp_endpoint **out);
+/* Ends the endpoint: messages that it has not handled come back to their senders. NULL is none. */
+void tp_endpoint_close(tp_endpoint *endpoint);
+/* Waits for an endpoint of each rank that lives: from then on messages go to ranks by number. */
+int tp_endpoint_map_world(tp_endpoint *endpoint);
+/* Sets handler `index`; NULL clears it. Handler 0 gets messages that came back. */
+int tp_endpoint_set_handler(tp_endpoint *endpoint, uint8_t index, tp_handler handler, void *context);
+/* Sends a request with up to 16 arguments. */
+int tp_endpoint_request(tp_endpoint *endpoint, uint32_t to, uint8_t handler, const uint32_t *args, size_t count);
+/* Sends a request with arguments, and bytes for the handler: at most a block (32 KiB usually). */
+int tp_endpoint_request_medium(tp_endpoint *endpoint, uint32_t to, uint8_t handler, const uint32_t *args, size_t count, const void *payload, size_t length);
+/* Stores bytes in the destination's segment, then runs the handler there. */
+int tp_endpoint_request_long(tp_endpoint *endpoint, uint32_t to, uint8_t handler, const uint32_t *args, size_t count, const void *payload, size_t length, uint64_t offset);
+/* Handles the messages that are there. Returns their number, or an error. */
+int tp_endpoint_poll(tp_endpoint *endpoint);
+/* Waits until a message is there to be handled. */
+int tp_endpoint_wait(tp_endpoint *endpoint, uint64_t ns);
+/* Waits until all ranks are here, and handles messages meanwhile. */
+int tp_endpoint_barrier(tp_endpoint *endpoint);
+/* Returns the number of bytes of the endpoint's segment. */
+uint64_t tp_endpoint_segment_size(tp_endpoint *endpoint);
+/* Copies bytes out of the endpoint's segment. */
+int tp_endpoint_segment_read(tp_endpoint *endpoint, uint64_t offset, void *to, size_t length);
+/* Returns the arguments of a message, and their number. */
+const uint32_t *tp_token_args(tp_token *token, size_t *count);
+/* Returns the bytes of a medium message, and their number; of other messages there are none. */
+const void *tp_token_bytes(tp_token *token, size_t *length);
+/* Tells where the bytes of a long message lie in the segment. Returns 1, or 0: it is no long one. */
+int tp_token_stored(tp_token *token, uint64_t *offset, uint64_t *length);
+/* Returns 1 for a request, 0 for a reply. */
+int tp_token_is_request(tp_token *token);
+/* Returns why a message came back, in handler 0: 3, its tag was not accepted; 4, there is no such
+ * handler; 5 and 6, it does not fit into the segment; 7, the endpoint was closed; 9, the destination
+ * died; 10, a reply was not taken. */
+int tp_token_status(tp_token *token);
+/* Replies to a request with up to 16 arguments. */
+int tp_token_reply(tp_token *token, uint8_t handler, const uint32_t *args, size_t count);
+/* Replies to a request with arguments, and bytes for the handler. */
+int tp_token_reply_medium(tp_token *token, uint8_t handler, const uint32_t *args, size_t count, const void *payload, size_t length);
+
+/* @page tp_structures - stacks, queues and maps without locks
+ *
+ * They lie in a world, by name, and hold numbers (some bits fewer than 64: TP_ERANGE). No process waits for a dead or
+ * stopped one; an operation of a dead one has happened or not. What the dead had in their hands is
+ * missing until a survivor calls the function to recover, or another takes the place of the dead.
+ *
+ * A small one has room for 255 numbers and 8 handles (32 KiB), a large one for 16,383 and 64
+ * (1.4 MiB: see the object_bytes of tp_world_create(); `towpath run --objects 16M`). A handle is for
+ * one thread at a time.
+ */
+
+/* Sizes of structures. */
+enum {
+    TP_SMALL = 0, /* 255 numbers, 8 handles */
+    TP_LARGE = 1 /* 16,383 numbers, 64 handles */
+};
+
+/* A handle of a first-in, first-out queue. */
+typedef struct tp_fifo tp_fifo;
+/* A handle of a stack. */
+typedef struct tp_stack tp_stack;
+/* A handle of a map from numbers to numbers. */
+typedef struct tp_map tp_map;
+
+/* Opens a queue by name. */
+int tp_world_fifo(tp_world *world, const char *name, int size, tp_fifo **out);
+/* Ends the handle; NULL is none. */
+void tp_fifo_close(tp_fifo *fifo);
+/* Puts a number at the end; TP_EFULL if there is no room. */
+int tp_fifo_push(tp_fifo *fifo, uint64_t value);
+/* Takes the first number. Returns 1, 0 if there is none, or an error. */
+int tp_fifo_pop(tp_fifo *fifo, uint64_t *value);
+/* Frees what the dead had in their hands. Returns 1 if something is left for another call, or 0. */
+int tp_fifo_recover(tp_fifo *fifo);
+/* Opens a stack by name. */
+int tp_world_stack(tp_world *world, const char *name, int size, tp_stack **out);
+/* Ends the handle; NULL is none. */
+void tp_stack_close(tp_stack *stack);
+/* Puts a number on top; TP_EFULL if there is no room. */
+int tp_stack_push(tp_stack *stack, uint64_t value);
+/* Takes the number on top. Returns 1, 0 if there is none, or an error. */
+int tp_stack_pop(tp_stack *stack, uint64_t *value);
+/* Frees what the dead had in their hands. Returns 1 if something is left for another call, or 0. */
+int tp_stack_recover(tp_stack *stack);
+/* Opens a map by name. */
+int tp_world_map(tp_world *world, const char *name, int size, tp_map **out);
+/* Ends the handle; NULL is none. */
+void tp_map_close(tp_map *map);
+/* Sets the value of a key. Returns 1 and the old one (NULL: not asked for) if there was one, or 0. */
+int tp_map_insert(tp_map *map, uint64_t key, uint64_t value, uint64_t *old);
+/* Looks a key up. Returns 1 and its value (NULL: not asked for), or 0. */
+int tp_map_get(tp_map *map, uint64_t key, uint64_t *value);
+/* Removes a key. Returns 1 and its value (NULL: not asked for), or 0. */
+int tp_map_remove(tp_map *map, uint64_t key, uint64_t *value);
+/* Frees what the dead had in their hands. Returns 1 if something is left for another call, or 0. */
+int tp_map_recover(tp_map *map);
 
 #ifdef __cplusplus
 }

@@ -70,6 +70,15 @@ page == "" { next }
     constants = constants "\n.TP\n.B " escaped($1) "\n" escaped(text)
     next
 }
+/^typedef .*\(\*/ {
+    declaration[++declarations] = $0
+    name = $0
+    sub(/^[^*]*\(\*/, "", name)
+    sub(/\).*$/, "", name)
+    functions = functions "\n.TP\n.B " escaped(name) "\n" escaped(comment)
+    comment = ""
+    next
+}
 /^typedef struct .*;$/ || /^[a-z].*\);$/ {
     declaration[++declarations] = $0
     name = $0

@@ -4,6 +4,7 @@ use core::cell::RefCell;
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
+use towpath::structures::nonblocking::StableError;
 use towpath_shm::Error;
 use towpath_sync::LockError;
 use towpath_sync::queues::TransferError;
@@ -70,6 +71,8 @@ faults! {
     PANIC -28 "a fault in Towpath itself; tp_last_error() says where"
     NOTLAUNCHED -29 "this process was not started by `towpath run`"
     MEMORY -30 "too little shared memory; tp_last_error() says what to do"
+    BUSY -31 "the endpoint runs a handler, in which only replies are possible, or is in use otherwise"
+    NOTSENT -32 "not sent: handle messages and try again"
 }
 
 impl Fault {
@@ -121,6 +124,34 @@ impl From<Error> for Fault {
             | Error::NoMemory { .. }
             | Error::AddressSpace { .. } => Fault::MEMORY,
             _ => Fault::SYSTEM,
+        }
+    }
+}
+
+impl From<towpath::Error> for Fault {
+    #[cold]
+    fn from(error: towpath::Error) -> Fault {
+        note(&error.to_string());
+        match error {
+            towpath::Error::NotInitialised(_) => Fault::NOTFOUND,
+            towpath::Error::BadArgument(_) => Fault::RANGE,
+            towpath::Error::Resource(_) => Fault::FULL,
+            towpath::Error::NotSent => Fault::NOTSENT,
+            towpath::Error::InUse(_) => Fault::BUSY,
+            towpath::Error::BadWorld(_) => Fault::VERSION,
+            towpath::Error::World(error) => error.into(),
+        }
+    }
+}
+
+impl From<StableError> for Fault {
+    fn from(error: StableError) -> Fault {
+        match error {
+            StableError::Exhausted => Fault::FULL,
+            StableError::TooLarge => Fault::RANGE,
+            StableError::TooDeep => Fault::BUSY,
+            StableError::UnknownParticipant | StableError::Corrupt | StableError::Unsuited => Fault::DAMAGED,
+            StableError::Abandoned => Fault::ABANDONED,
         }
     }
 }

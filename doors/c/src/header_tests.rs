@@ -13,6 +13,7 @@ const SOURCES: &[&str] = &[
     include_str!("barrier.rs"),
     include_str!("broadcast.rs"),
     include_str!("condition.rs"),
+    include_str!("endpoint.rs"),
     include_str!("event.rs"),
     include_str!("fault.rs"),
     include_str!("messages.rs"),
@@ -20,6 +21,7 @@ const SOURCES: &[&str] = &[
     include_str!("queue.rs"),
     include_str!("rw_lock.rs"),
     include_str!("semaphore.rs"),
+    include_str!("structures.rs"),
     include_str!("world.rs"),
 ];
 
@@ -39,7 +41,10 @@ fn c_type(rust: &str) -> String {
     match plain.as_str() {
         "" | "()" => return "void".into(),
         "c_int" => return "int".into(),
+        "u8" => return "uint8_t".into(),
         "u32" => return "uint32_t".into(),
+        "*const u32" => return "const uint32_t *".into(),
+        "TpHandler" => return "tp_handler".into(),
         "u64" => return "uint64_t".into(),
         "usize" => return "size_t".into(),
         "*mut u64" => return "uint64_t *".into(),
@@ -96,7 +101,7 @@ fn declarations_of_the_header() -> BTreeMap<String, Signature> {
     let code: String =
         code.lines().filter(|line| !line.starts_with('#')).fold(String::new(), |all, line| all + line + " ");
     let mut found = BTreeMap::new();
-    for statement in code.split(';').map(squeezed) {
+    for statement in code.split(';').map(squeezed).filter(|text| !text.starts_with("typedef")) {
         let Some((head, parameters)) = statement.rsplit_once('(') else { continue };
         let Some(at) = head.rfind("tp_") else { continue };
         let (result, name) = head.split_at(at);

@@ -18,6 +18,7 @@ pub mod barrier;
 pub mod broadcast;
 pub mod call;
 pub mod condition;
+pub mod endpoint;
 pub mod event;
 pub mod fault;
 pub mod messages;
@@ -25,9 +26,12 @@ pub mod mutex;
 pub mod queue;
 pub mod rw_lock;
 pub mod semaphore;
+pub mod structures;
 mod thread_number;
 pub mod world;
 
+#[cfg(test)]
+mod endpoint_tests;
 #[cfg(test)]
 mod header_tests;
 #[cfg(test)]

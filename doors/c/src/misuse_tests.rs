@@ -26,7 +26,9 @@ fn memory(bytes: usize) -> *mut c_void {
 }
 
 /// A handle that `open` makes.
-fn opened<T>(open: impl FnOnce(Option<&mut MaybeUninit<*mut T>>) -> c_int) -> Result<&'static T, Fault> {
+pub(crate) fn opened<T>(
+    open: impl FnOnce(Option<&mut MaybeUninit<*mut T>>) -> c_int,
+) -> Result<&'static T, Fault> {
     let mut place = MaybeUninit::uninit();
     match open(Some(&mut place)) {
         // SAFETY: written by each call; not null after success.
@@ -40,7 +42,7 @@ fn opened<T>(open: impl FnOnce(Option<&mut MaybeUninit<*mut T>>) -> c_int) -> Re
 }
 
 /// Gives a handle back.
-fn owned<T>(handle: &'static T) -> Option<Box<T>> {
+pub(crate) fn owned<T>(handle: &'static T) -> Option<Box<T>> {
     // SAFETY: made by `opened`, out of a box; each is given back once.
     Some(unsafe { Box::from_raw(core::ptr::from_ref(handle).cast_mut()) })
 }

@@ -21,6 +21,12 @@ use crate::semaphore::TpSem;
 /// A process's handle of a world.
 pub struct TpWorld(World);
 
+impl TpWorld {
+    pub(crate) fn world(&self) -> &World {
+        &self.0
+    }
+}
+
 fn entered(world: World) -> Result<TpWorld, Fault> {
     world.enter(None)?;
     Ok(TpWorld(world))
@@ -49,6 +55,28 @@ pub unsafe extern "C" fn tp_world_create(
         let object_bytes = object_bytes.max(towpath_shm::OBJECT_BYTES);
         let spec = WorldSpec { name, processes, area_bytes: 0, object_bytes, params: [0; 16] };
         entered(World::create(&spec)?)
+    })
+}
+
+/// Makes a world whose ranks have endpoints, and enters it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_create_with_endpoints(
+    name: *const c_char,
+    processes: u32,
+    segment_bytes: u64,
+    object_bytes: u64,
+    out: Out<'_, TpWorld>,
+) -> c_int {
+    opening(out, || {
+        let name = match name.is_null() {
+            true => None,
+            // SAFETY: a text that ends with a zero, says the header.
+            false => Some(unsafe { text(name) }?),
+        };
+        let object_bytes = object_bytes.max(towpath_shm::OBJECT_BYTES);
+        let config =
+            towpath::WorldConfig { segment_bytes, object_bytes, ..towpath::WorldConfig::new(processes) };
+        entered(towpath::create(name, &config)?)
     })
 }
 

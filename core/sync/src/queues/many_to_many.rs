@@ -453,7 +453,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         if value::is_large(shape.words()) {
             let leased = self.lease_in_place(cpu, wait, deadline)?;
             let value = self.read_as(cpu, leased.slot, shape);
-            self.complete(cpu, wait, leased);
+            self.complete_own(cpu, wait, leased);
             return Ok(value);
         }
         self.take(cpu, wait, deadline, false, |slot| self.read_as(cpu, slot, shape)).map(|(value, _)| value)
@@ -464,7 +464,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         if value::is_large(value::words::<T>()) {
             let ((), leased) = self.try_take(cpu, wait, true, |_| ()).ok()?;
             let value = self.read(cpu, leased.slot);
-            self.complete(cpu, wait, leased);
+            self.complete_own(cpu, wait, leased);
             return Some(value);
         }
         self.try_take(cpu, wait, false, |slot| self.read(cpu, slot)).ok().map(|(value, _)| value)

@@ -170,7 +170,15 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Ends a lease: the value is done with.
     #[inline(always)]
     pub fn complete<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
-        if leased.is_of(wait.identity()) && self.free(cpu, wait, leased.slot, leased.word) {
+        if leased.is_of(wait.identity()) {
+            self.complete_own(cpu, wait, leased);
+        }
+    }
+
+    /// Ends a lease that the caller has just taken: the value is done with.
+    #[inline(always)]
+    pub(super) fn complete_own<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
+        if self.free(cpu, wait, leased.slot, leased.word) {
             self.wake_senders(cpu, wait);
         }
     }

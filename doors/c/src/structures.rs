@@ -1,0 +1,199 @@
+//! `tp_fifo_*`, `tp_stack_*`, `tp_map_*`: non-blocking structures of a world, by name.
+//!
+//! A handle is one participant of the structure: one thread at a time uses it.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_char, c_int};
+
+use towpath::structures::nonblocking::{Handle as Placed, StableError, in_world, open};
+
+use crate::call::{Handle, Out, OutValue, Owned, closing, guarded, of, opening, text};
+use crate::fault::Fault;
+use crate::world::TpWorld;
+
+/// A structure of each size.
+enum OfSize<A, B> {
+    /// 256 descriptors, 8 participants.
+    Small(A),
+    /// 16,384 descriptors, 64 participants.
+    Large(B),
+}
+
+macro_rules! each {
+    ($of:expr, $one:ident => $act:expr) => {
+        match $of {
+            OfSize::Small($one) => $act,
+            OfSize::Large($one) => $act,
+        }
+    };
+}
+
+macro_rules! structures {
+    ($($handle:ident $structure:ident $what:literal;)*) => {$(
+        #[doc = concat!("A participant's handle of a ", $what, ".")]
+        #[allow(clippy::type_complexity, reason = "the two sizes")]
+        pub struct $handle(
+            OfSize<
+                Placed<in_world::$structure<256, 8>>,
+                Placed<in_world::$structure<16384, 64>>,
+            >,
+        );
+
+        impl $handle {
+            fn of_world(world: &TpWorld, name: &str, large: c_int) -> Result<Self, Fault> {
+                let world = world.world();
+                Ok($handle(match large {
+                    0 => OfSize::Small(open(world, name)?),
+                    _ => OfSize::Large(open(world, name)?),
+                }))
+            }
+        }
+    )*};
+}
+
+structures! {
+    TpFifo Fifo "queue";
+    TpStack Stack "stack";
+    TpMap HashMap "map";
+}
+
+fn found(value: Result<Option<u64>, StableError>, out: OutValue<'_, u64>) -> Result<bool, Fault> {
+    Ok(match (value?, out) {
+        (Some(value), Some(out)) => {
+            out.write(value);
+            true
+        }
+        (value, _) => value.is_some(),
+    })
+}
+
+/// Answer of a call: 1, 0, or an error.
+fn yes_or_no(act: impl FnOnce() -> Result<bool, Fault>) -> c_int {
+    let mut answer = false;
+    match guarded(|| {
+        answer = act()?;
+        Ok(())
+    }) {
+        0 => answer.into(),
+        error => error,
+    }
+}
+
+/// Opens the first-in, first-out queue of that name, or makes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_fifo(
+    world: Handle<'_, TpWorld>,
+    name: *const c_char,
+    large: c_int,
+    out: Out<'_, TpFifo>,
+) -> c_int {
+    // SAFETY: a text that ends with a zero, says the header.
+    opening(out, || TpFifo::of_world(of(world)?, unsafe { text(name) }?, large))
+}
+
+/// Ends a handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_fifo_close(fifo: Owned<TpFifo>) {
+    closing(fifo);
+}
+
+/// Puts a value at the end.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_fifo_push(fifo: Handle<'_, TpFifo>, value: u64) -> c_int {
+    guarded(|| Ok(each!(&of(fifo)?.0, one => one.push(value))?))
+}
+
+/// Takes the first value: 1, or 0 if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_fifo_pop(fifo: Handle<'_, TpFifo>, value: OutValue<'_, u64>) -> c_int {
+    yes_or_no(|| found(each!(&of(fifo)?.0, one => one.pop()), value))
+}
+
+/// Frees the descriptors of the dead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_fifo_recover(fifo: Handle<'_, TpFifo>) -> c_int {
+    yes_or_no(|| Ok(each!(&of(fifo)?.0, one => one.recover())?.pending > 0))
+}
+
+/// Opens the stack of that name, or makes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_stack(
+    world: Handle<'_, TpWorld>,
+    name: *const c_char,
+    large: c_int,
+    out: Out<'_, TpStack>,
+) -> c_int {
+    // SAFETY: a text that ends with a zero, says the header.
+    opening(out, || TpStack::of_world(of(world)?, unsafe { text(name) }?, large))
+}
+
+/// Ends a handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_stack_close(stack: Owned<TpStack>) {
+    closing(stack);
+}
+
+/// Puts a value on top.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_stack_push(stack: Handle<'_, TpStack>, value: u64) -> c_int {
+    guarded(|| Ok(each!(&of(stack)?.0, one => one.push(value))?))
+}
+
+/// Takes the value on top: 1, or 0 if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_stack_pop(stack: Handle<'_, TpStack>, value: OutValue<'_, u64>) -> c_int {
+    yes_or_no(|| found(each!(&of(stack)?.0, one => one.pop()), value))
+}
+
+/// Frees the descriptors of the dead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_stack_recover(stack: Handle<'_, TpStack>) -> c_int {
+    yes_or_no(|| Ok(each!(&of(stack)?.0, one => one.recover())?.pending > 0))
+}
+
+/// Opens the map of that name, or makes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_map(
+    world: Handle<'_, TpWorld>,
+    name: *const c_char,
+    large: c_int,
+    out: Out<'_, TpMap>,
+) -> c_int {
+    // SAFETY: a text that ends with a zero, says the header.
+    opening(out, || TpMap::of_world(of(world)?, unsafe { text(name) }?, large))
+}
+
+/// Ends a handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_map_close(map: Owned<TpMap>) {
+    closing(map);
+}
+
+/// Sets the value of a key: 1 if there was one before, which `old` gets, or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_map_insert(
+    map: Handle<'_, TpMap>,
+    key: u64,
+    value: u64,
+    old: OutValue<'_, u64>,
+) -> c_int {
+    yes_or_no(|| found(each!(&of(map)?.0, one => one.insert(key, value)), old))
+}
+
+/// Looks a key up: 1, or 0 if it is not there.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_map_get(map: Handle<'_, TpMap>, key: u64, value: OutValue<'_, u64>) -> c_int {
+    yes_or_no(|| found(each!(&of(map)?.0, one => one.get(key)), value))
+}
+
+/// Removes a key: 1, or 0 if it was not there.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_map_remove(map: Handle<'_, TpMap>, key: u64, value: OutValue<'_, u64>) -> c_int {
+    yes_or_no(|| found(each!(&of(map)?.0, one => one.remove(key)), value))
+}
+
+/// Frees the descriptors of the dead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_map_recover(map: Handle<'_, TpMap>) -> c_int {
+    yes_or_no(|| Ok(each!(&of(map)?.0, one => one.recover())?.pending > 0))
+}
