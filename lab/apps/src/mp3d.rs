@@ -3,10 +3,11 @@
 //! **Source.** McDonald & Baganoff; Singh, Weber & Gupta 1991 (SPLASH); paper K, Section 5 and
 //! Table 3 (the version with locks). In each step each processor moves its molecules. A molecule
 //! enters its cell's count and momentum in one critical section, and in another one, under another
-//! lock of the cell, it meets the molecule that waits there, if there is one, and collides with
-//! it. Two acquisitions for each move, as in Table 4 (408,000 for 20,000 molecules and 10 steps);
-//! of two locks, since there a lock was last held by the same node as seldom as chance has it
-//! (26 % on 4 nodes). Space is closed in itself.
+//! lock of the cell, it takes the molecule that waits there, if there is one, or waits there
+//! itself; it collides with what it has taken when it has left the lock ("locks are used to
+//! atomically update the cell data"). Two acquisitions for each move, as in Table 4 (408,000 for
+//! 20,000 molecules and 10 steps); of two locks, since there a lock was last held by the same node
+//! as seldom as chance has it (26 % on 4 nodes). Space is closed in itself.
 //!
 //! **Sizes.** 256, 20,000, 20,000 and 100,000 molecules, 4, 2, 10 and 10 steps, in 32 cells, and
 //! else in 2,352 (14 × 24 × 7). The third is the paper's.
@@ -14,8 +15,8 @@
 //! **Checked by** what a collision does not change: the number of molecules, the momentum and the
 //! energy; and in each cell the count and momentum of the molecules that are in it.
 //!
-//! **Fields.** `molecules[m]`: its processor, and in a collision the holder of its cell's second
-//! lock, while its processor has done its move. `cells[c]`: the molecule that waits under the
+//! **Fields.** `molecules[m]`: its processor; when that has done its move, the one that has taken
+//! the molecule out of its cell. `cells[c]`: the molecule that waits under the
 //! second lock, the rest under the first; between steps its processor.
 
 use towpath_machine::{Processor, Random};
@@ -154,13 +155,14 @@ impl<P: Processor> Problem<P> for Mp3d<P> {
                     cpu.write(&cell[0], cpu.read(&cell[0]) + 1);
                     (0..3).for_each(|k| add(cpu, &cell[1 + k], velocity[k]));
                 });
-                team.hold(cpu, 2 * c + 1, || match cpu.read(&cell[WAITING]) {
-                    0 => cpu.write(&cell[WAITING], m as u64 + 1),
-                    other => {
-                        cpu.write(&cell[WAITING], 0);
-                        self.collide(cpu, step, m, other as usize - 1);
-                    }
+                let mut other = 0;
+                team.hold(cpu, 2 * c + 1, || {
+                    other = cpu.read(&cell[WAITING]);
+                    cpu.write(&cell[WAITING], if other == 0 { m as u64 + 1 } else { 0 });
                 });
+                if other != 0 {
+                    self.collide(cpu, step, m, other as usize - 1);
+                }
             }
         }
         team.meet(cpu, me);

@@ -320,6 +320,8 @@ pub const NO_ADVISORY: u64 = 0;
 pub const NO_COUNTS: u64 = 0;
 /// `os.roll_back`: it does not.
 pub const NO_ROLL_BACK: u64 = 0;
+/// `os.mutex_handover`: a released mutex is free while a woken sleeper has yet to run.
+pub const NO_HANDOVER: u64 = 0;
 /// `network.topology`.
 pub const HYPERCUBE: u64 = 0;
 /// `network.topology`.
@@ -432,6 +434,7 @@ parameters! {
     block "os.block" Unit::Time, "", "5us", "the system call that blocks a thread, before the switch";
     wake "os.wake" Unit::Time, "", "5us", "the system call that wakes a thread, and until that one may run";
     mutex_path "os.mutex" Unit::Time, "", "0.3us", "the instructions of locking, or of unlocking, the operating system's mutex";
+    mutex_handover "os.mutex_handover" Unit::Choice(&["no", "yes"]), "", "no", "whether the operating system's mutex is handed to the sleeper that a release wakes, so that no other may take it before";
     system_call "os.system_call" Unit::Time, "", "1us", "a system call that has nothing to do";
     semaphore "os.semaphore" Unit::Time, "", "1us", "an operation on a System V semaphore that need not wait";
     blocking "os.blocking" Unit::Choice(&["sleep", "yield"]), "", "sleep", "what a waiter does that blocks: it sleeps until it is woken, or lets others run and then looks again";

@@ -236,8 +236,7 @@ fn l7(context: &Context<'_>) -> Result<Finding, Error> {
         &table,
         nanoseconds,
     );
-    let both = || Ok(format!("{}; {}", l_causes::reader(context)?, l_causes::barging(context)?));
-    explained(Finding::new(rows.join("; "), against).with([plot]), both)
+    explained(Finding::new(rows.join("; "), against).with([plot]), || l_causes::reader(context))
 }
 
 fn l8(context: &Context<'_>) -> Result<Finding, Error> {
@@ -317,8 +316,9 @@ fn l10(context: &Context<'_>) -> Result<Finding, Error> {
     let series = ask(context, &PAPER)?;
     let order = [LOCK_FREE, "ticket", "anderson", "test-and-test-and-set", "test-and-set", POSIX];
     let against = series.judge(|f| rising("7 writers", &order.map(|name| (name, f(at(name, 7), TIME)))));
-    let both = || Ok(format!("{}; {}", l_causes::reader(context)?, l_causes::barging(context)?));
-    explained(Finding::new(row(&series, &order, 7, TIME), against), both)
+    let finding = Finding::new(row(&series, &order, 7, TIME), against);
+    let finding = finding.varied("constants by which spinning locks resonate", l_causes::spinning(context)?);
+    Ok(finding)
 }
 
 fn l11(context: &Context<'_>) -> Result<Finding, Error> {
@@ -344,7 +344,7 @@ fn l12(context: &Context<'_>) -> Result<Finding, Error> {
     });
     let median = |a: At<'_>, m: Metric| series.median(a, m);
     let text = format!("{}, {}", digits(ratio(&median, 3)), digits(ratio(&median, 7)));
-    explained(Finding::new(text, against), || l_causes::barging(context))
+    Ok(Finding::new(text, against))
 }
 
 fn l13(context: &Context<'_>) -> Result<Finding, Error> {

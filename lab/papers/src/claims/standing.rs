@@ -10,7 +10,10 @@ const COUNTS: [&str; 17] = [
 const OWN: [(&str, &str); 12] = [
     ("L8", "the part of o_r that a poll takes: 25 to 75 % are tried"),
     ("L9", "the part of o_r that a poll takes: 25 to 75 % are tried"),
-    ("L10", "whether the mutex is handed over; constants of 24 ns and 2 ns by which spinning locks resonate"),
+    (
+        "L10",
+        "the pause between two attempts at a spin lock, of which 12 to 36 ns are tried, and a send's instructions within the rounding of Table 1; that the mutex is handed over (published)",
+    ),
     ("L17", "the patience of a receiver, which is not scaled with the time slice"),
     ("N3", "both processors of a node count an intervention, which has no source"),
     ("N7", "the time of a fetch-op at its home, chosen for it"),

@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_machine::Processor;
-use towpath_sim::{Parameters, Sim, Simulation, machines};
+use towpath_machine::{KernelMutex, LockOutcome, Processor};
+use towpath_sim::{Parameters, Sim, SimMutex, Simulation, machines};
 use towpath_sync::{Lock, Spinning, for_each_lock};
+
+use crate::support::machine;
 
 fn in_order<L: Lock<Sim> + 'static>(p: &Parameters, seed: u64) {
     if !L::FIFO {
@@ -75,4 +77,34 @@ fn a_run_is_the_same_beside_others_on_other_threads() {
     for (a, [b, c]) in here.iter().zip(&there) {
         assert!(a == b && a == c);
     }
+}
+
+/// Threads in the order in which they get the mutex: the first one asks again as soon as
+/// it has released it, while the second one sleeps.
+fn owners(handover: &str) -> Vec<usize> {
+    let p = machine("enterprise5000", &[&format!("os.mutex_handover={handover}")]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let mutex: Rc<SimMutex> = Rc::default();
+    let order: Rc<RefCell<Vec<usize>>> = Rc::default();
+    for me in 0..2 {
+        let (mutex, order) = (Rc::clone(&mutex), Rc::clone(&order));
+        s.spawn(me, me, move |cpu| {
+            cpu.work(10_000 * me as u64);
+            for _ in me..2 {
+                assert_eq!(cpu.mutex_lock(&mutex), LockOutcome::Acquired);
+                assert_eq!(cpu.mutex_try_lock(&mutex), LockOutcome::Busy);
+                order.borrow_mut().push(me);
+                cpu.work(50_000);
+                cpu.mutex_unlock(&mutex);
+            }
+        });
+    }
+    s.run().unwrap();
+    order.take()
+}
+
+#[test]
+fn a_mutex_is_handed_to_its_sleeper_where_the_system_does_so() {
+    assert_eq!(owners("yes"), [0, 1, 0]);
+    assert_eq!(owners("no"), [0, 0, 1]);
 }

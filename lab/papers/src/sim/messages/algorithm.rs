@@ -7,9 +7,6 @@ pub enum MessageAlgorithm {
     Known(towpath_am::Algorithm),
     /// The ticket lock with its counters on two lines (paper L, Section 3.1).
     TicketTwoLines,
-    /// A lock of the operating system that is handed to the first sleeper
-    /// (`hand_over.rs`): only to explain others' figures.
-    HandOver,
 }
 
 impl MessageAlgorithm {
@@ -47,7 +44,6 @@ impl MessageAlgorithm {
         match self {
             MessageAlgorithm::Known(known) => known.name(),
             MessageAlgorithm::TicketTwoLines => "ticket-two-lines",
-            MessageAlgorithm::HandOver => "hand-over",
         }
     }
 
@@ -56,7 +52,6 @@ impl MessageAlgorithm {
         match self {
             MessageAlgorithm::Known(known) => known,
             MessageAlgorithm::TicketTwoLines => towpath_am::Algorithm::Ticket,
-            MessageAlgorithm::HandOver => towpath_am::Algorithm::Mcs,
         }
     }
 

@@ -11,7 +11,6 @@ use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, T
 use towpath_sync::{Lock, WaitForSpace};
 
 use super::algorithm::MessageAlgorithm;
-use super::hand_over::HandOver;
 
 /// The paper's: no sender dies.
 type Under<L> = Locked<Rc<L>, false>;
@@ -27,7 +26,6 @@ pub enum AnyClaim {
     Anderson(Under<Anderson<Sim, 64>>),
     Mcs(Under<Mcs<Sim, 64>>),
     Posix(Under<Posix<Sim>>),
-    HandOver(Under<HandOver>),
     LockFree(LockFree),
     Towpath(Towpath),
     MortalTicket(MortalUnder<Ticket<Sim>>),
@@ -58,7 +56,6 @@ impl AnyClaim {
             MessageAlgorithm::Known(Known::Mcs) => AnyClaim::Mcs(under(arena)),
             MessageAlgorithm::Known(Known::Posix) => AnyClaim::Posix(under(arena)),
             MessageAlgorithm::TicketTwoLines => AnyClaim::TicketTwoLines(under(arena)),
-            MessageAlgorithm::HandOver => AnyClaim::HandOver(under(arena)),
         }
     }
 }
@@ -76,7 +73,6 @@ macro_rules! hand_on {
                 AnyClaim::Anderson(claim) => claim.$name($($argument),*),
                 AnyClaim::Mcs(claim) => claim.$name($($argument),*),
                 AnyClaim::Posix(claim) => claim.$name($($argument),*),
-                AnyClaim::HandOver(claim) => claim.$name($($argument),*),
                 AnyClaim::LockFree(claim) => Claim::<Sim>::$name(claim, $($argument),*),
                 AnyClaim::Towpath(claim) => Claim::<Sim>::$name(claim, $($argument),*),
                 AnyClaim::MortalTicket(claim) => claim.$name($($argument),*),

@@ -8,7 +8,6 @@ pub mod bulk;
 mod claim;
 pub mod deadlock;
 pub mod domain;
-pub mod hand_over;
 pub mod logp;
 pub mod stress;
 pub mod waiting;

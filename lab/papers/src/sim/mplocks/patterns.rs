@@ -21,30 +21,30 @@ pub enum Pattern {
     ManyLocks,
     /// Any of these locks, all of them at home at one node.
     OneHome,
-    /// One node uses a lock alone, and then all want it at once.
-    Bursts,
+    /// One node uses a lock alone, and then all want it at once, so many times each.
+    Bursts(u64),
 }
 
 /// Programs by name.
-pub const PATTERNS: [(&str, Pattern); 4] = [
+pub const PATTERNS: [(&str, Pattern); 5] = [
     ("one-lock", Pattern::OneLock),
     ("many-locks", Pattern::ManyLocks),
     ("one-home", Pattern::OneHome),
-    ("bursts", Pattern::Bursts),
+    ("bursts", Pattern::Bursts(4)),
+    ("single-bursts", Pattern::Bursts(1)),
 ];
 
 /// Work of a holder, in cycles, beside its accesses to shared memory.
 const INSIDE: u64 = 20;
-/// Acquisitions of the one node, and then of each, in a burst.
+/// Acquisitions of the one node before a burst.
 const ALONE: u64 = 24;
-const AT_ONCE: u64 = 4;
 /// Time for each part of a burst, for each node, in cycles.
 const PART: u64 = 40_000;
 
 impl Pattern {
     fn locks(self, nodes: usize) -> usize {
         match self {
-            Pattern::OneLock | Pattern::Bursts => 1,
+            Pattern::OneLock | Pattern::Bursts(_) => 1,
             Pattern::ManyLocks | Pattern::OneHome => 4 * nodes,
         }
     }
@@ -74,7 +74,7 @@ impl LockProgram {
     }
 
     /// Uses the lock alone, then together with all others, by the clock.
-    fn bursts(&self, cpu: &Sim, node: usize, nodes: usize, rounds: u64) {
+    fn bursts(&self, cpu: &Sim, node: usize, nodes: usize, rounds: u64, at_once: u64) {
         let part = PART * nodes.max(4) as u64 * self.cycle;
         for round in 0..rounds {
             let until = |n: u64| {
@@ -93,7 +93,7 @@ impl LockProgram {
                 self.operations.set(before.1);
             }
             until(1);
-            for _ in 0..AT_ONCE {
+            for _ in 0..at_once {
                 self.once(cpu, 0);
             }
         }
@@ -128,7 +128,9 @@ pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Erro
                 cpu.compute(ps);
             };
             match pattern {
-                Pattern::Bursts => program.bursts(cpu, node, nodes, each.div_ceil(AT_ONCE)),
+                Pattern::Bursts(at_once) => {
+                    program.bursts(cpu, node, nodes, each.div_ceil(at_once), at_once);
+                }
                 _ => {
                     for _ in 0..each {
                         pause(cpu);
