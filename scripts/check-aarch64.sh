@@ -49,5 +49,5 @@ export CARGO_PROFILE_DEV_DEBUG=none CARGO_PROFILE_TEST_DEBUG=none CARGO_INCREMEN
 target=(--target aarch64-unknown-linux-gnu)
 cargo test "${target[@]}" --package towpath-machine --lib -- "$@"
 # qemu knows no list of robust mutexes.
-cargo test "${target[@]}" --package towpath-sync --test locks -- --skip posix_mutex_of_threads "$@"
+cargo test "${target[@]}" --package towpath-sync --test native locks:: -- --skip posix_mutex_of_threads "$@"
 cargo test "${target[@]}" --package towpath-structures --lib --test queues --test nonblocking -- "$@"

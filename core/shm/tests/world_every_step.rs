@@ -5,7 +5,7 @@
 //!
 //! `cargo test -p towpath-shm --test world_every_step -- every` does it for every k (names of an
 //! act, `kill` or `stop` choose among the cases; making one takes hours then). In the ordinary
-//! tests k grows by a third at a time.
+//! tests k grows by a half at a time.
 //!
 //! This process is the tracer, the judge and the other user of the names; it has one thread.
 #![allow(unsafe_code)]
@@ -247,7 +247,7 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
             return rounds;
         }
         // Making a world takes a hundred thousand instructions: it looks at limits first.
-        steps += if choice.every() { 1 } else { 1 + steps / 3 };
+        steps += if choice.every() { 1 } else { 1 + steps / 2 };
     }
 }
 

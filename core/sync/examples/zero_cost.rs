@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p towpath-sync --example zero_cost`: steps (ptrace) through one
 //! uncontended lock and unlock of each, prints both, and fails if they differ in more than the
-//! choice of registers and the distance of jumps. `tests/zero_cost.rs` runs it.
+//! choice of registers and the distance of jumps. `tests/native/cost.rs` runs it.
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::locks::Ticket;

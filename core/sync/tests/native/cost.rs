@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::PoisonError;
 
 /// Package of a user: the example and its dependencies.
 ///
@@ -27,6 +28,7 @@ towpath-sync = { path = "CORE/sync" }
 
 #[test]
 fn the_generic_ticket_lock_is_the_hand_written_one() {
+    let cores = crate::CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     // target/PROFILE/deps/zero_cost-…; a folder of its own, so that it waits for no other build.
     let folder: PathBuf = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("zero-cost");
@@ -40,6 +42,7 @@ fn the_generic_ticket_lock_is_the_hand_written_one() {
         .arg(folder.join("target"))
         .status()
         .unwrap();
+    drop(cores);
     assert!(built.success(), "building the example");
     let run = Command::new(folder.join("target/release/zero_cost")).output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -103,6 +104,7 @@ fn one_at_a_time() {
 
 #[test]
 fn robust_serves_every_waiter() {
+    let _cores = crate::CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let mutex: Mutex<u64> = Mutex::new(0);
     let stop = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
