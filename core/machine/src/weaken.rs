@@ -142,6 +142,11 @@ pub fn choose(weakening: Option<Weakening>) {
     CHOSEN.set(weakening);
 }
 
+/// Returns whether an ordering is weakened in this thread, by choice.
+pub fn is_chosen() -> bool {
+    MODE.get() == WeakenMode::Weakened
+}
+
 /// The places of all accesses of this thread while `run` runs, with a result.
 pub fn places<T>(run: impl FnOnce() -> T) -> (BTreeSet<AccessPlace>, T) {
     let before = MODE.replace(WeakenMode::Recording);

@@ -94,8 +94,10 @@ impl Known {
         let (report, fault) = first_fault(case, &settings).map_err(|error| error.to_string())?;
         Ok(match fault {
             Some(fault) => format!("noticed\t{}\t{}", report.schedules, fault.fault.name()),
-            None if report.exhausted => format!("passed\t{}\tall", report.schedules),
-            None => format!("passed\t{}\tsome", report.schedules),
+            None => {
+                let extent = if report.exhausted { "all" } else { "some" };
+                format!("passed\t{}\t{extent}, {} could differ", report.schedules, report.breached)
+            }
         })
     }
 }

@@ -428,6 +428,10 @@ pub trait Both: 'static {
     fn read(&self, cpu: &Explorer, which: usize) -> u64;
     /// Changes both, if they have the old values.
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool;
+    /// Reads a third word.
+    fn read_third(&self, cpu: &Explorer) -> u64;
+    /// Writes the third word, which one thread alone changes.
+    fn write_third(&self, cpu: &Explorer, value: u64);
 }
 
 impl<B: Both> Both for Rc<B> {
@@ -437,11 +441,18 @@ impl<B: Both> Both for Rc<B> {
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool {
         B::swap(self, cpu, old, new)
     }
+    fn read_third(&self, cpu: &Explorer) -> u64 {
+        B::read_third(self, cpu)
+    }
+    fn write_third(&self, cpu: &Explorer, value: u64) {
+        B::write_third(self, cpu, value);
+    }
 }
 
 /// Threads that change two words, and threads that look at them.
 ///
-/// `s`: reads both, and changes both. `a`, `b`: reads both, one or the other first.
+/// The first thread also writes a third word, which the others read. `s`: reads both, and changes
+/// both. `a`, `b`: reads both, one or the other first.
 const LOOKS: [&[u8; 4]; 4] = [b"ssss", b"abab", b"bsab", b"sabs"];
 
 /// Calls of each thread of [`swapping`].
@@ -491,6 +502,11 @@ impl Swapping {
     }
 
     fn act(&self, cpu: &Explorer, n: usize, step: u8) {
+        let has_third = self.roles != Roles::AllSwap;
+        if has_third && cpu.id() != 0 {
+            let third = self.words.read_third(cpu);
+            self.named.read(cpu, third);
+        }
         if step != b's' {
             let first = usize::from(step == b'b');
             self.read(cpu, first);
@@ -506,6 +522,9 @@ impl Swapping {
         let old = [read(0), read(1)];
         let value = self.named.value(cpu, n);
         self.named.write(cpu, value);
+        if has_third && cpu.id() == 0 {
+            self.words.write_third(cpu, value);
+        }
         let never = self.roles == Roles::AllSwap && (n + cpu.id()).is_multiple_of(3);
         let old = if never { [old[0], 99] } else { old };
         if blind {

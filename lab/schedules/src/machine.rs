@@ -179,6 +179,12 @@ pub(crate) struct RunState {
     pub threads: Vec<ExploredThread>,
     /// ExploredThread whose step it is; none while nothing runs.
     pub current: Option<usize>,
+    /// True if an ordering is weakened, or a step left out.
+    pub is_weakened: bool,
+    /// Order of the access in progress as it is written, if it is weakened.
+    pub written: Option<Ordering>,
+    /// True if a step could take a write because of the weakened ordering.
+    pub is_breached: bool,
     /// The word of the step in progress, and the write that it takes of it.
     pub taken: Option<(usize, usize)>,
     pub stamp: u64,
@@ -224,6 +230,9 @@ impl ExploredMemory {
             left: 0,
             threads: Vec::with_capacity(CLOCKS),
             current: None,
+            is_weakened: towpath_machine::weaken::is_chosen(),
+            written: None,
+            is_breached: false,
             taken: None,
             stamp: 0,
             steps: 0,
@@ -324,6 +333,32 @@ impl RunState {
         !std::mem::replace(&mut self.threads[index].looked.is_over, true) && news
     }
 
+    /// Lists those steps that are possible only because an ordering is weakened.
+    ///
+    /// Returns the threads, a bit each, whose next access is weakened.
+    pub fn breaches(&mut self, options: &[StepChoice], breaches: &mut Vec<StepChoice>) -> u32 {
+        breaches.clear();
+        if !self.is_weakened {
+            return 0;
+        }
+        for choice in options {
+            let turn = match choice.turn {
+                Turn::Normal => 0,
+                Turn::Earlier(n) => n,
+                Turn::Other | Turn::Kill => continue,
+            };
+            if self.threads[choice.thread].pending.access != WordAccess::Latest
+                && let Some(at) = self.candidate(choice.thread, turn)
+                && self.is_breach(choice.thread, at)
+            {
+                breaches.push(*choice);
+            }
+        }
+        self.is_breached |= !breaches.is_empty();
+        let weakened = |(index, t): (usize, &ExploredThread)| u32::from(t.pending.is_weakened()) << index;
+        self.threads.iter().enumerate().map(weakened).sum()
+    }
+
     /// Lists all possible next steps, by thread. Empty: all have ended, or none can go
     /// on.
     pub fn options(&self, options: &mut Vec<StepChoice>) {
@@ -379,6 +414,7 @@ impl RunState {
         self.steps += 1;
         self.time += 100;
         self.stamp += 1;
+        self.written = None;
         self.footprint = Footprint::default();
         let anybody_can =
             (0..self.threads.len()).any(|i| self.threads[i].life == Life::Alive && self.is_open(i));

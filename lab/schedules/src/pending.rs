@@ -98,11 +98,26 @@ pub(crate) struct Pending {
     pub other: Other,
     /// Time until it gives up waiting, in nanoseconds.
     pub ns: u64,
+    /// Orders of success and of failure as they are written.
+    pub written: Option<(Ordering, Ordering)>,
+}
+
+impl Pending {
+    /// Returns whether the access is weaker than it is written.
+    pub fn is_weakened(&self) -> bool {
+        let now = match self.access {
+            WordAccess::Compare { success, failure, .. } => Some((success, failure)),
+            WordAccess::Latest | WordAccess::Kernel => None,
+            access => Some((access.order(0), access.order(0))),
+        };
+        now.zip(self.written).is_some_and(|(now, written)| now != written)
+    }
 }
 
 impl Pending {
     /// A step that can be taken at once, and ends in one way.
     pub fn open(what: &'static str, object: TouchedObject) -> Pending {
-        Pending { what, object, access: WordAccess::Latest, gate: Gate::Open, other: Other::None, ns: 0 }
+        let (access, gate, other) = (WordAccess::Latest, Gate::Open, Other::None);
+        Pending { what, object, access, gate, other, ns: 0, written: None }
     }
 }

@@ -134,6 +134,19 @@ impl Explorer {
         self.turn(Pending { access, other, ..Pending::open(what, TouchedObject::Word(word.0)) }, take)
     }
 
+    /// A step of an access whose orders are written so: one of them may be weakened.
+    fn step_written<T>(
+        &self,
+        what: &'static str,
+        word: &Word,
+        access: WordAccess,
+        orders: (Ordering, Ordering),
+        take: impl FnOnce(&mut RunState) -> T,
+    ) -> T {
+        let written = Some(orders);
+        self.turn(Pending { access, written, ..Pending::open(what, TouchedObject::Word(word.0)) }, take)
+    }
+
     /// Accesses a word once: `change` makes its new value of the old one.
     pub(crate) fn access(
         &self,
@@ -145,6 +158,7 @@ impl Explorer {
     ) -> u64 {
         let (old, is_stale) = (inner.old_value(word), inner.is_stale(word));
         let new = change(old);
+        inner.note_written(self.index, new.is_some());
         inner.read_word(self.index, word, if new.is_some() { orders.0 } else { orders.1 });
         self.looked(inner, word, old, false);
         if let Some(new) = new {
@@ -165,6 +179,7 @@ impl Explorer {
         order: Ordering,
     ) {
         let (old, is_stale) = (inner.words[word.0].value(), inner.is_stale(word.0));
+        inner.note_written(self.index, true);
         inner.write_word(self.index, word.0, value, order, false);
         self.looked(inner, word.0, value, true);
         inner.record(self.index, what, word.0, is_stale, (Some(old), Some(value)));
@@ -185,7 +200,18 @@ impl Explorer {
         order: Ordering,
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
-        self.step(what, word, WordAccess::Update(order), Other::None, |inner| {
+        self.update_written(what, word, (order, order), change)
+    }
+
+    /// An update with this order, and that which is written there.
+    fn update_written(
+        &self,
+        what: &'static str,
+        word: &Word,
+        (order, written): (Ordering, Ordering),
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> u64 {
+        self.step_written(what, word, WordAccess::Update(order), (written, written), |inner| {
             self.access(inner, what, word.0, (order, order), change)
         })
     }
@@ -219,15 +245,21 @@ impl Explorer {
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
     }
 
-    fn load_in(&self, word: &Word, order: Ordering) -> u64 {
-        self.step("load", word, WordAccess::Load(order), Other::None, |inner| {
+    fn load_in(&self, word: &Word, (order, written): (Ordering, Ordering)) -> u64 {
+        self.step_written("load", word, WordAccess::Load(order), (written, written), |inner| {
             self.access(inner, "load", word.0, (order, order), |_| None)
         })
     }
 
     /// Waits until a word has another value than the one seen, and loads it.
     /// `None` if the budget ran out.
-    fn await_change(&self, word: &Word, order: Ordering, budget: u64, seen: u64) -> Option<u64> {
+    fn await_change(
+        &self,
+        word: &Word,
+        (order, written): (Ordering, Ordering),
+        budget: u64,
+        seen: u64,
+    ) -> Option<u64> {
         if budget == 0 {
             return None;
         }
@@ -236,8 +268,9 @@ impl Explorer {
             ENDLESS.. => Other::None,
             _ => Other::SpinEnds { early: budget < PATIENT },
         };
-        let pending =
-            Pending { gate, access, other, ns: budget, ..Pending::open("spin", TouchedObject::Word(word.0)) };
+        let spin = Pending::open("spin", TouchedObject::Word(word.0));
+        let written = Some((written, written));
+        let pending = Pending { gate, access, other, ns: budget, written, ..spin };
         self.turn(pending, |inner| {
             if inner.ends_otherwise(self.index) {
                 let name = inner.name_of(TouchedObject::Word(word.0));
@@ -345,6 +378,15 @@ impl RunState {
         }
     }
 
+    /// Notes the order of the access in progress as it is written, if it is weakened.
+    fn note_written(&mut self, index: usize, writes: bool) {
+        if self.is_weakened
+            && let Some(t) = self.threads.get(index)
+        {
+            self.written = t.pending.written.map(|orders| if writes { orders.0 } else { orders.1 });
+        }
+    }
+
     /// Returns whether this step ends the other way.
     pub(crate) fn ends_otherwise(&mut self, index: usize) -> bool {
         self.threads.get_mut(index).is_some_and(|t| std::mem::take(&mut t.other))
@@ -366,25 +408,26 @@ impl Processor for Explorer {
     }
     #[track_caller]
     fn load(&self, word: &Word, order: Ordering) -> u64 {
-        self.load_in(word, weaken::access(Location::caller(), order))
+        self.load_in(word, (weaken::access(Location::caller(), order), order))
     }
     #[track_caller]
     fn store(&self, word: &Word, value: u64, order: Ordering) {
         if weaken::leaves_out(Location::caller()) {
             return;
         }
+        let written = (order, order);
         let order = weaken::access(Location::caller(), order);
-        self.step("store", word, WordAccess::Store(order), Other::None, |inner| {
+        self.step_written("store", word, WordAccess::Store(order), written, |inner| {
             self.put(inner, "store", word, value, order);
         });
     }
     #[track_caller]
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
         if weaken::leaves_out(Location::caller()) {
-            return self.load_in(word, order);
+            return self.load_in(word, (order, order));
         }
-        let order = weaken::access(Location::caller(), order);
-        self.update("swap", word, order, |_| Some(value))
+        let orders = (weaken::access(Location::caller(), order), order);
+        self.update_written("swap", word, orders, |_| Some(value))
     }
     #[track_caller]
     fn compare_exchange(
@@ -396,12 +439,13 @@ impl Processor for Explorer {
         failure: Ordering,
     ) -> Result<u64, u64> {
         if weaken::leaves_out(Location::caller()) {
-            let found = self.load_in(word, failure);
+            let found = self.load_in(word, (failure, failure));
             return if found == old { Ok(found) } else { Err(found) };
         }
-        let (success, failure) = weaken::exchange(Location::caller(), (success, failure));
+        let written = (success, failure);
+        let (success, failure) = weaken::exchange(Location::caller(), written);
         let access = WordAccess::Compare { expected: old, success, failure };
-        let found = self.step("compare_exchange", word, access, Other::None, |inner| {
+        let found = self.step_written("compare_exchange", word, access, written, |inner| {
             let change = |v| (v == old).then_some(new);
             self.access(inner, "compare_exchange", word.0, (success, failure), change)
         });
@@ -410,37 +454,42 @@ impl Processor for Explorer {
     #[track_caller]
     fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
         if weaken::leaves_out(Location::caller()) {
-            return self.load_in(word, order);
+            return self.load_in(word, (order, order));
         }
-        let order = weaken::access(Location::caller(), order);
-        self.update("fetch_add", word, order, |v| Some(v.wrapping_add(delta)))
+        let orders = (weaken::access(Location::caller(), order), order);
+        self.update_written("fetch_add", word, orders, |v| Some(v.wrapping_add(delta)))
     }
     #[track_caller]
     fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
         if weaken::leaves_out(Location::caller()) {
-            return self.load_in(word, order);
+            return self.load_in(word, (order, order));
         }
-        let order = weaken::access(Location::caller(), order);
-        self.update("fetch_or", word, order, |v| Some(v | bits))
+        let orders = (weaken::access(Location::caller(), order), order);
+        self.update_written("fetch_or", word, orders, |v| Some(v | bits))
     }
     #[track_caller]
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
         if weaken::leaves_out(Location::caller()) {
-            return self.load_in(word, order);
+            return self.load_in(word, (order, order));
         }
-        let order = weaken::access(Location::caller(), order);
-        self.update("fetch_and", word, order, |v| Some(v & mask))
+        let orders = (weaken::access(Location::caller(), order), order);
+        self.update_written("fetch_and", word, orders, |v| Some(v & mask))
     }
     /// A fence is a step only if it is sequentially consistent, under C11: any other one
     /// orders only its own thread's accesses.
     #[track_caller]
     fn fence(&self, order: Ordering) {
-        let Some(order) = weaken::fence(Location::caller(), order) else { return };
+        let kept = weaken::fence(Location::caller(), order);
+        let is_weaker = kept != Some(order);
+        if is_weaker && self.runs() {
+            self.memory.0.inner.borrow_mut().written_fence(self.index, order);
+        }
+        let Some(order) = kept else { return };
         let is_step = order == Ordering::SeqCst && self.memory.0.inner.borrow().model == MemoryModel::C11;
         if is_step {
             return self.turn(Pending::open("fence", TouchedObject::Fence), |inner| {
                 if inner.current.is_some() {
-                    inner.fence(self.index, order);
+                    inner.fence(self.index, order, !is_weaker);
                 }
                 inner.line(self.index, "fence", Default::default);
             });
@@ -448,7 +497,7 @@ impl Processor for Explorer {
         self.learn();
         let mut inner = self.memory.0.inner.borrow_mut();
         if inner.current == Some(self.index) {
-            inner.fence(self.index, order);
+            inner.fence(self.index, order, !is_weaker);
         }
     }
     fn read(&self, cell: &DatumId) -> u64 {
@@ -500,13 +549,13 @@ impl Processor for Explorer {
         budget: u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
-        let order = weaken::access(Location::caller(), order);
-        let mut value = self.load_in(word, order);
+        let orders = (weaken::access(Location::caller(), order), order);
+        let mut value = self.load_in(word, orders);
         loop {
             if done(value) {
                 return Ok(value);
             }
-            value = self.await_change(word, order, budget, value).ok_or(value)?;
+            value = self.await_change(word, orders, budget, value).ok_or(value)?;
         }
     }
 

@@ -26,6 +26,10 @@ use crate::words::MemoryModel;
 pub(crate) struct View<'a> {
     /// Possible next steps, by thread; never empty.
     pub options: &'a [StepChoice],
+    /// Those of the options that there are only because an ordering is weakened.
+    pub breaches: &'a [StepChoice],
+    /// Threads whose next access is weakened, a bit each.
+    pub weakened: u32,
     /// Thread that took the last step.
     pub last: Option<usize>,
     /// True if it now gives way to the others.
@@ -56,6 +60,8 @@ pub struct RunOutcome {
     pub given_up: bool,
     /// True if a thread waits for the dead, for ever.
     pub stranded: bool,
+    /// True if the run could have differed because an ordering is weakened.
+    pub breached: bool,
     /// Steps of all threads, if they were asked for.
     pub trace: Vec<TraceLine>,
 }
@@ -67,6 +73,7 @@ const STACK: usize = 256 << 10;
 pub(crate) struct Runner {
     stacks: Vec<DefaultStack>,
     options: Vec<StepChoice>,
+    breaches: Vec<StepChoice>,
 }
 
 /// Terms that all runs of a search have in common.
@@ -115,7 +122,7 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
 
 impl Runner {
     pub fn new() -> Runner {
-        Runner { stacks: Vec::new(), options: Vec::new() }
+        Runner { stacks: Vec::new(), options: Vec::new(), breaches: Vec::new() }
     }
 
     /// Runs the subject once.
@@ -191,6 +198,7 @@ impl Runner {
             digest: inner.digest,
             given_up,
             stranded,
+            breached: inner.is_breached,
             trace: inner.trace.take().unwrap_or_default(),
         }
     }
@@ -214,6 +222,7 @@ impl Runner {
         let inner = &play.memory.0.inner;
         while inner.borrow().failure.is_none() {
             inner.borrow().options(&mut self.options);
+            let weakened = inner.borrow_mut().breaches(&self.options, &mut self.breaches);
             let step = play.schedule.0.len();
             if self.options.is_empty() {
                 let mut inner = inner.borrow_mut();
@@ -229,7 +238,8 @@ impl Runner {
             let gives_way = play
                 .last
                 .is_some_and(|last| matches!(inner.borrow().threads[last].pending.gate, Gate::Moved { .. }));
-            let view = View { options: &self.options, last: play.last, gives_way, step };
+            let (options, breaches) = (&self.options, &self.breaches);
+            let view = View { options, breaches, weakened, last: play.last, gives_way, step };
             let choice = if step < terms.bound {
                 match strategy.choose(&view) {
                     Some(choice) => choice,

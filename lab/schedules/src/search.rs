@@ -137,6 +137,9 @@ pub struct SearchReport {
     pub steps: u64,
     /// Runs in which the living waited for the dead, which the subject does not exclude.
     pub stranded: u64,
+    /// Runs in which a step could take a value that it could not as the orderings are
+    /// written: one is weakened ([`towpath_machine::weaken`]).
+    pub breached: u64,
     /// True if there is no other schedule.
     pub exhausted: bool,
     /// The fault, if there is one.
@@ -259,6 +262,7 @@ impl<'a> Searcher<'a> {
             };
             report.steps += outcome.schedule.0.len() as u64;
             report.stranded += u64::from(outcome.stranded);
+            report.breached += u64::from(outcome.breached);
             report.given_up += u64::from(outcome.given_up);
             report.schedules += u64::from(!outcome.given_up);
             if let Some(failure) = outcome.failure {

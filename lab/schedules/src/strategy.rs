@@ -72,10 +72,88 @@ fn perhaps_earlier(
     options[first + below(random, count)]
 }
 
+/// Steps that show the effect of a weakened ordering; in one of two seeds.
+///
+/// A thread is held before the weakened access, so that much happens meanwhile; after it goes on
+/// alone, or is held again, so that others meet half of what it does. A step that is possible only
+/// because the ordering is weakened is taken one time in two, or nearly always.
+#[derive(Debug)]
+struct AimedChoice {
+    is_used: bool,
+    /// Sixteenths of the steps that the weakened ordering makes possible that are taken.
+    share: usize,
+    /// The thread that is held, and for how many steps.
+    held: (usize, usize),
+    /// The thread that goes on alone, and for how many steps.
+    alone: (usize, usize),
+    /// Threads, a bit each, that are held before the access, or surely are not.
+    known: u32,
+}
+
+impl AimedChoice {
+    fn new(seed: u64) -> AimedChoice {
+        let share = if seed % 4 == 1 { 8 } else { 15 };
+        AimedChoice { is_used: !seed.is_multiple_of(2), share, held: (0, 0), alone: (0, 0), known: 0 }
+    }
+
+    /// A number of steps: few, or as many as some operations take.
+    fn steps(random: &mut Random) -> usize {
+        let limit = 1 << below(random, 8);
+        1 + below(random, limit)
+    }
+
+    fn choose(&mut self, view: &View, random: &mut Random) -> Option<StepChoice> {
+        if !self.is_used {
+            return None;
+        }
+        if !view.breaches.is_empty() && below(random, 16) < self.share {
+            return one_of(random, view.breaches, |_| true);
+        }
+        self.known &= view.weakened;
+        let new = view.weakened & !self.known;
+        self.known |= new;
+        if new != 0 && self.held.1 == 0 && below(random, 2) == 0 {
+            self.held = (new.trailing_zeros() as usize, AimedChoice::steps(random));
+        }
+        let can = |thread| view.options.contains(&StepChoice::normal(thread));
+        if self.alone.1 > 0 {
+            self.alone.1 -= 1;
+            if can(self.alone.0) {
+                return Some(StepChoice::normal(self.alone.0));
+            }
+        }
+        if self.held.1 == 0 {
+            return None;
+        }
+        self.held.1 -= 1;
+        let held = self.held.0;
+        let last = view.last.filter(|last| *last != held && can(*last) && below(random, 4) != 0);
+        let others = || view.options.iter().filter(|o| o.turn == Turn::Normal && o.thread != held);
+        last.map(StepChoice::normal).or_else(|| match others().count() {
+            0 => None,
+            count => others().nth(below(random, count)).copied(),
+        })
+    }
+
+    /// Learns which step was chosen.
+    fn chosen(&mut self, choice: StepChoice, view: &View, random: &mut Random) {
+        if !self.is_used || view.weakened >> choice.thread & 1 == 0 {
+            return;
+        }
+        self.known &= !(1 << choice.thread);
+        match below(random, 3) {
+            0 => {}
+            1 => self.alone = (choice.thread, AimedChoice::steps(random)),
+            _ => self.held = (choice.thread, AimedChoice::steps(random)),
+        }
+    }
+}
+
 /// Random choice at each step; in three of four seeds mostly the thread that ran last.
 #[derive(Debug)]
 pub(crate) struct ByChance {
     random: Random,
+    aim: AimedChoice,
     keep: usize,
     earlier: usize,
     deaths: DeathPlan,
@@ -87,7 +165,7 @@ impl ByChance {
         let keep = [0, 8, 12, 15][below(&mut random, 4)];
         let deaths = DeathPlan::new(&mut random, kills, length);
         let earlier = earlier_share(&mut random);
-        ByChance { random, keep, earlier, deaths }
+        ByChance { random, aim: AimedChoice::new(seed), keep, earlier, deaths }
     }
 }
 
@@ -96,6 +174,15 @@ impl Chooser for ByChance {
         if let Some(choice) = self.deaths.now(view, &mut self.random) {
             return Some(choice);
         }
+        let aimed = self.aim.choose(view, &mut self.random);
+        let choice = aimed.or_else(|| self.any(view))?;
+        self.aim.chosen(choice, view, &mut self.random);
+        Some(choice)
+    }
+}
+
+impl ByChance {
+    fn any(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(choice) = other_outcome(view, &mut self.random) {
             return Some(choice);
         }
@@ -115,6 +202,7 @@ impl Chooser for ByChance {
 #[derive(Debug)]
 pub(crate) struct ByPriority {
     random: Random,
+    aim: AimedChoice,
     priorities: [i64; CLOCKS],
     lowest: i64,
     changes: Vec<usize>,
@@ -133,7 +221,7 @@ impl ByPriority {
         let changes = (1..depth).map(|_| below(&mut random, length.max(1))).collect();
         let deaths = DeathPlan::new(&mut random, kills, length);
         let earlier = earlier_share(&mut random);
-        ByPriority { random, priorities, lowest: 0, changes, earlier, deaths }
+        ByPriority { random, aim: AimedChoice::new(seed), priorities, lowest: 0, changes, earlier, deaths }
     }
 
     fn fall(&mut self, thread: usize) {
@@ -147,6 +235,15 @@ impl Chooser for ByPriority {
         if let Some(choice) = self.deaths.now(view, &mut self.random) {
             return Some(choice);
         }
+        let aimed = self.aim.choose(view, &mut self.random);
+        let choice = aimed.or_else(|| self.any(view))?;
+        self.aim.chosen(choice, view, &mut self.random);
+        Some(choice)
+    }
+}
+
+impl ByPriority {
+    fn any(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(last) = view.last
             && (view.gives_way || self.changes.contains(&view.step))
         {

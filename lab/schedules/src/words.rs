@@ -22,7 +22,7 @@
 //! **Reduction.** A load that could also have taken its value before a newer write was made need
 //! not take it after that write. So a step passes over newer writes only if it depends on them, or
 //! the write that it takes does (`ExploredThread::deps`). A thread takes an older value than the
-//! latest at most [`MAX_STALE`] times in a row of a word: an endless loop that sees nothing new
+//! latest at most `MAX_STALE` times in a row of a word: an endless loop that sees nothing new
 //! ends.
 
 use std::rc::Rc;
@@ -34,7 +34,9 @@ use crate::machine::{CLOCKS, Clock, RunState, join};
 use crate::pending::WordAccess;
 
 /// Number of times in a row that a thread takes an old value of a word.
-const MAX_STALE: u8 = 4;
+///
+/// As orderings are written, and if one is weakened.
+const MAX_STALE: [u8; 2] = [4, 12];
 /// Distance of writes in the modification order: others may come in between.
 const GAP: u64 = 1 << 32;
 
@@ -96,15 +98,20 @@ pub(crate) struct Released {
     pub clock: Clock,
     /// `None`: of no word (but the one that is written).
     pub view: Option<Rc<MemoryView>>,
+    /// The view that it would carry if no ordering were weakened.
+    pub written: Option<Rc<MemoryView>>,
 }
 
 impl Released {
     pub fn join(&mut self, other: &Released) {
         join(&mut self.clock, &other.clock);
-        match (&mut self.view, &other.view) {
-            (_, None) => {}
-            (None, Some(theirs)) => self.view = Some(Rc::clone(theirs)),
-            (Some(ours), Some(theirs)) => Rc::make_mut(ours).join(theirs),
+        let pairs = [(&mut self.view, &other.view), (&mut self.written, &other.written)];
+        for (ours, theirs) in pairs {
+            match (ours, theirs) {
+                (_, None) => {}
+                (ours @ None, Some(theirs)) => *ours = Some(Rc::clone(theirs)),
+                (Some(ours), Some(theirs)) => Rc::make_mut(ours).join(theirs),
+            }
         }
     }
 }
@@ -176,10 +183,20 @@ impl WordState {
     }
 }
 
+/// Knowledge that a thread would have of words if no ordering were weakened.
+#[derive(Default)]
+struct WrittenView {
+    now: MemoryView,
+    read: MemoryView,
+    fenced: Option<Rc<MemoryView>>,
+}
+
 /// Knowledge of a thread about words.
 #[derive(Default)]
 pub(crate) struct ThreadView {
     now: MemoryView,
+    /// Kept only if an ordering is weakened.
+    written: WrittenView,
     /// Views of the writes that it has taken without acquiring them.
     read: MemoryView,
     /// View of its last release fence.
@@ -192,6 +209,7 @@ impl ThreadView {
     /// Learns all that the other knows now.
     pub fn join(&mut self, other: &ThreadView) {
         self.now.join(&other.now);
+        self.written.now.join(&other.written.now);
     }
 }
 
@@ -205,6 +223,8 @@ pub(crate) struct GlobalViews {
     /// The kernel's view of the words on which it has woken sleepers. A thread that wants
     /// to sleep compares no older value.
     kernel: MemoryView,
+    /// `ordered` and `kernel` if no ordering were weakened.
+    written: [MemoryView; 2],
 }
 
 fn acquires(order: Ordering) -> bool {
@@ -227,7 +247,8 @@ impl RunState {
             return (n == 0 && fits(state.write(last), t.pending.access)).then_some(last);
         };
         let (now, ordered) = (t.view.now.at(slot), self.views.ordered.at(slot));
-        let is_tired = t.view.stale.get(slot).is_some_and(|stale| *stale >= MAX_STALE);
+        let is_tired =
+            t.view.stale.get(slot).is_some_and(|stale| *stale >= MAX_STALE[usize::from(self.is_weakened)]);
         let mut left = n;
         // Steps of newer writes on which this thread does not depend yet.
         let mut avoidable = [0; CLOCKS];
@@ -262,6 +283,28 @@ impl RunState {
             }
         }
         None
+    }
+
+    /// Returns whether a thread can take this write only because an ordering is weakened.
+    pub fn is_breach(&self, thread: usize, at: usize) -> bool {
+        let t = &self.threads[thread];
+        let TouchedObject::Word(word) = t.pending.object else { return false };
+        let state = &self.words[word];
+        let Some(slot) = state.slot else { return false };
+        let write = state.write(at);
+        let order = t.pending.written.map(|orders| match t.pending.access {
+            WordAccess::Compare { expected, .. } if write.value != expected => orders.1,
+            _ => orders.0,
+        });
+        let [ordered, kernel] = &self.views.written;
+        write.at < t.view.written.now.at(slot)
+            || match t.pending.access {
+                WordAccess::Kernel => write.at < kernel.at(slot),
+                access => {
+                    order.unwrap_or(access.order(write.value)) == Ordering::SeqCst
+                        && write.at < ordered.at(slot)
+                }
+            }
     }
 
     /// The value that the step in progress takes of the word.
@@ -301,6 +344,7 @@ impl RunState {
             self.footprint.touch(TouchedObject::Word(word), at != state.last());
             self.footprint.touch(TouchedObject::Fence, false);
         }
+        let written = self.written.unwrap_or(order);
         let Some(slot) = state.slot else { return };
         if t.view.stale.len() <= slot {
             t.view.stale.resize(slot + 1, 0);
@@ -321,6 +365,19 @@ impl RunState {
         if order == Ordering::SeqCst {
             self.views.ordered.raise(slot, write.at);
         }
+        if self.is_weakened {
+            let mine = &mut t.view.written;
+            mine.now.raise(slot, write.at);
+            if let Some(view) = &write.released.written {
+                match acquires(written) {
+                    true => mine.now.join(view),
+                    false => mine.read.join(view),
+                }
+            }
+            if written == Ordering::SeqCst {
+                self.views.written[0].raise(slot, write.at);
+            }
+        }
     }
 
     /// Writes the word, behind the write that was chosen; an update also marks that one.
@@ -328,7 +385,7 @@ impl RunState {
         let at = self.taken(word);
         let mut released = Released::default();
         if self.current.is_some() {
-            released = self.release(index, order);
+            released = self.release_as(index, order, self.written.unwrap_or(order));
         }
         if updates {
             let source = self.words[word].write_mut(at);
@@ -348,6 +405,12 @@ impl RunState {
             if order == Ordering::SeqCst {
                 self.footprint.touch(TouchedObject::Fence, false);
                 self.views.ordered.raise(slot, place);
+            }
+            if self.is_weakened {
+                self.threads[index].view.written.now.raise(slot, place);
+                if self.written.unwrap_or(order) == Ordering::SeqCst {
+                    self.views.written[0].raise(slot, place);
+                }
             }
         }
     }
@@ -404,6 +467,7 @@ impl RunState {
         let place = self.insert(word, self.words[word].last(), value, released);
         if let Some(slot) = self.words[word].slot {
             self.threads[index].view.now.raise(slot, place);
+            self.threads[index].view.written.now.raise(slot, place);
         }
     }
 
@@ -418,16 +482,18 @@ impl RunState {
             let state = &mut self.words[word];
             if let (Some((slot, at)), Some(write)) = (other, state.later.last_mut()) {
                 Rc::make_mut(write.released.view.get_or_insert_default()).raise(slot, at);
+                Rc::make_mut(write.released.written.get_or_insert_default()).raise(slot, at);
             }
         }
     }
 
     /// Time has passed, so that the thread sees the latest values.
     pub fn catch_up(&mut self, index: usize) {
-        let now = &mut self.threads[index].view.now;
+        let ThreadView { now, written, .. } = &mut self.threads[index].view;
         for state in &self.words {
             if let Some(slot) = state.slot {
                 now.raise(slot, state.write(state.last()).at);
+                written.now.raise(slot, state.write(state.last()).at);
             }
         }
     }
@@ -439,23 +505,54 @@ impl RunState {
         if let Some(view) = &released.view {
             t.view.now.join(view);
         }
+        if let Some(view) = &released.written {
+            t.view.written.now.join(view);
+        }
     }
 
     /// Returns the knowledge that a write with this order makes visible.
     pub fn release(&mut self, index: usize, order: Ordering) -> Released {
+        self.release_as(index, order, order)
+    }
+
+    /// Returns the knowledge that a write makes visible, weakened or not.
+    fn release_as(&mut self, index: usize, order: Ordering, written: Ordering) -> Released {
         let t = &mut self.threads[index];
+        let mine = &t.view.written;
+        let written = match releases(written) {
+            true => self.is_weakened.then(|| Rc::new(mine.now.clone())),
+            false => mine.fenced.clone(),
+        };
         if releases(order) {
             let clock = t.clock;
             t.clock[index] += 1;
             let view = (self.model == MemoryModel::C11).then(|| Rc::new(t.view.now.clone()));
-            Released { clock, view }
+            Released { clock, view, written }
         } else {
-            Released { clock: t.fenced, view: t.view.fenced.clone() }
+            Released { clock: t.fenced, view: t.view.fenced.clone(), written }
         }
     }
 
-    /// A fence.
-    pub fn fence(&mut self, index: usize, order: Ordering) {
+    /// Effect that a fence would have if it were not weakened from this order.
+    pub fn written_fence(&mut self, index: usize, order: Ordering) {
+        let mine = &mut self.threads[index].view.written;
+        if acquires(order) {
+            mine.now.join(&mine.read);
+        }
+        if order == Ordering::SeqCst {
+            mine.now.join(&self.views.written[0]);
+            self.views.written[0].join(&mine.now);
+        }
+        if releases(order) {
+            mine.fenced = Some(Rc::new(mine.now.clone()));
+        }
+    }
+
+    /// A fence; `is_as_written` unless it is weakened to this order.
+    pub fn fence(&mut self, index: usize, order: Ordering, is_as_written: bool) {
+        if is_as_written && self.is_weakened {
+            self.written_fence(index, order);
+        }
         let t = &mut self.threads[index];
         if acquires(order) {
             let read = t.read;
@@ -479,6 +576,7 @@ impl RunState {
     pub fn tell_kernel(&mut self, index: usize, word: usize) {
         if let (Some(slot), Some(t)) = (self.words[word].slot, self.threads.get(index)) {
             self.views.kernel.raise(slot, t.view.now.at(slot));
+            self.views.written[1].raise(slot, t.view.written.now.at(slot));
         }
     }
 

@@ -6,6 +6,7 @@
 //! although a message is there has lost a wake-up.
 
 mod stream;
+mod suspected;
 mod watched;
 
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,7 @@ use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::{Policy, Spinning, Wait};
 
 use stream::Streamed;
+use suspected::SuspectedLock;
 use watched::WatchedQueue;
 
 use super::{BUDGET, ENDLESS, ExploredMember};
@@ -91,6 +93,14 @@ pub fn all(cases: &mut Vec<Case>) {
         let name = format!("channel/watched-{}", algorithm.name());
         cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
     }
+    let make = |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        if plan.threads * plan.ops > suspected::PACKETS {
+            return Err(format!("has {} packets: take fewer threads or operations", suspected::PACKETS));
+        }
+        Ok(Rc::new(SuspectedLock::new(plan, memory)))
+    };
+    let about = "senders ask whether a sound lock is damaged, and none gives it up";
+    cases.push(Case::new("channel/suspected-lock", about, make));
 }
 
 /// Handshakes that are wrong on purpose.

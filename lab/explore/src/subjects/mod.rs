@@ -4,6 +4,7 @@
 mod broadcast;
 mod channel;
 mod compact;
+mod pools;
 mod repair;
 mod robust;
 mod structures;
@@ -66,6 +67,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     channel::all(&mut cases);
     structures::all(&mut cases, policy);
     repair::all(&mut cases, policy);
+    pools::all(&mut cases);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     forgetful_lock(&mut cases, policy);
     robust::planted(&mut cases, policy);

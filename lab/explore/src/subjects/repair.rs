@@ -10,7 +10,7 @@ use std::rc::Rc;
 use towpath_machine::{Arena, Place};
 use towpath_structures::dcas::{Bershad, DoubleCas, Guerraoui, Hardware, Harris, Locked, RolledBack};
 use towpath_structures::nonblocking::{
-    Fifo, HarrisMichaelList, HashMap, List, Recover, StableError, Stack, ValoisList,
+    ArrayStack, Fifo, HarrisMichaelList, HashMap, List, Recover, StableError, Stack, ValoisList,
 };
 use towpath_structures::queues::{ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott};
 use towpath_structures::queues::{PrakashLeeJohnson, Valois};
@@ -33,12 +33,16 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     words::<Small>(cases, policy, Roles::SomeLook, "guerraoui");
     words::<Guerraoui<Explorer>>(cases, policy, Roles::SomeLook, "guerraoui-of-16");
     words::<Harris<Explorer>>(cases, policy, Roles::SomeLook, "harris");
+    words::<Harris<Explorer, Boxed, 2>>(cases, policy, Roles::SomeLook, "harris-of-2");
+    words::<Harris<Explorer, Boxed, 2>>(cases, policy, Roles::AllSwap, "harris-all");
+    words::<Small>(cases, policy, Roles::AllSwap, "guerraoui-all");
     words::<Hardware<Explorer>>(cases, policy, Roles::SomeLook, "hardware");
     words::<Locked<Explorer>>(cases, policy, Roles::SomeLook, "locked");
     words::<RolledBack<Explorer>>(cases, policy, Roles::SomeLook, "bershad-os");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad");
-    structures::<Small>(cases, policy);
-    structures::<Harris<Explorer>>(cases, policy);
+    structures::<Small>(cases, policy, "guerraoui");
+    structures::<Harris<Explorer>>(cases, policy, "harris");
+    structures::<Harris<Explorer, Boxed, 2>>(cases, policy, "harris-of-2");
     keyed(cases, policy, "list-harris-michael", Map { replaces: false }, |memory, plan| {
         Rc::new(HarrisMichaelList::<Explorer>::new(memory, entries(plan), plan.threads))
     });
@@ -47,11 +51,14 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
         let act = move |cpu: &Explorer, lookup| answer(policy, cpu, |me| looked(&list, me, lookup));
         moves(plan, memory, Map { replaces: false }, act, None)
     });
-    queue::<MichaelScott<Explorer>>(cases, policy);
-    queue::<PrakashLeeJohnson<Explorer>>(cases, policy);
-    queue::<Valois<Explorer>>(cases, policy);
-    queue::<FetchOpArray<Explorer>>(cases, policy);
-    queue::<FetchOpTickets<Explorer>>(cases, policy);
+    queue::<MichaelScott<Explorer>>(cases, policy, super::ROOM, "");
+    queue::<PrakashLeeJohnson<Explorer>>(cases, policy, super::ROOM, "");
+    queue::<Valois<Explorer>>(cases, policy, super::ROOM, "");
+    queue::<FetchOpArray<Explorer>>(cases, policy, super::ROOM, "");
+    queue::<FetchOpTickets<Explorer>>(cases, policy, super::ROOM, "");
+    // With room for one value: full and empty in turns, and slots used again soon.
+    queue::<FetchOpArray<Explorer>>(cases, policy, 1, "-of-1");
+    queue::<FetchOpTickets<Explorer>>(cases, policy, 1, "-of-1");
 }
 
 fn case(
@@ -69,7 +76,7 @@ fn case(
 }
 
 /// Returns whether a participant is dead, as a thread learns it.
-fn is_dead(cpu: &Explorer, participant: usize) -> bool {
+pub(super) fn is_dead(cpu: &Explorer, participant: usize) -> bool {
     !ExploredMember::new(cpu).is_alive(participant as u32 + 1)
 }
 
@@ -99,7 +106,7 @@ fn care<R: Recover<Explorer> + 'static>(it: &Rc<R>, policy: Policy) -> Care {
 fn words<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, roles: Roles, name: &str) {
     let endures = !D::BLOCKING;
     case(cases, &format!("dcas-{name}"), endures, move |plan, memory| {
-        let words = (0..2).map(|_| memory.word(Place::NewLine, 0)).collect();
+        let words = (0..3).map(|_| memory.word(Place::NewLine, 0)).collect();
         let it = Rc::new(WordsSubject { words, dcas: D::new(memory, plan.threads), policy });
         let repaired = it.clone();
         let repair = move |cpu: &Explorer| {
@@ -130,8 +137,11 @@ fn container<C>(
     });
 }
 
-fn structures<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
-    let name = |of: &str| format!("{of}-{}", D::NAME);
+fn structures<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, dcas: &str) {
+    let name = |of: &str| format!("{of}-{dcas}");
+    container(cases, policy, name("array-stack"), Order::Lifo, |memory, plan| {
+        ArrayStack::<Explorer, D>::new(memory, ROOM, plan.threads)
+    });
     container(cases, policy, name("stack"), Order::Lifo, |memory, plan| {
         Stack::<Explorer, D>::new(memory, ROOM, plan.threads)
     });
@@ -213,10 +223,10 @@ fn keyed<R: Recover<Explorer> + ByKey + 'static>(
     });
 }
 
-fn queue<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
-    let name = format!("queue-{}", Q::NAME);
+fn queue<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy, room: usize, of: &str) {
+    let name = format!("queue-{}{of}", Q::NAME);
     case(cases, &name, !Q::BLOCKING, move |plan, memory| {
-        let queue = Q::new(memory, super::ROOM, plan.threads);
-        churn(plan, memory, QueueSubject { queue, policy }, Order::Fifo, super::ROOM, None)
+        let queue = Q::new(memory, room, plan.threads);
+        churn(plan, memory, QueueSubject { queue, policy }, Order::Fifo, room, None)
     });
 }

@@ -115,6 +115,16 @@ impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
         let read = actor(self.policy, cpu, |me| self.dcas.read(me, &self.words[..], which as u32));
         read.unwrap_or_else(|error| panic!("read: {error}"))
     }
+    fn read_third(&self, cpu: &Explorer) -> u64 {
+        self.read(cpu, 2)
+    }
+    fn write_third(&self, cpu: &Explorer, value: u64) {
+        match actor(self.policy, cpu, |me| self.dcas.write(me, &self.words[..], 2, value)) {
+            // As in `swap`.
+            Err(DcasError::Abandoned) => {}
+            other => other.unwrap_or_else(|error| panic!("write: {error}")),
+        }
+    }
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool {
         let change = |i: usize| Change { word: i as u32, old: old[i], new: new[i] };
         let done = actor(self.policy, cpu, |me| self.dcas.dcas(me, &self.words[..], [change(0), change(1)]));
@@ -128,7 +138,7 @@ impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
 
 fn pair<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, name: &str) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-        let words = (0..2).map(|_| memory.word(Place::NewLine, 0)).collect();
+        let words = (0..3).map(|_| memory.word(Place::NewLine, 0)).collect();
         let words = WordsSubject { words, dcas: D::new(memory, plan.threads), policy };
         Ok(swapping(plan, memory, words, Roles::AllSwap, None))
     };

@@ -184,9 +184,8 @@ impl WatchedQueue {
                 break;
             }
             // Blocks of the dead may be all that there are.
-            if over || ExploredMember::new(cpu).deaths() > 0 {
-                mine.sweep(claim, &queue, cpu, &census);
-            }
+            mine.sweep(claim, &queue, cpu, &census);
+            assert!(!mine.heal(claim, &queue, cpu), "words that no sender has damaged");
             drop(mine);
             cpu.delay(PAUSE);
         }

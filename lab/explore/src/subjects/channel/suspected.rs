@@ -1,0 +1,126 @@
+//! Senders in front of a lock that names no holder, each of which asks again and again
+//! whether its words are damaged.
+//!
+//! They are not, and no thread dies: so no answer may ever be that the lock is given up, whatever a
+//! waiter has seen or missed. Each sender claims packets, of which there are enough for all.
+
+use std::sync::Arc;
+
+use towpath_channel::claim::{Claim, Locked};
+use towpath_channel::packet::{Extra, Form, Header, Slot};
+use towpath_channel::queue::{Queue, QueueControl, Sender, TICKET, intent};
+use towpath_channel::suspicion::{HOLDS, Suspicion};
+use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_sync::locks::TestAndSet;
+use towpath_sync::{Abandoned, Lock, Waiting};
+
+use crate::end::End;
+use crate::fault::LocatedFault;
+use crate::machine::{Bytes, Word};
+use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+
+/// Packets: enough for all threads' operations.
+pub(super) const PACKETS: usize = 32;
+/// Between two looks of a thread that cannot go on, in nanoseconds.
+const PAUSE: u64 = 1_000;
+
+/// A queue without a receiver, and its senders.
+pub(super) struct SuspectedLock {
+    control: QueueControl<Explorer>,
+    slots: Vec<Slot<Explorer>>,
+    extras: Vec<Extra<Explorer>>,
+    bytes: Arc<Bytes>,
+    claim: Locked<Box<TestAndSet<Explorer>>>,
+    intents: Vec<Word>,
+    plan: Plan,
+}
+
+/// Wait that asks at each turn.
+struct AskingWait<'a> {
+    of: &'a SuspectedLock,
+    suspicion: Suspicion,
+}
+
+impl Waiting<Explorer> for AskingWait<'_> {
+    fn parks(&self) -> bool {
+        false
+    }
+    fn wait_until(
+        &self,
+        cpu: &Explorer,
+        word: &Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        // (S1) Acquire: as this says of itself; pairs with the releases of the word.
+        cpu.spin_until(word, Ordering::Acquire, u64::MAX, |value| done(value)).map_err(|_| Abandoned)
+    }
+    fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
+        let words = self.of.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
+        let gone = self.suspicion.is_abandoned(cpu, &self.of.control.tail, 0, words, |_| true);
+        assert!(!gone, "the lock is given up although it is sound");
+        cpu.delay(PAUSE);
+        Ok(())
+    }
+    fn attempts_before_queueing(&self, _cpu: &Explorer) -> u32 {
+        0
+    }
+    fn wait_turn(&self, cpu: &Explorer, _word: &Word, _seen: u64, _round: u32, _turn: u64) {
+        cpu.delay(PAUSE);
+    }
+    fn release(&self, cpu: &Explorer, word: &Word, value: u64) {
+        // (S2) Release: as this says of itself; pairs with (S1).
+        cpu.store(word, value, Ordering::Release);
+    }
+    fn release_some(&self, cpu: &Explorer, word: &Word, value: u64, _count: u32) {
+        self.release(cpu, word, value);
+    }
+}
+
+impl SuspectedLock {
+    pub fn new(plan: &Plan, memory: &ExploredMemory) -> SuspectedLock {
+        SuspectedLock {
+            control: QueueControl::new(memory),
+            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
+            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
+            bytes: Arc::new(memory.bytes(8)),
+            claim: Locked(Box::new(TestAndSet::new(memory))),
+            intents: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            plan: *plan,
+        }
+    }
+
+    fn queue(&self) -> Queue<'_, Explorer> {
+        let SuspectedLock { control, slots, extras, bytes, .. } = self;
+        let bytes = Arc::clone(bytes);
+        Queue { id: 0, control, slots, extras, blocks: &[], bytes, block_size: 8 }
+    }
+}
+
+impl SubjectRun for SuspectedLock {
+    fn thread(&self, cpu: &Explorer) {
+        let (queue, me) = (self.queue(), cpu.id() as u16);
+        let mut sender = Sender::new(me, 0, 0);
+        let intent = &self.intents[cpu.id()];
+        for n in 0..self.plan.ops {
+            let wait = AskingWait { of: self, suspicion: Suspicion::new(me) };
+            let ticket = self.claim.claim(&queue, &mut sender, cpu, &wait, intent);
+            let ticket = ticket.unwrap_or_else(|error| panic!("claim: {error:?}"));
+            cpu.write(&queue.slot(ticket).tag, n as u64);
+            let header = Header::new(Form::Short, 0, 4, 0);
+            self.claim.publish(&queue, &mut sender, cpu, false, intent, ticket, header);
+        }
+    }
+
+    fn last(&self, cpu: &Explorer) {
+        // Relaxed, both: all others have ended.
+        let tail = cpu.load(&self.control.tail, Ordering::Relaxed) & TICKET;
+        assert_eq!(tail, (self.plan.threads * self.plan.ops) as u64, "packets that were claimed");
+        let held =
+            |word: &Word| cpu.load(word, Ordering::Relaxed) == intent::encode(0, intent::LOCKING, HOLDS);
+        assert!(!self.intents.iter().any(held), "a sender says that it has the lock");
+    }
+
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
