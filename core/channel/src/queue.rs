@@ -456,8 +456,8 @@ impl Receiver {
     /// the receiver knows better; closes the queue if it doesn't. Call it now and
     /// then while nothing arrives. Returns whether it changed something.
     pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5).
-        let tail = cpu.load(&q.control.tail, Ordering::Acquire);
+        // Relaxed: only whether the number makes sense.
+        let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
         // The head passes void tickets before they are drawn.
         let len = q.len() as i64;
         let most = if c.overdraws() { len + OVERDRAWN } else { len };
@@ -492,7 +492,7 @@ impl Receiver {
         };
         // First the suspects, then the packets: a block whose owner is dead by now, or holds none
         // by now, can't be published any more, so if no packet names it, none will. (B3) Acquire:
-        // pairs with the Release (B1) of the claim, whose owner word we read.
+        // pairs with the Release (B1), (B4) of the claim, whose owner word we read.
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();

@@ -137,9 +137,8 @@ impl<P: Processor> Claim<P> for LockFree {
                         ticket
                     }
                     None => {
-                        // (I2) Release: this sender owns nothing; pairs with the Acquire (I1) of
-                        // the census.
-                        cpu.store(intent, 0, Ordering::Release);
+                        // Relaxed: this sender owns nothing, and has done nothing.
+                        cpu.store(intent, 0, Ordering::Relaxed);
                         return Err(ClaimError::Closed);
                     }
                 }
@@ -183,9 +182,9 @@ impl<P: Processor> Claim<P> for LockFree {
         sender.pending = None;
         sender.pending_block = None;
         sender.misses = 0;
-        // (I2) Release: pairs with the Acquire (I1) of the census, which then finds no sender that
-        // owes a message for the ticket.
-        cpu.store(intent, 0, Ordering::Release);
+        // Relaxed: the census then finds no sender that owes a message for the ticket, and this one
+        // has written nothing in its place.
+        cpu.store(intent, 0, Ordering::Relaxed);
     }
 
     fn claim_block<W: WaitForSpace<P>>(
@@ -206,8 +205,8 @@ impl<P: Processor> Claim<P> for LockFree {
         };
         let block = (ticket % q.blocks.len() as u64) as usize;
         let me = block_owner(sender.endpoint, sender.generation);
-        // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: survivors see whose
-        // it is.
+        // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: the sweep that sees
+        // our name sees our intent; pairs with the Acquire (B3) there.
         if cpu.compare_exchange(&q.blocks[block].owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             sender.misses = 0;
             return Ok(block);
@@ -290,11 +289,11 @@ impl<P: Processor> Claim<P> for LockFree {
             return true;
         }
         let index = q.index(receiver.head);
-        // (F5) Acquire: pairs with the Release (F2) of the claim.
-        let header = Header(cpu.load(word, Ordering::Acquire));
-        // (F5) First the intents, then the packet (both Acquire): a sender that has let go of the
-        // ticket has claimed the packet, or gave up.
-        if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Acquire))
+        // Relaxed: read again below before it counts, or only a claim that some sender has.
+        let header = Header(cpu.load(word, Ordering::Relaxed));
+        // First the intents, which acquire (I1), then the packet (Relaxed): a sender that has let
+        // go of the ticket has claimed the packet, or gave up.
+        if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Relaxed))
         {
             receiver.head += 1;
             // (F4) Release: as below; pairs with the Acquire (F3) in `claim`.
@@ -329,9 +328,9 @@ impl<P: Processor> Claim<P> for LockFree {
                 late.is_ownerless(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
-            // (F5) The intents first, then the packet (both Acquire): a sender that has let go of
-            // its ticket has claimed the packet, or gave up; pairs with the Release (F2), (I2).
-            let header = Header(cpu.load(word, Ordering::Acquire));
+            // The intents first, which acquire (I1), then the packet (Relaxed): a sender that has
+            // let go of its ticket has claimed the packet, or gave up.
+            let header = Header(cpu.load(word, Ordering::Relaxed));
             !ownerless || header.state() != FREE
         });
         before != receiver.late.len()
@@ -397,8 +396,8 @@ fn may_owe<P: Processor>(q: &Queue<'_, P>, word: u64, place: usize, head: u64) -
 
 /// Frees a packet that a dead endpoint had claimed.
 fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> bool {
-    // (F5) Acquire: pairs with the Release (F2) of the claim.
-    let header = Header(cpu.load(word, Ordering::Acquire));
+    // Relaxed: what the dead one wrote is known with its death.
+    let header = Header(cpu.load(word, Ordering::Relaxed));
     header.state() == CLAIMED
         && !census.alive(header.source() as u16, header.lap())
         // (F6) Release: what the dead one wrote into the packet comes before the next claim; pairs

@@ -79,8 +79,9 @@ fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     let result = match lock.lock(cpu, wait) {
         Ok(mut held) => {
             cpu.note(Event::Acquired(q.id.into()));
-            // (C1) Release: it has the lock; pairs with the Acquire (I1) of the census.
-            cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Release);
+            // Relaxed: it has the lock, and hands nothing over; one that suspects the lock asks no
+            // further.
+            cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Relaxed);
             if L::owner_died(&held) {
                 // Each step of the body leaves the queue valid, so there is nothing to mend: a
                 // packet that the dead one has claimed carries its name, and the receiver frees it.
@@ -124,10 +125,11 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
             if Header(cpu.load(header, Ordering::Acquire)).state() != FREE {
                 return Err(ClaimError::Full);
             }
-            // (C5) Release, both: a survivor that sees the tail advanced sees the packet's owner;
-            // pairs with the Acquire (C6).
+            // Relaxed: ordered by (C5).
             let claimed = Header::claimed(sender.endpoint, sender.generation);
-            cpu.store(header, claimed.0, Ordering::Release);
+            cpu.store(header, claimed.0, Ordering::Relaxed);
+            // (C5) Release: a survivor that sees the tail advanced sees the packet's owner; pairs
+            // with the Acquire (C6).
             cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
             Ok(tail & TICKET)
         });
@@ -166,9 +168,12 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
             if cpu.load(owner, Ordering::Acquire) != 0 {
                 return Err(ClaimError::Full);
             }
-            // (C5) Release, both: as for packets; pairs with the Acquire (C6).
+            // (B4) Release: the sweep that sees our name sees our intent; pairs with the Acquire
+            // (B3) there.
             cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Release);
-            cpu.store(&q.control.bulk_tail, next.wrapping_add(1), Ordering::Release);
+            // Relaxed: read under the lock alone. A sender that dies before leaves a block that is
+            // not free: the next one waits for the sweep.
+            cpu.store(&q.control.bulk_tail, next.wrapping_add(1), Ordering::Relaxed);
             Ok(block)
         })
     }
@@ -243,9 +248,9 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
         receiver: &mut Receiver,
         cpu: &P,
         census: &dyn Census,
-        tail: u64,
+        _tail: u64,
     ) {
-        free_packets_of_the_dead(q, receiver, cpu, census, tail);
+        free_packets_of_the_dead(q, receiver, cpu, census);
     }
 
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
@@ -254,8 +259,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         let before = receiver.head;
         while receiver.head < tail.min(before + q.len())
-            // (Q1) Acquire: pairs with the Release (Q2).
-            && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)).state() == FREE
+            // Relaxed: ordered by (C6).
+            && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Relaxed)).state() == FREE
         {
             receiver.head += 1;
         }
@@ -371,13 +376,12 @@ pub(super) fn pass_over_dead<P: Processor>(
     cpu: &P,
     census: &dyn Census,
 ) -> bool {
-    // (C6) Acquire: pairs with the Release (C5), (F2) of the claim.
-    let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire));
+    // Relaxed, here and below: all that the dead one wrote is known with its death.
+    let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::Relaxed));
     let dead = header.state() == SKIPPED
         || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
     // Alive when it claimed and dead now: what it published before dying must not be thrown away.
-    // (Q1) Acquire: pairs with the Release (Q2).
-    if !dead || Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)) != header {
+    if !dead || Header(cpu.load(&q.slot(receiver.head).header, Ordering::Relaxed)) != header {
         return false;
     }
     free_packet(q, cpu, receiver.head);
@@ -391,14 +395,15 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
     receiver: &Receiver,
     cpu: &P,
     census: &dyn Census,
-    tail: u64,
 ) {
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
-        // (C6) Acquire: pairs with the Release (C5), (F2) of the claim.
-        let header = Header(cpu.load(word, Ordering::Acquire));
-        let nonsense = header.state() == SKIPPED && ticket >= tail;
-        if nonsense || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap()) {
+        // Relaxed: what the dead one wrote is known with its death.
+        let header = Header(cpu.load(word, Ordering::Relaxed));
+        let dead = header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
+        // Relaxed: likewise. Only now: a sender may have claimed and died since the sweep began.
+        let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
+        if dead || header.state() == SKIPPED && ticket >= tail {
             let new = if ticket < tail { header.with_state(SKIPPED).0 } else { FREE };
             // Relaxed: fails if the owner published before it died; orders nothing.
             let _ = cpu.compare_exchange(word, header.0, new, Ordering::Relaxed, Ordering::Relaxed);

@@ -102,8 +102,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 sender.must_wake |= tail & SLEEPING != 0;
                 // (T7) Acquire: pairs with the Release of `valid_from` (T6).
                 if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
-                    // Void: the receiver knows that too. (I2) Release: pairs with the Acquire (I1).
-                    cpu.store(intent, 0, Ordering::Release);
+                    // Void: the receiver knows that too. Relaxed: nothing was written in the place.
+                    cpu.store(intent, 0, Ordering::Relaxed);
                     continue;
                 }
             }
@@ -138,7 +138,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 continue;
             }
             // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in
-            // `free_block`. Release: the sweep that sees our name sees our intent.
+            // `free_block`. Release: the sweep that sees our name sees our intent; pairs with the
+            // Acquire (B3) there.
             if cpu.compare_exchange(owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 // A long transfer comes back for the next one as soon as this one is filled.
                 cpu.prefetch_exclusive(&q.blocks[(block + 1) % q.blocks.len()].owner);
@@ -219,9 +220,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
-        // (T8) AcqRel: atomic with the claims; either a later claim sees the bit, or we see the
-        // claim here; pairs with (T1).
-        let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::AcqRel);
+        // Relaxed: atomic with the claims (T1), so that either a later claim sees the bit, or we
+        // see the claim here; nothing is handed over.
+        let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::Relaxed);
         if tail & TICKET > receiver.head && receiver.late.is_empty() {
             self.wake_up(q, cpu);
             return false;
@@ -266,9 +267,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             let ticket = late.ticket;
             let ownerless =
                 late.is_ownerless(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
-            // (Q1) The intents first, then the packet (both Acquire): an owner that has let go of
-            // it has published it; pairs with the Release (Q2), (I2).
-            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
+            // The intents first, which acquire (I1), then the packet (Relaxed): an owner that has
+            // let go of it has published it.
+            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Relaxed));
             if ownerless && !self.is_ready(q, header, late.ticket) {
                 dead.push(late.ticket);
             }
@@ -337,9 +338,9 @@ fn close_hole<P: Processor>(q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, 
     if let Some(entry) = receiver.valid_from.get_mut(index) {
         *entry = valid;
     }
-    // (T6) Release: pairs with the Acquire after (T1). A holder of an earlier ticket finds itself
-    // void with either value; a later ticket needs a head that is published after this.
-    cpu.store(&q.extra(ticket).valid_from, valid, Ordering::Release);
+    // Relaxed: a holder of an earlier ticket finds itself void with either value; a later ticket
+    // needs a head that is published after this (T4).
+    cpu.store(&q.extra(ticket).valid_from, valid, Ordering::Relaxed);
 }
 
 /// Publishes the receiver's progress.

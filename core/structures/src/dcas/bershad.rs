@@ -98,7 +98,7 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         let mine = Held::new(actor.wait.identity(), me, me);
         let mut round = 0u32;
         loop {
-            // (1) Acquire: what was done under the lock; pairs with the Release (2), (3).
+            // (1) Acquire: what was done under the lock; pairs with the Release (2).
             let taken =
                 actor.cpu.compare_exchange(&self.lock, 0, mine.0, Ordering::Acquire, Ordering::Relaxed);
             let Err(now) = taken else { return Ok(()) };
@@ -126,10 +126,9 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
     ) -> Result<(), DcasError> {
         let (cpu, me, process) = (actor.cpu, actor.me as u64, actor.wait.identity());
         let rolling = Held::new(process, dead.record(), me);
-        // (1b) Acquire: what was done under the lock, also by a dead holder, whose writes come
-        // before its death is known; pairs with the Release (2), (3). Relaxed if it fails: nothing
-        // is read.
-        if cpu.compare_exchange(&self.lock, dead.0, rolling.0, Ordering::Acquire, Ordering::Relaxed).is_err()
+        // Relaxed: what was done under the lock comes before the dead holder's death, which is
+        // known. And if it fails: nothing is read.
+        if cpu.compare_exchange(&self.lock, dead.0, rolling.0, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return self.lock(actor, words);
         }
@@ -137,8 +136,8 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
             self.unlock(cpu);
             return Err(error);
         }
-        // (3) Release: the other one is done with, for a process that takes over from us. It
-        // pairs with the Acquire (1), (1b).
+        // (3) Release: the other one is done with, for a process that takes over from us if we die
+        // here. It pairs with the knowledge of our death.
         cpu.store(&self.lock, Held::new(process, me, me).0, Ordering::Release);
         Ok(())
     }
@@ -233,7 +232,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             cpu.store(&mine.new, b.new, Ordering::Relaxed);
             // (6) Release, here and below: a process that takes over finds the record as it was
             // written, since a dead processor has made its stores in this order; pairs with the
-            // Acquire (1b).
+            // knowledge of its death.
             cpu.store(&mine.step, TENTATIVE, Ordering::Release);
             // (4) Release: what the value stands for; pairs with the Acquire (5) in `read`.
             cpu.store(first, a.new, Ordering::Release);
@@ -244,7 +243,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             } else {
                 cpu.store(first, a.old, Ordering::Release); // (4)
             }
-            // (6b) Release: after the words; pairs with the Acquire (1b).
+            // (6b) Release: after the words; pairs with the knowledge of a death, as (6).
             cpu.store(&mine.step, IDLE, Ordering::Release);
         }
         self.unlock(cpu);
@@ -257,8 +256,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         words: &T,
         dead: usize,
     ) -> Result<(), DcasError> {
-        // (1c) Acquire: what the dead holder did; pairs with the Release (2), (3).
-        let held = Held(actor.cpu.load(&self.lock, Ordering::Acquire));
+        // Relaxed: all that the dead holder did is known with its death.
+        let held = Held(actor.cpu.load(&self.lock, Ordering::Relaxed));
         if held.0 == 0 || held.holder() != dead as u64 {
             return Ok(());
         }

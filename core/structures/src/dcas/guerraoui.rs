@@ -95,9 +95,9 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let mut expected = active(identity);
         loop {
             let decided = expected & !STATE | state;
-            // (4) AcqRel: the marks are in, and a participant that sees the decision sees them;
-            // pairs with the Acquire (2) in `marks.rs` and itself.
-            match cpu.compare_exchange(status, expected, decided, Ordering::AcqRel, Ordering::Acquire) {
+            // (4) Release: the marks are in, and a participant that sees the decision sees them;
+            // pairs with the Acquire (2) in `marks.rs` and, if it fails, its own.
+            match cpu.compare_exchange(status, expected, decided, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(state),
                 Err(now) if now == active(identity) | HELPED && now != expected => expected = now,
                 Err(now) => return Ok(now & STATE),
@@ -111,13 +111,14 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
         let it = self.descriptors.behind(identity(descriptor, 0))?;
-        // (2d) Acquire, here and below: for an owner its own writes; for others as (2) in
-        // `marks.rs`; pairs with the Release (8) there, (4).
-        let status = cpu.load(&it.status, Ordering::Acquire);
+        // Relaxed, here and below: for an owner its own writes; and it has come by `decide`, which
+        // acquires the decision. For others the writes of the dead, or of a later use by its
+        // successor: then the marks of this one are out, and none is replaced.
+        let status = cpu.load(&it.status, Ordering::Relaxed);
         let me = identity(descriptor, status >> SHIFT);
-        let operation = cpu.load(&it.operation, Ordering::Acquire); // (2d)
+        let operation = cpu.load(&it.operation, Ordering::Relaxed);
         if operation != 0 {
-            let pair = cpu.load(&it.words, Ordering::Acquire); // (2d)
+            let pair = cpu.load(&it.words, Ordering::Relaxed);
             let helped = operation == me && status & (HELPED | STATE) == HELPED | SUCCESS;
             let decided = operation == me && status & STATE != ACTIVE;
             for (entry, number) in unpacked(pair).into_iter().enumerate() {
@@ -129,11 +130,11 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                 if decided && content == mark {
                     // Usually the mark is this operation's, whose values are known.
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
-                    // (2e) Acquire: as (2d); pairs with the Release (8) in `marks.rs`.
-                    let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
-                    // (5b) AcqRel: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
+                    // Relaxed: as above.
+                    let plain = cpu.load(&values[entry], Ordering::Relaxed) & !MARK;
+                    // (5b) Release: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
                     // it fails: another participant has replaced it.
-                    if cpu.compare_exchange(word, mark, plain, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    if cpu.compare_exchange(word, mark, plain, Ordering::Release, Ordering::Relaxed).is_ok() {
                         continue;
                     }
                 }
@@ -166,12 +167,12 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                 self.decide(cpu, seen.operation, FAILED)?;
                 continue;
             }
-            // (5) AcqRel: hands on what (1) saw; pairs with the Acquire (1) in `marks.rs`.
+            // (5) Release: hands on what (1) saw; pairs with the Acquire (1) in `marks.rs`.
             let plain = cpu.compare_exchange(
                 word,
                 seen.content,
                 seen.plain,
-                Ordering::AcqRel,
+                Ordering::Release,
                 Ordering::Relaxed, // Looked at again.
             );
             if plain.is_ok() {
@@ -206,9 +207,10 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                     return self.decide(cpu, operation.identity, FAILED);
                 }
                 let mark = if entry == 0 { mark } else { mark | SECOND };
-                // (3) AcqRel: the descriptor, and what came before the value that it replaces;
+                // (3) Release: the descriptor, and what came before the value that it replaces,
+                // which was acquired when it was looked at: no content of a word comes back. It
                 // pairs with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
-                if cpu.compare_exchange(word, now.content, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                if cpu.compare_exchange(word, now.content, mark, Ordering::Release, Ordering::Relaxed).is_ok()
                 {
                     break;
                 }
@@ -228,14 +230,15 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         let other = self.descriptors.behind(identity)?;
         let operation = other.operation(cpu, identity);
-        // (7) AcqRel: before our marks; pairs with the (4) of the owner, which looks for them when
-        // it settles. Succeeds, or finds it set, only if the fields were the operation's.
+        // Relaxed, both: it comes before our marks, which release; and the owner's decision, an
+        // update of the same word, finds it when it settles. Succeeds, or finds it set, only if the
+        // fields were the operation's: they were acquired.
         let asked = cpu.compare_exchange(
             &other.status,
             active(identity),
             active(identity) | HELPED,
-            Ordering::AcqRel,
-            Ordering::Acquire,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
         );
         if asked.is_err_and(|now| now != active(identity) | HELPED) {
             return Ok(());
@@ -356,10 +359,10 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
             }
             let to = Self::raised(seen.plain, value);
             let word = words.find(word)?;
-            // (6) AcqRel: what made the word the caller's, for participants that are late; pairs
+            // (6) Release: what made the word the caller's, for participants that are late; pairs
             // with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
             let done =
-                actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
+                actor.cpu.compare_exchange(word, seen.content, to, Ordering::Release, Ordering::Relaxed);
             if done.is_ok() {
                 return Ok(());
             }
@@ -399,10 +402,10 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
             };
             let it = &mine.descriptors[place];
             let mark = it.prepare(cpu, MARK | identity, ACTIVE, &operation);
-            // (3b), (4b) AcqRel: as (3) in `complete` and (4) in `decide`; it pairs with the
+            // (3b), (4b) Release: as (3) in `complete` and (4) in `decide`; it pairs with the
             // Acquire (1), (2) in `marks.rs`. Relaxed if they fail: looked at again.
             let swap = |word, old, new| {
-                cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                cpu.compare_exchange(word, old, new, Ordering::Release, Ordering::Relaxed).is_ok()
             };
             if swap(first, first_content, mark)
                 && swap(second, second_content, mark | SECOND)
@@ -426,8 +429,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
         let theirs = self.descriptors.of(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
             let descriptor = descriptor_of(dead, place);
-            // (2g) Acquire: as (2); pairs with the Release (8) in `marks.rs`, and (4).
-            let status = cpu.load(&it.status, Ordering::Acquire);
+            // Relaxed: the dead one's, or its successor's; to make that one fail does no harm.
+            let status = cpu.load(&it.status, Ordering::Relaxed);
             self.decide(cpu, identity(descriptor, status >> SHIFT), FAILED)?;
             self.settle(cpu, words, descriptor)?;
         }

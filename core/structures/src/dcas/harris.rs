@@ -61,8 +61,11 @@ const CONDITION: u64 = 1 << 62;
 const SHIFT: u32 = 2;
 
 /// Harris, Fraser and Pratt's DCAS.
+///
+/// A participant uses `USED` of the 16 descriptors that it has: fewer make a checker see them used
+/// again.
 #[repr(C)]
-pub struct Harris<P: Processor, S: Storage = Boxed> {
+pub struct Harris<P: Processor, S: Storage = Boxed, const USED: usize = PLACES> {
     descriptors: Descriptors<P, HarrisDescriptor<P>, S>,
 }
 
@@ -115,7 +118,7 @@ const fn active(identity: u64) -> u64 {
     (identity & USE) << SHIFT | ACTIVE
 }
 
-impl<P: Processor, S: Storage> Harris<P, S> {
+impl<P: Processor, S: Storage, const USED: usize> Harris<P, S, USED> {
     /// A word's value, and, if an operation has marked it, which, and whether it is
     /// undecided. Removes nothing.
     fn look<T: Words<P> + ?Sized>(
@@ -127,7 +130,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let word = words.find(number)?;
         loop {
             // (4) Acquire: what is behind the mark, or came before the value; pairs with the
-            // Release (1), (2), (5), (6).
+            // Release (1), (2), (6).
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok((content, None));
@@ -135,7 +138,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             let behind = self.descriptors.behind(content)?;
             if content & CONDITION != 0 {
                 // (7) Acquire, here and below: a reader of a field of a later use sees that it is a
-                // later one; pairs with the Release (8) in `install`.
+                // later one; pairs with the Release (8), (8b) in `install`.
                 let old = cpu.load(&behind.condition.old, Ordering::Acquire);
                 let usage = cpu.load(&behind.condition.usage, Ordering::Acquire) & USE; // (7)
                 if usage == content & USE {
@@ -154,9 +157,9 @@ impl<P: Processor, S: Storage> Harris<P, S> {
                     return Ok((value, Some((content, status & STATE == ACTIVE))));
                 }
             }
-            // Used again: before that it was taken out. (4c) Acquire: as (4), pairs with the
-            // Release (5), (6); not before the loads that say so, which acquire.
-            if cpu.load(word, Ordering::Acquire) == content {
+            // Used again: before that it was taken out. Relaxed: not before the loads that say so,
+            // which acquire; and nothing is read behind it.
+            if cpu.load(word, Ordering::Relaxed) == content {
                 return Err(DcasError::Corrupt);
             }
         }
@@ -167,9 +170,10 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptors.behind(identity)?.status;
         let (old, new) = (active(identity), active(identity) & !STATE | state);
-        // (3) AcqRel: the marks are in, and a participant that sees the decision sees them; pairs
-        // with the Acquire (7c) in `look` and itself.
-        match cpu.compare_exchange(status, old, new, Ordering::AcqRel, Ordering::Acquire) {
+        // (3) Release: the marks are in, and a participant that sees the decision sees them; pairs
+        // with the Acquire (7c) in `look`. Relaxed if it fails: marks are looked for by updates,
+        // which take the latest.
+        match cpu.compare_exchange(status, old, new, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(state),
             Err(now) => Ok(now & STATE),
         }
@@ -178,26 +182,27 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// Replaces a condition, seen in a word, by the operation's mark or by the old value.
     fn resolve(&self, cpu: &P, word: &P::Word, content: u64) -> Result<(), DcasError> {
         let condition = &self.descriptors.behind(content)?.condition;
-        // (7d) Acquire, twice: the condition of this use or a later one; pairs with the Release (8)
-        // in `install`.
-        let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
-        let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK; // (7d)
-        // (7i) Acquire: sees the decision if the condition came in after the owner had looked for
-        // the last time (2); pairs with the Release (3), (9).
+        // Relaxed, all three: if the exchange below succeeds, the condition is in the word, hence
+        // not used again. All before it came with its content: the decision, too, if the
+        // owner had looked for the last time (2) before the condition came in.
+        let operation = cpu.load(&condition.operation, Ordering::Relaxed) & IDENTITY;
+        let old = cpu.load(&condition.old, Ordering::Relaxed) & !MARK;
         let undecided =
-            cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire) == active(operation);
-        // (7j) Acquire: as (7d), the use last; pairs with the Release (8) in `install`.
+            cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Relaxed) == active(operation);
+        // (7j) Acquire: a later use comes after the condition is out; pairs with the Release (8) in
+        // `install`.
         if cpu.load(&condition.usage, Ordering::Acquire) & USE != content & USE {
-            // It is out. (4d) Acquire: as (4c) in `look`; pairs with the Release (5), (6).
-            return match cpu.load(word, Ordering::Acquire) == content {
+            // It is out. Relaxed: as in `look`.
+            return match cpu.load(word, Ordering::Relaxed) == content {
                 true => Err(DcasError::Corrupt),
                 false => Ok(()),
             };
         }
         let to = if undecided { MARK | content & SECOND | operation } else { old };
-        // (5) AcqRel: the operation's descriptor, or what came before the value; pairs with the
-        // Acquire (4). If it fails, another participant was faster. Relaxed then: nothing is read.
-        let _ = cpu.compare_exchange(word, content, to, Ordering::AcqRel, Ordering::Relaxed);
+        // Relaxed: the owner of the condition has acquired the value and released that and the
+        // operation's descriptor (1), which an update hands on. If it fails, another participant
+        // was faster, and nothing is read.
+        let _ = cpu.compare_exchange(word, content, to, Ordering::Relaxed, Ordering::Relaxed);
         Ok(())
     }
 
@@ -217,12 +222,15 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let condition = &self.descriptors.behind(identity(place, 0))?.condition;
         // Relaxed: only its owner writes it.
         let usage = cpu.load(&condition.usage, Ordering::Relaxed).wrapping_add(1) & USE;
-        // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
-        // Acquire (7), (7d) in `look` and `resolve`.
+        // (8) Release: the last use is out of its word, for a reader that sees this one; pairs with
+        // the Acquire (7), (7j) in `look` and `resolve`.
         cpu.store(&condition.usage, usage, Ordering::Release);
-        cpu.store(&condition.operation, operation.identity, Ordering::Release); // (8)
-        cpu.store(&condition.word, number, Ordering::Release); // (8)
-        cpu.store(&condition.old, operation.old[entry], Ordering::Release); // (8)
+        // Relaxed, both: published by (1). `resolve` says why it may read those of a later use.
+        cpu.store(&condition.operation, operation.identity, Ordering::Relaxed);
+        cpu.store(&condition.word, number, Ordering::Relaxed);
+        // (8b) Release: a reader of the value of this use sees the use; pairs with the Acquire (7)
+        // in `look`.
+        cpu.store(&condition.old, operation.old[entry], Ordering::Release);
         let second = if entry == 0 { 0 } else { SECOND };
         let content = MARK | CONDITION | second | identity(place, usage);
         loop {
@@ -291,7 +299,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
         let operation = HarrisOperation { identity, words: unpacked(pair), old: [a & !MARK, b & !MARK] };
         let mine = self.descriptors.of(actor.me)?;
-        let Some(place) = mine.places.take(cpu, PLACES, true)? else {
+        let Some(place) = mine.places.take(cpu, USED, true)? else {
             // Too deep. The owner will try again.
             return self.decide(cpu, identity, FAILED).map(|_| ());
         };
@@ -312,9 +320,9 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         if let (value, Some((content, false))) = self.look(cpu, words, number)?
             && content & IDENTITY == identity
         {
-            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, another
+            // (6) Release: hands on what (4) saw; pairs with the Acquire (4). If it fails, another
             // participant was faster. Relaxed then: nothing is read.
-            let _ = cpu.compare_exchange(word, content, value, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = cpu.compare_exchange(word, content, value, Ordering::Release, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -323,11 +331,11 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// gets in any more.
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, identity: u64) -> Result<(), DcasError> {
         let it = self.descriptors.behind(identity)?;
-        // (7f) Acquire: for an owner its own writes; for others as (7b) in `look`; pairs with the
-        // Release (9), (3).
+        // Relaxed: for an owner its own writes, and for others those of the dead, or of a later use
+        // by its successor: then the marks of this one are out, and none is replaced.
         let [pair, first, second, news, newer, status] =
             [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1], &it.status]
-                .map(|field| cpu.load(field, Ordering::Acquire));
+                .map(|field| cpu.load(field, Ordering::Relaxed));
         if status >> SHIFT != identity & USE || status & STATE == ACTIVE {
             return Ok(());
         }
@@ -336,9 +344,9 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             let number = (pair >> (32 * entry)) as u32;
             let word = words.find(number)?;
             let mark = MARK | if entry == 0 { 0 } else { SECOND } | identity;
-            // (6b) AcqRel: as (6) in `write_back`; pairs with the Acquire (4). Acquire if it fails:
-            // the descriptor behind a condition, as (4).
-            let out = cpu.compare_exchange(word, mark, value & !MARK, Ordering::AcqRel, Ordering::Acquire);
+            // (6b) Release: as (6) in `write_back`; pairs with the Acquire (4). Relaxed if it
+            // fails: (2) looks again.
+            let out = cpu.compare_exchange(word, mark, value & !MARK, Ordering::Release, Ordering::Relaxed);
             if out.is_ok() {
                 continue;
             }
@@ -359,7 +367,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     }
 }
 
-impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
+impl<P: Processor, S: Storage, const USED: usize> DoubleCas<P> for Harris<P, S, USED> {
     const NAME: &'static str = "harris";
     const BLOCKING: bool = false;
     const MAX: u64 = !MARK;
@@ -395,9 +403,9 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         let (number, word) = (word, words.find(word)?);
         let mut now = self.look(actor.cpu, words, number)?.0;
         loop {
-            // (6) AcqRel: what made the word the caller's, for participants that are late; pairs
-            // with the Acquire (4).
-            match actor.cpu.compare_exchange(word, now, value, Ordering::AcqRel, Ordering::Acquire) {
+            // (6c) Release: what made the word the caller's, for participants that are late; pairs
+            // with the Acquire (4). (6d) Acquire if it fails: what is behind the mark, as (4).
+            match actor.cpu.compare_exchange(word, now, value, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(other) if other & MARK == 0 => now = other,
                 Err(other) if other & CONDITION != 0 => self.resolve(actor.cpu, word, other)?,
@@ -421,7 +429,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             return Err(DcasError::Corrupt);
         }
         let mine = self.descriptors.of(actor.me)?;
-        let place = mine.places.take(cpu, PLACES, false)?.ok_or(DcasError::TooDeep)?;
+        let place = mine.places.take(cpu, USED, false)?.ok_or(DcasError::TooDeep)?;
         let (it, number) = (&mine.descriptors[place], descriptor_of(actor.me, place));
         let mut round = 0u32;
         let done = loop {
@@ -429,7 +437,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             let usage = ((cpu.load(&it.status, Ordering::Relaxed) >> SHIFT) + 1) & USE;
             let identity = identity(number, usage);
             // (9) Release, here and below: a reader of a field of this use sees the use; pairs with
-            // the Acquire (7b), (7e), (7f).
+            // the Acquire (7b), (7c), (7e).
             cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
             cpu.store(&it.words, packed([a.word, b.word]), Ordering::Release); // (9)
@@ -472,8 +480,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         let cpu = actor.cpu;
         let theirs = self.descriptors.of(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
-            // (7g) Acquire: as (7b) in `look`; pairs with the Release (9), (3).
-            let usage = cpu.load(&it.status, Ordering::Acquire) >> SHIFT;
+            // Relaxed: the dead one's, or its successor's; to make that one fail does no harm.
+            let usage = cpu.load(&it.status, Ordering::Relaxed) >> SHIFT;
             let identity = identity(descriptor_of(dead, place), usage);
             if usage != 0 {
                 self.decide(cpu, identity, FAILED)?;
@@ -481,11 +489,12 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             }
         }
         for it in &theirs.descriptors {
-            // (7h), (4b) Acquire: as (7) and (4) in `look`; it pairs with the Release (8) and (1).
             // The condition may stand in a word of an operation that the dead one was helping.
-            let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
+            // Relaxed: as above.
+            let number = cpu.load(&it.condition.word, Ordering::Relaxed) as u32;
             let word = words.find(number)?;
-            let content = cpu.load(word, Ordering::Acquire); // (4b)
+            // (4b) Acquire: as (4) in `look`; pairs with the Release (1).
+            let content = cpu.load(word, Ordering::Acquire);
             if content & (MARK | CONDITION) == MARK | CONDITION {
                 self.resolve(cpu, word, content)?;
             }

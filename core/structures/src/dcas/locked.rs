@@ -71,9 +71,10 @@ impl<P: Processor, S: Storage> Locked<P, S> {
         loop {
             let free = self.wait_for(actor, lock)?;
             let held = free | (actor.me as u64 + 1);
-            // (2) AcqRel: as (1), and before the writes: a reader of one of them sees the lock
-            // held; pairs with the Acquire (1), (5). Relaxed if it fails: looked at again.
-            if actor.cpu.compare_exchange(lock, free, held, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            // Relaxed: (1) has seen what was written up to this version, and no holder has written
+            // since; the words are written with Release (6), so that a reader of one sees the lock
+            // held. And if it fails: looked at again.
+            if actor.cpu.compare_exchange(lock, free, held, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return Ok(free);
             }
         }
@@ -81,7 +82,7 @@ impl<P: Processor, S: Storage> Locked<P, S> {
 
     #[inline(always)]
     fn unlock(cpu: &P, lock: &P::Word, free: u64, written: bool) {
-        // (3) Release: the writes; pairs with the Acquire (1), (5).
+        // (3) Release: the writes; pairs with the Acquire (1).
         cpu.store(lock, if written { free.wrapping_add(VERSION) } else { free }, Ordering::Release);
     }
 }
@@ -115,8 +116,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
             // (4) Acquire: if it is a value written under the lock, then the lock is seen held, or
             // with another version; pairs with the Release (6).
             let value = actor.cpu.load(word, Ordering::Acquire);
-            // (5) Acquire: not before the value; pairs with the Release (2), (3).
-            if actor.cpu.load(lock, Ordering::Acquire) == before {
+            // Relaxed: not before the value, by (4); and what came with this version, (1) has seen.
+            if actor.cpu.load(lock, Ordering::Relaxed) == before {
                 return Ok(value);
             }
         }

@@ -54,7 +54,7 @@ enum SuspectPlace {
     Nowhere(u64),
 }
 
-impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
+impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
     /// Frees the descriptors that dead participants have left behind. `is_dead` by
     /// participant; what they had begun must have been ended before
     /// ([`crate::dcas::DoubleCas::recover`]). `reachable` says whether a descriptor is in the
@@ -88,8 +88,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let mut audit = Audit::default();
         for (_, member) in self.members.as_ref().iter().enumerate().filter(|(p, _)| is_dead(*p)) {
             for hand in 0..HANDS {
-                // (1) Acquire: pairs with the Release of the same name in `Pool`.
-                let suspect = cpu.load(&member.hands[hand], Ordering::Acquire);
+                // Relaxed: the dead one's, or struck out meanwhile: any descriptor may be looked
+                // for.
+                let suspect = cpu.load(&member.hands[hand], Ordering::Relaxed);
                 if suspect == 0 {
                     continue;
                 }
@@ -106,10 +107,11 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                         // Counts as an allocation, so that the state is a new one.
                         let mine = state(before, me, UNLINKED, 1);
                         let word = &self.slot(node)?.state;
-                        // (2) AcqRel: of several auditors one; pairs with itself and the Acquire in
-                        // `find`. Relaxed if it fails: nothing is read.
+                        // (2d) Release: of several auditors one; another that sees this state
+                        // sees the descriptor in our hands; pairs with the Acquire (2) in `find`.
+                        // Relaxed if it fails: nothing is read.
                         let won =
-                            cpu.compare_exchange(word, before, mine, Ordering::AcqRel, Ordering::Relaxed);
+                            cpu.compare_exchange(word, before, mine, Ordering::Release, Ordering::Relaxed);
                         if won.is_err() {
                             self.leave(cpu, me, held)?;
                             audit.pending += 1;
@@ -119,13 +121,13 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                         audit.freed += 1;
                     }
                 }
-                // (3) AcqRel: struck out after it is there; pairs with the Acquire (1). Fails only
-                // if another auditor has. Relaxed then: nothing is read.
+                // Relaxed: an auditor that frees a descriptor has it in its own hands as well,
+                // until it is there. Fails only if another auditor has struck it out.
                 let _ = cpu.compare_exchange(
                     &member.hands[hand],
                     suspect,
                     0,
-                    Ordering::AcqRel,
+                    Ordering::Relaxed,
                     Ordering::Relaxed,
                 );
             }
@@ -157,8 +159,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             None => return Ok(SuspectPlace::Moving),
         }
         let moving = self.in_living_hands(cpu, node, is_dead);
-        // (2) Acquire: after the hands; pairs with the Release (2) in `Pool`.
-        let same = cpu.load(&slot.state, Ordering::Acquire) == before;
+        // Relaxed: a guess, which the exchange (2d) confirms: it comes after the hands, which
+        // acquire.
+        let same = cpu.load(&slot.state, Ordering::Relaxed) == before;
         Ok(if moving || !same { SuspectPlace::Moving } else { SuspectPlace::Nowhere(before) })
     }
 
@@ -199,7 +202,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                 return Ok(Some(false));
             }
             let first = life(cpu.load(&self.slot(top.index())?.state, Ordering::Acquire)); // (4)
-            let now = cpu.load(list, Ordering::Acquire); // (4)
+            // Relaxed: not before (4); and what came with this version is known.
+            let now = cpu.load(list, Ordering::Relaxed);
             if now != top.0 {
                 continue;
             }
@@ -217,10 +221,10 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                 return Ok(Some(true));
             }
             let slot = self.slot(at)?;
-            // (4b) Acquire, twice: as (4), the state after the link; pairs with the Release (3) and
-            // (2) in `Pool`.
+            // (4b) Acquire: as (4), the state after the link; pairs with the Release (7) in `Pool`.
             let link = cpu.load(&slot.link, Ordering::Acquire);
-            let state = cpu.load(&slot.state, Ordering::Acquire); // (4b)
+            // Relaxed: not before the link; nothing is read behind it.
+            let state = cpu.load(&slot.state, Ordering::Relaxed);
             if !is_free(state, expected) {
                 return Ok(None);
             }
@@ -256,19 +260,18 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// # Ok::<(), StableError>(())
     /// ```
     pub fn free(&self, cpu: &P) -> Result<usize, StableError> {
-        // (5b) Acquire: as (5); pairs with the exchange (5) in `Pool::take_elsewhere`.
-        let used = cpu.load(&self.fresh, Ordering::Acquire) as usize;
+        // Relaxed, here and below: exact only if no participant acts, and then all that they did
+        // is known.
+        let used = cpu.load(&self.fresh, Ordering::Relaxed) as usize;
         let mut free = self.capacity().checked_sub(used).ok_or(StableError::Corrupt)?;
         for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
-            // (4c) Acquire, here and below: as (4); pairs with the Release (3), (7) in
-            // `Pool::push`.
-            let mut at = VersionedIndex(cpu.load(list, Ordering::Acquire)).index();
+            let mut at = VersionedIndex(cpu.load(list, Ordering::Relaxed)).index();
             while at != 0 {
                 free += 1;
                 if free > self.capacity() {
                     return Err(StableError::Corrupt);
                 }
-                at = cpu.load(&self.slot(at)?.link, Ordering::Acquire) as u32; // (4c)
+                at = cpu.load(&self.slot(at)?.link, Ordering::Relaxed) as u32;
             }
         }
         Ok(free)

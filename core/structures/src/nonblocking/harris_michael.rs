@@ -107,9 +107,10 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         let new = to(link, next, 0);
         let swap = || {
             let word = self.link_of(before)?;
-            // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the
-            // Acquire (1). Relaxed if it fails: nothing is read.
-            Ok(cpu.compare_exchange(word, link, new, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+            // (3) Release: the next entry; for auditors, whose hands it is in; pairs with the
+            // Acquire (1). The value that it takes was acquired there: no value of a link comes
+            // back. Relaxed if it fails: nothing is read.
+            Ok(cpu.compare_exchange(word, link, new, Ordering::Release, Ordering::Relaxed).is_ok())
         };
         let Some(held) = self.entries.take_out(cpu, me, index(link), swap)? else { return Ok(false) };
         self.entries.give(cpu, me, held)?;
@@ -203,7 +204,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         let cpu = actor.cpu;
         let entry = self.entries.get(new)?;
         // (5) Release, here and below: a late reader of this sees that the links have moved on;
-        // pairs with the Acquire (1b), (1c).
+        // pairs with the Acquire (1b).
         cpu.store(&entry.key, key, Ordering::Release);
         cpu.store(&entry.value, value, Ordering::Release); // (5)
         loop {
@@ -217,9 +218,9 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             cpu.store(&entry.next, to(own, spot.link, 0), Ordering::Release);
             let link = to(spot.link, u64::from(new), 0);
             let word = self.link_of(spot.before)?;
-            // (2) AcqRel: the entry; pairs with the Acquire (1). Relaxed if it fails: nothing is
-            // read.
-            if cpu.compare_exchange(word, spot.link, link, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            // (2) Release: the entry; pairs with the Acquire (1), which has acquired the value that
+            // it takes. Relaxed if it fails: nothing is read.
+            if cpu.compare_exchange(word, spot.link, link, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return Ok(None);
             }
         }
@@ -254,10 +255,10 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             }
             let marked = to(spot.next, spot.next, MARK);
             let word = &self.entries.get(index(spot.link))?.next;
-            // (4) AcqRel: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails:
+            // (4) Release: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails:
             // nothing is read.
             let out =
-                actor.cpu.compare_exchange(word, spot.next, marked, Ordering::AcqRel, Ordering::Relaxed);
+                actor.cpu.compare_exchange(word, spot.next, marked, Ordering::Release, Ordering::Relaxed);
             if out.is_err() {
                 continue;
             }
@@ -301,9 +302,9 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
     ) -> Result<Audit, StableError> {
         let look = |entry| {
             // If it is in the list, this is its key, and the search ends at it (or takes it out,
-            // which shows in its state: hence the second time). (1c) Acquire: as (1);
-            // pairs with the Release (5).
-            let key = actor.cpu.load(&self.entries.get(entry)?.key, Ordering::Acquire);
+            // which shows in its state: hence the second time). Relaxed: it was written by a dead
+            // participant, or by one that has struck the entry out of its hands, which are known.
+            let key = actor.cpu.load(&self.entries.get(entry)?.key, Ordering::Relaxed);
             for _ in 0..ATTEMPTS {
                 if let Some(spot) = self.try_seek(actor, key)? {
                     return Ok(Some(index(spot.link) == entry));
@@ -321,11 +322,12 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
 
     fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
-        // (1d) Acquire, here and below: as (1); pairs with the Release (2), (3), (4).
-        let mut at = index(actor.cpu.load(&self.first, Ordering::Acquire));
+        // Relaxed, here and below: exact only if no participant acts, and then all that they did is
+        // known.
+        let mut at = index(actor.cpu.load(&self.first, Ordering::Relaxed));
         while at != 0 && reachable <= self.entries.capacity() {
             reachable += 1;
-            at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire)); // (1d)
+            at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Relaxed));
         }
         self.entries.inventory(actor.cpu, reachable)
     }

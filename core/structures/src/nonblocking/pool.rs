@@ -49,8 +49,6 @@ use crate::{Boxed, Node, Storage, VersionedIndex};
 
 /// Maximum number of descriptors that a participant holds, with those of its handlers.
 pub(super) const HANDS: usize = 8;
-/// Maximum length of a participant's own list before it gives to all.
-const OWN: u64 = 32;
 
 pub(super) const KIND: u64 = 3;
 pub(super) const FREE: u64 = 0;
@@ -87,8 +85,10 @@ impl HeldNode {
 }
 
 /// Type-stable memory.
+///
+/// A participant's own list has at most `OWN` descriptors; what it frees beyond that is for all.
 #[repr(C)]
-pub struct Pool<P: Processor, T: Node<P>, S: Storage = Boxed> {
+pub struct Pool<P: Processor, T: Node<P>, S: Storage = Boxed, const OWN: u64 = 32> {
     pub(super) shared: OwnLine<P::Word>,
     pub(super) fresh: OwnLine<P::Word>,
     /// Next descriptor to evict.
@@ -124,7 +124,7 @@ pub(super) const fn life(state: u64) -> u32 {
     (state >> COUNT) as u32
 }
 
-impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
+impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
     /// A pool of `nodes` descriptors besides number 0, which is never handed out:
     /// structures begin with it, and in links 0 is "none".
     ///
@@ -517,12 +517,13 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // state.
             let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
             let link = u64::from(life(below)) << 32 | u64::from(top.index());
-            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4b),
-            // (4c) in `audit.rs`.
+            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4b) in
+            // `audit.rs`.
             cpu.store(&slot.link, link, Ordering::Release);
-            // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in
-            // `push`.
-            match cpu.compare_exchange(list, top.0, top.to(node).0, Ordering::AcqRel, Ordering::Acquire) {
+            // (3) Release: the descriptor's link and state; pairs with the Acquire (4), (6). The
+            // top that it takes has been acquired: no value of a list comes back. (6b) Acquire if
+            // it fails: as (6).
+            match cpu.compare_exchange(list, top.0, top.to(node).0, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => top = VersionedIndex(now),
             }
@@ -538,10 +539,10 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // Relaxed: written before (3). It may belong to a later life, and then the exchange
             // fails.
             let next = cpu.load(&self.slot(top.index())?.link, Ordering::Relaxed) as u32;
-            // (4b) AcqRel: as (4), and an auditor that does not find it in the list any more sees
-            // in
-            // (1) the participant that holds it; pairs with the Release (3).
-            match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::AcqRel, Ordering::Acquire) {
+            // (4b) Release: an auditor that does not find it in the list any more sees in (1) the
+            // participant that holds it; pairs with the Acquire (4) in `audit.rs`. The top that it
+            // takes has been acquired. Acquire if it fails: as (4), pairs with the Release (3).
+            match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(Some(top.index())),
                 Err(now) => top = VersionedIndex(now),
             }
@@ -555,14 +556,15 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if let Some(node) = self.pop(cpu, me, hand, &self.shared)? {
             return Ok(Some(node));
         }
-        // (5b) Acquire: pairs with the exchange (5).
-        let mut used = cpu.load(&self.fresh, Ordering::Acquire);
+        // Relaxed: the exchange (5) compares it, and nothing was written in a node that was never
+        // used.
+        let mut used = cpu.load(&self.fresh, Ordering::Relaxed);
         while used < self.capacity() as u64 {
             let node = used as u32 + 1;
             self.reach(cpu, me, hand, node)?;
-            // (5) AcqRel, Acquire if it fails: one taker of each node that was never used; pairs
-            // with itself and the Acquire (5), (5b) in `audit`.
-            match cpu.compare_exchange(&self.fresh, used, used + 1, Ordering::AcqRel, Ordering::Acquire) {
+            // (5) Release: an auditor that sees the node used sees in (1) the participant that
+            // holds it; pairs with the Acquire (5) in `audit.rs`. Relaxed if it fails: as above.
+            match cpu.compare_exchange(&self.fresh, used, used + 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(Some(node)),
                 Err(now) => used = now,
             }

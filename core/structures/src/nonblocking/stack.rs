@@ -260,8 +260,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
         let mut at = number(self.dcas.read(actor, self, TOP)?)?;
         while at != 0 && reachable <= self.items.capacity() {
             reachable += 1;
-            // (2b) Acquire: as (3) in `holds`; pairs with the Release (1).
-            at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
+            // Relaxed: exact only if no participant acts, and then all that they did is known.
+            at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Relaxed) as u32;
         }
         self.items.inventory(actor.cpu, reachable)
     }

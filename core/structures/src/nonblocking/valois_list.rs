@@ -174,8 +174,9 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         loop {
             let old = seen.wrapping_add(bias);
             let new = change(old);
-            // (1) AcqRel: what was done with the node comes before its next life; pairs with
-            // itself. Relaxed if it fails: tried again.
+            // (1) AcqRel: what was done with the node comes before its next life, and what was
+            // written in it before those that count it up by a link; pairs with itself. Relaxed if
+            // it fails: tried again.
             match cpu.compare_exchange(
                 word,
                 seen,
@@ -207,12 +208,12 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         decode: impl Fn(u64) -> u32,
     ) -> Result<u32, StableError> {
         loop {
-            // (2) Acquire: the node; pairs with the Release (3), (4).
-            let seen = cpu.load(word, Ordering::Acquire);
+            // Relaxed, twice: the count acquires the node (1), which was counted up for this link
+            // before; and the second time comes after the count.
+            let seen = cpu.load(word, Ordering::Relaxed);
             let index = self.refer(cpu, decode(seen))?;
-            // (2b) Acquire: as (2), and not before the count (1); pairs with the Release (3), (4).
             // If the node was given back meanwhile, then after the word had moved on.
-            if cpu.load(word, Ordering::Acquire) == seen {
+            if cpu.load(word, Ordering::Relaxed) == seen {
                 return Ok(index);
             }
             self.release(cpu, me, index)?;
@@ -266,7 +267,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     fn make(&self, cpu: &P, me: usize, kind: u64, (key, value): (u64, u64)) -> Result<u32, StableError> {
         let index = self.nodes.take(cpu, me)?;
         let node = self.nodes.get(index)?;
-        // Relaxed: published by (3).
+        // Relaxed: published by a count (1).
         let fields = [(&node.key, key), (&node.value, value), (&node.kind, kind), (&node.back, 0)];
         fields.into_iter().for_each(|(word, value)| cpu.store(word, value, Ordering::Relaxed));
         cpu.store(&node.next, link(index, LAST), Ordering::Relaxed);
@@ -281,9 +282,9 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     fn swing(&self, cpu: &P, me: usize, owner: u32, old: u32, new: u32) -> Result<bool, StableError> {
         self.refer(cpu, new)?;
         let word = &self.node(owner)?.next;
-        // (3) AcqRel: the node; pairs with the Acquire (2). Relaxed if it fails: nothing is read.
+        // Relaxed: the count of the new node has released it (1). And if it fails: nothing is read.
         let swung = cpu
-            .compare_exchange(word, link(owner, old), link(owner, new), Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(word, link(owner, old), link(owner, new), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
         self.release(cpu, me, if swung { old } else { new })?;
         Ok(swung)
@@ -295,7 +296,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         Ok(match index {
             FIRST | LAST => false,
             ROOT => true,
-            // Relaxed: seen with the node (2).
+            // Relaxed: seen with the node (1).
             _ => cpu.load(&self.nodes.get(index)?.kind, Ordering::Relaxed) == AUXILIARY,
         })
     }
@@ -307,7 +308,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             return Ok(None);
         }
         let node = self.nodes.get(cell)?;
-        // Relaxed, twice: seen with the node (2).
+        // Relaxed, twice: seen with the node (1).
         Ok(Some((cpu.load(&node.key, Ordering::Relaxed), cpu.load(&node.value, Ordering::Relaxed))))
     }
 
@@ -364,7 +365,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             return Ok(false);
         }
         let back = u64::from(self.refer(cpu, at.cell)?) + 1;
-        // (4) Release: pairs with the Acquire (2), (5).
+        // (4) Release: pairs with the Acquire (5).
         cpu.store(&self.node(at.target)?.back, back, Ordering::Release);
         // Back to a cell that is still in the list.
         let mut before = self.refer(cpu, at.cell)?;
@@ -432,7 +433,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             Ok(auxiliary) => auxiliary,
             Err(error) => return self.release(cpu, me, cell).and(Err(error)),
         };
-        // Relaxed: published by (3).
+        // Relaxed: published by a count (1).
         cpu.store(&self.node(cell)?.next, link(cell, self.refer(cpu, auxiliary)?), Ordering::Relaxed);
         let mut round = 0;
         let mut at = self.first(cpu, me)?;
@@ -443,7 +444,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
                 break Some(value);
             }
             let behind = link(auxiliary, self.refer(cpu, at.target)?);
-            // Relaxed: published by (3).
+            // Relaxed: published by a count (1).
             cpu.store(&self.node(auxiliary)?.next, behind, Ordering::Relaxed);
             if self.swing(cpu, me, at.auxiliary, at.target, cell)? {
                 break None;

@@ -124,7 +124,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         let slot = self.slot(ticket)?;
         // Relaxed: published by (3).
         cpu.store(&slot.value, value, Ordering::Relaxed);
-        // (3) Release: pairs with the Acquire (8) in `dequeue`.
+        // (3) Release: pairs with the clearing (4) in `dequeue`.
         cpu.store(&slot.mark, ticket.wrapping_add(1), Ordering::Release);
         Ok(())
     }
@@ -139,9 +139,10 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
             let head = cpu.load(&self.head, Ordering::Acquire);
             let slot = self.slot(head)?;
             let mine = head.wrapping_add(1);
-            // (8) Acquire: pairs with the Release (3), (3b).
-            if cpu.load(&slot.mark, Ordering::Acquire) == mine {
-                // (4) The mark is ours, or cleared already, or a later one.
+            // Relaxed: only whether it is worth the while; (4) acquires.
+            if cpu.load(&slot.mark, Ordering::Relaxed) == mine {
+                // (4) The mark is ours, or cleared already, or a later one. It acquires: pairs with
+                // the Release (3), (3b).
                 match cpu.fetch_clear(&slot.mark) {
                     mark if mark == mine => {
                         // Relaxed: written before (3).
@@ -152,11 +153,11 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
                         return Ok(Some(value));
                     }
                     0 => {}
-                    // (3b) Release: as (3), which it stands for; pairs with the Acquire (8).
+                    // (3b) Release: as (3), which it stands for; pairs with the clearing (4).
                     later => cpu.store(&slot.mark, later, Ordering::Release),
                 }
-            // (9) Acquire: pairs with the draw (1).
-            } else if cpu.load(&self.tail, Ordering::Acquire) == head {
+            // Relaxed: the draws before those of the head are known by (7), and nothing is read.
+            } else if cpu.load(&self.tail, Ordering::Relaxed) == head {
                 return Ok(None);
             }
             wait.back_off(cpu, round)?;

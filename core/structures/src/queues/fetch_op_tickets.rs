@@ -121,8 +121,10 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
         let mut head = cpu.read(seen);
         // (8) Acquire: not before the head was read; pairs with the draw (1).
         while Self::behind(cpu.load(&self.tail, Ordering::Acquire), head) >= self.capacity() {
-            // (9) Acquire: before the tail is read again; pairs with the draw (5).
-            let now = cpu.load(&self.head, Ordering::Acquire);
+            // Relaxed: (8) has brought what the drawers of the tail knew of the head. If the tail
+            // is read as it was before, one more ticket is drawn than there is room, as by one that
+            // tested at the same time; our own draw then shows the tail as it is.
+            let now = cpu.load(&self.head, Ordering::Relaxed);
             if now == head {
                 return Ok(false); // It did not move while the tail was read.
             }
@@ -197,8 +199,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
         loop {
             // (9b) Acquire: before the tail is read; pairs with the draw (5).
             let head = cpu.load(&self.head, Ordering::Acquire);
-            // (8b) Acquire: pairs with the draw (1).
-            if Self::behind(cpu.load(&self.tail, Ordering::Acquire), head) == 0 {
+            // Relaxed: the draws before those of the head are known by (9b), and the slot's value
+            // by the visits.
+            if Self::behind(cpu.load(&self.tail, Ordering::Relaxed), head) == 0 {
                 return Ok(None);
             }
             // (5) Acquires and releases, as all operations at memory.
@@ -209,9 +212,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
                 // (2b) Acquire: if the value has come, pairs with the visit (3).
                 match turn.visits(cpu.load(&turn.slot.visits, Ordering::Acquire))? {
                     Some(1) => break true,
-                    // (8c) Acquire: pairs with the draw (1). No enqueuer has drawn this ticket so
-                    // far: if one does now, the visits tell which was first.
-                    Some(_) if Self::behind(cpu.load(&self.tail, Ordering::Acquire), ticket) == 0 => {
+                    // No enqueuer has drawn this ticket so far: if one does now, the visits tell
+                    // which was first. Relaxed: so they do if one has drawn it already.
+                    Some(_) if Self::behind(cpu.load(&self.tail, Ordering::Relaxed), ticket) == 0 => {
                         // (6) Acquires and releases: pairs with the visit (3).
                         break turn.visits(cpu.fetch_increment(&turn.slot.visits))? == Some(1);
                     }

@@ -108,16 +108,17 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
     #[inline(always)]
     fn safe_read(&self, cpu: &P, me: usize, word: &P::Word, may_be_none: bool) -> Result<u32, QueueError> {
         loop {
-            // (1) Acquire: the node; pairs with the Release (3), (4), (5).
-            let index = load_index(cpu, word, Ordering::Acquire)?;
+            // Relaxed: looked at again below before the node is believed; the counts of a node are
+            // changed by updates alone, which take the latest.
+            let index = load_index(cpu, word, Ordering::Relaxed)?;
             if index == 0 && may_be_none {
                 return Ok(0);
             }
-            // (2) Acquire: pairs with the Release in `release`. If the node was given back
-            // meanwhile, then after the word had moved on, and the check sees that. AcqRel, so that
-            // one that is late and counts down again hides nothing.
-            self.count(cpu, index, |n| n.wrapping_add(ONE), Ordering::AcqRel)?;
-            // Acquire: not before (2).
+            // (2) Acquire: pairs with the Release (6) in `release`, also through later counts,
+            // which are updates. If the node was given back meanwhile, then after the word had
+            // moved on, and the check sees that.
+            self.count(cpu, index, |n| n.wrapping_add(ONE), Ordering::Acquire)?;
+            // (1) Acquire: the node, and not before (2); pairs with the Release (3), (4), (5).
             if cpu.load(word, Ordering::Acquire) == u64::from(index) {
                 return Ok(index);
             }
@@ -183,9 +184,10 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
         cpu.write(&node.value, value);
         // Relaxed: published by (3).
         cpu.store(&node.next, 0, Ordering::Relaxed);
-        // In use, with references from the link and from the tail to come. (7) AcqRel: as (2);
-        // pairs with the Release (6).
-        self.count(cpu, index, |n| n.wrapping_add(ROOT), Ordering::AcqRel)?;
+        // In use, with references from the link and from the tail to come. Relaxed: the node is
+        // ours, by the pool, and published by (3); those that count it late look again, and leave
+        // nothing in it.
+        self.count(cpu, index, |n| n.wrapping_add(ROOT), Ordering::Relaxed)?;
         let tail = self.safe_read(cpu, me, &self.tail, false)?;
         let mut last = self.safe_read(cpu, me, &self.tail, false)?;
         let mut round = 0u32;

@@ -194,10 +194,9 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         if in_use && status >> SHIFT == operation & USE {
             return Ok(Some(seen(status & STATE)));
         }
-        // A descriptor has been used again: before that its marks were taken out. (1c) Acquire: as
-        // (1), pairs with the Release (5), (5b) in `guerraoui.rs`; not before the loads that say
-        // so, which acquire.
-        match cpu.load(word, Ordering::Acquire) == content {
+        // A descriptor has been used again: before that its marks were taken out. Relaxed: not
+        // before the loads that say so, which acquire; and nothing is read behind it.
+        match cpu.load(word, Ordering::Relaxed) == content {
             false => Ok(None),
             // A helper's that was late: the operation has failed.
             true if in_use => Ok(Some(seen(FAILED))),
