@@ -13,11 +13,11 @@ use towpath_structures::{Boxed, Counter, Pool, PoolError};
 use towpath_sync::{Atomics, LoadLinked, Universal};
 
 use super::repair::{FAMILY, is_dead};
-use crate::end::End;
-use crate::fault::LocatedFault;
-use crate::harness::Case;
-use crate::machine::DatumId;
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Word};
+use towpath_schedules::DatumId;
+use towpath_schedules::End;
+use towpath_schedules::LocatedFault;
+use towpath_schedules::harness::Case;
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun, Word};
 
 /// Number of audits after which nothing may be pending, when no thread acts.
 const ENOUGH: usize = 3;

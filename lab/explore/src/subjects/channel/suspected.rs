@@ -14,10 +14,10 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Abandoned, Lock, Waiting};
 
-use crate::end::End;
-use crate::fault::LocatedFault;
-use crate::machine::{Bytes, Word};
-use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::End;
+use towpath_schedules::LocatedFault;
+use towpath_schedules::{Bytes, Word};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Packets: enough for all threads' operations.
 pub(super) const PACKETS: usize = 32;
@@ -49,10 +49,10 @@ impl Waiting<Explorer> for AskingWait<'_> {
         &self,
         cpu: &Explorer,
         word: &Word,
-        mut done: impl FnMut(u64) -> bool,
+        done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         // (S1) Acquire: as this says of itself; pairs with the releases of the word.
-        cpu.spin_until(word, Ordering::Acquire, u64::MAX, |value| done(value)).map_err(|_| Abandoned)
+        cpu.spin_until(word, Ordering::Acquire, u64::MAX, done).map_err(|_| Abandoned)
     }
     fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
         let words = self.of.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
