@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-all}
 if [ "$mode" = install ]; then
-    packages=(python3 xz-utils zstd sqlite3 pigz redis-server redis-tools memcached stress-ng nginx-light ffmpeg mariadb-server default-jre-headless curl)
+    packages=(python3 xz-utils zstd sqlite3 pigz redis-server redis-tools memcached stress-ng nginx-light ffmpeg mariadb-server default-jre-headless curl golang-go gcc libc6-dev)
     DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${packages[@]}"
 fi
 built=${CARGO_TARGET_DIR:-target}/release
@@ -112,53 +112,6 @@ JAVA
         same "a JVM" java -Xmx256m "$work/Threads.java"
     fi
     has ffmpeg && same ffmpeg ffmpeg -v error -threads 4 -f lavfi -i testsrc=duration=2:size=320x240:rate=25 -f framemd5 -
-    if has redis-server redis-cli redis-benchmark; then
-        for with in "" "$towpath preload --"; do
-            # shellcheck disable=SC2086
-            $with redis-server --port 0 --unixsocket "$work/redis.sock" --save "" --io-threads 4 --io-threads-do-reads yes --dir "$work" >"$work/redis.log" &
-            server=$!
-            servers+=("$server")
-            waits_for redis-cli -s "$work/redis.sock" ping
-            redis-benchmark -s "$work/redis.sock" -q -n 20000 -c 20 -P 8 -t set,get,incr,lpush >"$work/redis.txt"
-            redis-cli -s "$work/redis.sock" eval "for i = 1, 1000 do redis.call('incrby', 'sum', i) end return redis.call('get', 'sum')" 0 >"$work/redis${with:+-with}"
-            kill "$server"
-            wait "$server" || true
-            rm -f "$work/redis.sock"
-        done
-        cmp "$work/redis" "$work/redis-with" && done_+=("redis-server")
-    fi
-    if has memcached python3; then
-        cat >"$work/memcached.py" <<'PYTHON'
-import socket, sys, threading
-def client(n):
-    with socket.socket(socket.AF_UNIX) as s:
-        s.connect(sys.argv[1]); f = s.makefile("rb")
-        for i in range(500):
-            v = b"%d" % (i * n)
-            s.sendall(b"set k%d-%d 0 0 %d\r\n%s\r\nget k%d-%d\r\nincr n 1\r\n" % (n, i, len(v), v, n, i))
-            assert f.readline() == b"STORED\r\n" and f.readline().startswith(b"VALUE") and f.readline() == v + b"\r\n" and f.readline() == b"END\r\n"
-            f.readline()
-with socket.socket(socket.AF_UNIX) as s:
-    s.connect(sys.argv[1]); s.sendall(b"set n 0 0 1\r\n0\r\n"); s.recv(100)
-clients = [threading.Thread(target=client, args=(n,)) for n in range(1, 17)]
-for c in clients: c.start()
-for c in clients: c.join()
-with socket.socket(socket.AF_UNIX) as s:
-    s.connect(sys.argv[1]); s.sendall(b"get n\r\n"); print(s.recv(100))
-PYTHON
-        for with in "" "$towpath preload --"; do
-            # shellcheck disable=SC2086
-            $with memcached -u "$(id -un)" -s "$work/memcached.sock" -t 16 -m 64 &
-            server=$!
-            servers+=("$server")
-            waits_for test -S "$work/memcached.sock"
-            timeout 120 python3 "$work/memcached.py" "$work/memcached.sock" >"$work/memcached${with:+-with}"
-            kill "$server"
-            wait "$server" || true
-            rm -f "$work/memcached.sock"
-        done
-        cmp "$work/memcached" "$work/memcached-with" && done_+=("memcached")
-    fi
     if has nginx curl; then
         mkdir -p "$work/nginx"
         cp "$work/data" "$work/nginx/data.txt"
@@ -184,6 +137,138 @@ CONF
         done
         cmp "$work/nginx-sums" "$work/nginx-sums-with" && done_+=("nginx")
     fi
+    if has mariadbd mariadb mariadb-install-db; then
+        cat >"$work/maria.sql" <<'SQL'
+INSERT INTO t (a) SELECT seq % 97 FROM seq_1_to_2000;
+UPDATE total SET n = n + 1;
+UPDATE total SET n = n + 1;
+UPDATE total SET n = n + 1;
+SQL
+        for with in "" "$towpath preload --"; do
+            rm -rf "$work/mysql"
+            mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$work/mysql" --auth-root-authentication-method=normal --skip-test-db >"$work/mysql.log" 2>&1
+            # shellcheck disable=SC2086
+            $with mariadbd --no-defaults --user="$(id -un)" --datadir="$work/mysql" --socket="$work/mysql.sock" --pid-file="$work/mysql.pid" --skip-networking --skip-grant-tables --thread-handling=pool-of-threads >>"$work/mysql.log" 2>&1 &
+            server=$!
+            servers+=("$server")
+            query() { timeout 120 mariadb --no-defaults --socket="$work/mysql.sock" "$@"; }
+            waits_for query -e "SELECT 1"
+            query -e "CREATE DATABASE d; CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=InnoDB; CREATE TABLE d.total (n INT) ENGINE=InnoDB; INSERT INTO d.total VALUES (0)"
+            clients=()
+            for _ in 1 2 3 4 5 6 7 8; do
+                query d <"$work/maria.sql" &
+                clients+=($!)
+            done
+            for client in "${clients[@]}"; do wait "$client"; done
+            query d -N -e "SELECT count(*), sum(a) FROM t; SELECT n FROM total" >"$work/maria${with:+-with}"
+            query -e SHUTDOWN
+            wait "$server" || true
+        done
+        cmp "$work/maria" "$work/maria-with" && done_+=("mariadb-server")
+    fi
+    if has go gcc; then
+        # Threads of C's under a mutex and a condition of C's, called by many goroutines.
+        mkdir -p "$work/cgo"
+        cat >"$work/cgo/main.go" <<'GO'
+package main
+
+/*
+#include <pthread.h>
+#include <semaphore.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t full = PTHREAD_COND_INITIALIZER;
+static sem_t units;
+static long total, callers;
+static void begin(void) { sem_init(&units, 0, 3); }
+static long add(long n) {
+	sem_wait(&units);
+	pthread_mutex_lock(&mutex);
+	total += n;
+	if (++callers == 4000) pthread_cond_broadcast(&full);
+	pthread_mutex_unlock(&mutex);
+	return sem_post(&units);
+}
+static void *watch(void *to) {
+	pthread_mutex_lock(&mutex);
+	while (callers < 4000) pthread_cond_wait(&full, &mutex);
+	*(long *)to = total;
+	pthread_mutex_unlock(&mutex);
+	return 0;
+}
+static pthread_t watcher;
+static long seen;
+static int start(void) { return pthread_create(&watcher, 0, watch, &seen); }
+static long end(void) { pthread_join(watcher, 0); return seen; }
+*/
+import "C"
+import ("fmt"; "sync")
+
+func main() {
+	C.begin()
+	C.start()
+	var all sync.WaitGroup
+	for i := 0; i < 40; i++ {
+		all.Add(1)
+		go func(i int) {
+			defer all.Done()
+			for k := 0; k < 100; k++ { C.add(C.long(i)) }
+		}(i)
+	}
+	all.Wait()
+	fmt.Println(C.end())
+}
+GO
+        (cd "$work/cgo" && printf 'module cgo\ngo 1.19\n' >go.mod && GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1 GOCACHE="$work/go-cache" GOPATH="$work/go" go build -o threads .)
+        same "Go with cgo" "$work/cgo/threads"
+    fi
+fi
+requests=$([ "$mode" = short ] && echo 2000 || echo 20000)
+if has redis-server redis-cli redis-benchmark; then
+    for with in "" "$towpath preload --"; do
+        # shellcheck disable=SC2086
+        $with redis-server --port 0 --unixsocket "$work/redis.sock" --save "" --io-threads 4 --io-threads-do-reads yes --dir "$work" >"$work/redis.log" &
+        server=$!
+        servers+=("$server")
+        waits_for redis-cli -s "$work/redis.sock" ping
+        redis-benchmark -s "$work/redis.sock" -q -n "$requests" -c 20 -P 8 -t set,get,incr,lpush >"$work/redis.txt"
+        redis-cli -s "$work/redis.sock" eval "for i = 1, 1000 do redis.call('incrby', 'sum', i) end return redis.call('get', 'sum')" 0 >"$work/redis${with:+-with}"
+        kill "$server"
+        wait "$server" || true
+        rm -f "$work/redis.sock"
+    done
+    cmp "$work/redis" "$work/redis-with" && done_+=("redis-server")
+fi
+if has memcached python3; then
+    cat >"$work/memcached.py" <<'PYTHON'
+import socket, sys, threading
+def client(n):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(sys.argv[1]); f = s.makefile("rb")
+        for i in range(500):
+            v = b"%d" % (i * n)
+            s.sendall(b"set k%d-%d 0 0 %d\r\n%s\r\nget k%d-%d\r\nincr n 1\r\n" % (n, i, len(v), v, n, i))
+            assert f.readline() == b"STORED\r\n" and f.readline().startswith(b"VALUE") and f.readline() == v + b"\r\n" and f.readline() == b"END\r\n"
+            f.readline()
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1]); s.sendall(b"set n 0 0 1\r\n0\r\n"); s.recv(100)
+clients = [threading.Thread(target=client, args=(n,)) for n in range(1, 17)]
+for c in clients: c.start()
+for c in clients: c.join()
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1]); s.sendall(b"get n\r\n"); print(s.recv(100))
+PYTHON
+    for with in "" "$towpath preload --"; do
+        # shellcheck disable=SC2086
+        $with memcached -u "$(id -un)" -s "$work/memcached.sock" -t 16 -m 64 &
+        server=$!
+        servers+=("$server")
+        waits_for test -S "$work/memcached.sock"
+        timeout 120 python3 "$work/memcached.py" "$work/memcached.sock" >"$work/memcached${with:+-with}"
+        kill "$server"
+        wait "$server" || true
+        rm -f "$work/memcached.sock"
+    done
+    cmp "$work/memcached" "$work/memcached-with" && done_+=("memcached")
 fi
 if [ "$mode" = speed ]; then
     cargo build --quiet --release --package towpath-pthread --example locking

@@ -254,7 +254,8 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
             ..Sweep::new(experiment, machine.clone())
         };
         let operations = (OPERATIONS_EACH * procs as u64).max(LEAST_OPERATIONS);
-        let mut sweep = sweep.work(arguments.between, 0.2).operations(operations);
+        let between = if replay.is_some() { 0 } else { arguments.between };
+        let mut sweep = sweep.work(between, 0.2).operations(operations);
         sweep.run.inside = arguments.critical_section;
         sweep.run.replay = replay.clone();
         let (more, failed) =

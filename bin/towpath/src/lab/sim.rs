@@ -225,12 +225,14 @@ impl SimArgs {
     fn sweeps(&self, machine: Parameters, experiment: &'static str) -> Result<Vec<Sweep>, CommandFailure> {
         let several = experiment == "multiprogramming";
         let is_list = experiment == "list";
+        let replay = self.replay(experiment)?;
         let works = match (self.work.is_empty(), is_list) {
+            // It has the trace's work.
+            _ if replay.is_some() => vec![Amount::Nanoseconds(0)],
             (false, _) => self.work.clone(),
             (true, true) if machine.cycle != 0 => vec![Amount::Cycles(20), Amount::Cycles(2000)],
             (true, _) => vec![Amount::Nanoseconds(if several { 50_000 } else { 5_000 })],
         };
-        let replay = self.replay(experiment)?;
         let works =
             works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, CommandFailure>>()?;
         let mut defaults = Sweep::new(experiment, machine.clone());

@@ -203,3 +203,42 @@ fn claims_are_judged() {
             .contains("N34")
     );
 }
+
+/// A trace of two threads, each of which holds a lock for a microsecond, ten times.
+fn write_trace(folder: &Folder) {
+    let mut words = vec![u64::from_le_bytes(*b"twptrac1"), 2, 2, 0, 1, 100_000, 200_000, 0];
+    words.resize(512, 0);
+    for thread in 1..=2u64 {
+        let mut chunk = vec![0, thread];
+        for n in 0..10u64 {
+            for (kind, ns) in [(2, 5_000 * n), (6, 5_000 * n + 1_000)] {
+                chunk.extend([ns << 4 | kind, 64]);
+            }
+        }
+        chunk.resize(256, 0);
+        words.extend(chunk);
+    }
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    std::fs::write(folder.0.join("trace"), bytes).unwrap();
+}
+
+#[test]
+fn trace_of_locks_is_replayed() {
+    let folder = Folder::new("trace");
+    write_trace(&folder);
+    let replay = "sim epyc-milan locks --trace trace --algorithms mcs,ticket --seeds 1 --json";
+    let records = text(&folder, replay);
+    let times: Vec<f64> = records
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["metric"] == "time_per_operation_ns" && record["procs"] == 2)
+        .map(|record| record["value"].as_f64().unwrap())
+        .collect();
+    assert!(times.len() == 2 && times.iter().all(|ns| (500.0..6_000.0).contains(ns)), "{records}");
+    let error = refused(&folder, "sim epyc-milan queues --trace trace");
+    assert!(error.contains("`locks`, not by `queues`"), "{error}");
+    for command in ["sim epyc-milan locks --trace none", "recommend --trace none"] {
+        let error = refused(&folder, command);
+        assert!(error.contains("towpath preload --trace FILE"), "{error}");
+    }
+}

@@ -56,13 +56,10 @@ impl fmt::Display for LockReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| ns as f64 / 1e6;
         let (begin, length, all) = self.part;
-        write!(
-            f,
-            "{} acquisitions of {} locks by {} threads",
-            self.acquisitions,
-            self.locks,
-            self.threads.len()
-        )?;
+        let several = |number: usize| if number == 1 { "" } else { "s" };
+        let (locks, threads) = (self.locks, self.threads.len());
+        write!(f, "{} acquisitions of {locks} lock{}", self.acquisitions, several(locks))?;
+        write!(f, " by {threads} thread{}", several(threads))?;
         write!(f, " in {:.1} ms", ms(length))?;
         if length < all {
             write!(f, " (the busiest of {:.0} ms, from {:.0} ms on)", ms(all), ms(begin))?;
