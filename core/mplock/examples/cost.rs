@@ -21,8 +21,10 @@ use towpath_testkit::{Child, pin_to, shared_words, two_cores};
 
 const TIME: Duration = Duration::from_millis(500);
 const CROWD: usize = 8;
-/// Number of words of a process: acquisitions, time on a core in ns, switches, messages.
-const WORDS: usize = 4;
+/// Number of words of a process, two lines.
+///
+/// Acquisitions, time on a core in ns, switches, messages.
+const WORDS: usize = 16;
 
 /// Nanoseconds of one call of `act`.
 fn time(mut act: impl FnMut()) -> f64 {
@@ -67,9 +69,9 @@ fn own_use() -> (u64, u64) {
 ///
 /// Returns the hand-offs in a second, and that share.
 fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &[AtomicU64])) -> (f64, f64) {
-    let page = shared_words(1 + WORDS * CROWD);
+    let page = shared_words(WORDS * (1 + CROWD));
     with_ranks(CROWD, |world, rank| {
-        let words = &page[1 + WORDS * rank..][..WORDS];
+        let words = &page[WORDS * (1 + rank)..][..WORDS];
         let deadline = || page[0].load(Relaxed) != 0;
         if rank == 0 {
             let start = Instant::now();
@@ -87,7 +89,7 @@ fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &[Atomic
         words[1].store(time, Relaxed);
         words[2].store(switches, Relaxed);
     });
-    let all = |which: usize| page[1..].iter().skip(which).step_by(WORDS).map(|word| word.load(Relaxed));
+    let all = |which: usize| page[WORDS..].iter().skip(which).step_by(WORDS).map(|word| word.load(Relaxed));
     let counts: Vec<u64> = all(0).collect();
     let (sum, least) = (counts.iter().sum::<u64>(), counts.iter().min().copied().unwrap_or(0));
     let rate = sum as f64 / (2 * TIME).as_secs_f64();

@@ -22,6 +22,8 @@ use towpath_shm::World;
 
 /// Number of acquisitions between two looks at the clock.
 const LOOK_EVERY: u32 = 16;
+/// Number of acquisitions of a node between two looks at the clock, under a loan.
+const LOOK_AT_LOAN: u32 = 64;
 /// Time between two acquisitions from which a lock is lent, in nanoseconds: a few times
 /// that of a line's way from one core to another.
 const LEAST_BETWEEN: u64 = 300;
@@ -148,7 +150,7 @@ impl HoldClock {
         if !self.looks(is_first) && self.eager.get() {
             return budget.acquisitions;
         }
-        let now = self.look(is_first, host);
+        let now = self.look(is_first, LOOK_EVERY, host);
         if self.eager.get() && !self.is_over(budget, now) {
             return budget.acquisitions;
         }
@@ -166,7 +168,9 @@ impl HoldClock {
     /// Counts a release under a loan. Returns whether it looks at the clock.
     #[inline]
     pub(crate) fn looks_at_loan(&self) -> bool {
-        self.looks(self.since.get() == 0)
+        let releases = if self.since.get() == 0 { 0 } else { self.releases.get().wrapping_add(1) };
+        self.releases.set(releases);
+        releases.is_multiple_of(LOOK_AT_LOAN)
     }
 
     /// Returns whether this node is to close the seat of a loan when it leaves it, by its
@@ -183,8 +187,8 @@ impl HoldClock {
     pub(crate) fn look_at_loan(&self, budget: HoldBudget, wanted: bool, count: u32, host: &impl HolderHost) {
         // It has come back.
         self.eager.set(true);
-        let now = self.look(self.since.get() == 0, host);
-        let own = self.counted.replace(count).wrapping_add(LOOK_EVERY);
+        let now = self.look(self.since.get() == 0, LOOK_AT_LOAN, host);
+        let own = self.counted.replace(count).wrapping_add(LOOK_AT_LOAN);
         if own != count || self.used.get() == 0 {
             self.used.set(now);
         }
@@ -226,18 +230,20 @@ impl HoldClock {
     }
 
     /// Looks at the clock. Returns the time.
-    fn look(&self, is_first: bool, host: &impl HolderHost) -> u64 {
+    ///
+    /// `every`: number of releases between two looks.
+    fn look(&self, is_first: bool, every: u32, host: &impl HolderHost) -> u64 {
         let now = host.now();
         if is_first {
             self.since.set(now);
         } else {
             let took = now.saturating_sub(self.looked.get());
-            if took > u64::from(LOOK_EVERY) * SWITCHES * host.switch_cost() {
+            if took > u64::from(every) * SWITCHES * host.switch_cost() {
                 self.eager.set(false);
             }
             let poor = self.poor.get();
             self.poor.set(poor.saturating_sub(1));
-            self.lends.set(poor == 0 && took > u64::from(LOOK_EVERY) * LEAST_BETWEEN);
+            self.lends.set(poor == 0 && took > u64::from(every) * LEAST_BETWEEN);
         }
         self.looked.set(now);
         now

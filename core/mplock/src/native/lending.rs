@@ -12,7 +12,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::OwnLine;
+use towpath_machine::{Native, OwnLine, Prefetch};
 use towpath_shm::{Shared, World};
 
 use super::hold::{HoldBudget, HolderHost};
@@ -28,6 +28,8 @@ use crate::token::FencingToken;
 const SEATS: u16 = 4;
 /// Number of ranks that have seats.
 const RANKS: u16 = 32;
+/// Number of pauses for which a rank waits for a seat before it serves others.
+const PAUSES: u32 = 16;
 /// Number of times that a borrower finds the seat taken before it wants the loan to end.
 const IN_VAIN: u32 = 8;
 /// Number of acquisitions between two sleeps at a seat from which a loan does well.
@@ -68,9 +70,10 @@ impl LoanSeat for NativeSeat<'_> {
     }
     #[inline]
     fn load_to_change(&self) -> u64 {
-        // Relaxed, both: as above; no seat has the word 0, but for one that was never used.
-        let line = |words: &SeatWords| words[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
-        self.0.map_or(0, |words| line(words).unwrap_or_else(|word| word))
+        if let Some(words) = self.0 {
+            Native::with_id(0).prefetch_exclusive(&words[0]);
+        }
+        self.load()
     }
     #[inline]
     fn exchange(&self, from: u64, to: u64) -> bool {
@@ -247,14 +250,31 @@ impl ManagerState {
         if node.state() != NodeState::Kept {
             return LoanEntry::Over;
         }
-        self.with_lent(cell, node, |node, seat| node.enter_lent(seat, &mut cell.sends(self)))
+        self.with_lent(cell, node, |node, seat| {
+            let mut pauses = 0;
+            loop {
+                let entry = node.enter_lent(seat, &mut cell.sends(self));
+                if entry != LoanEntry::Busy || pauses >= PAUSES {
+                    return entry;
+                }
+                pauses += pause_while_taken(node, seat, PAUSES - pauses);
+            }
+        })
     }
 
     /// Takes a lock that is lent to this rank, if it is free. Returns the token.
     #[inline(never)]
     pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> Option<FencingToken> {
         let seat = self.seat_of(node);
-        node.try_borrow(self.me, mode, &seat).is_ok().then(|| node.token())
+        let mut pauses = 0;
+        loop {
+            match node.try_borrow(self.me, mode, &seat) {
+                Ok(()) => return Some(node.token()),
+                Err(LoanEntry::Busy) if pauses < PAUSES => {}
+                Err(_) => return None,
+            }
+            pauses += pause_while_taken(node, &seat, PAUSES - pauses);
+        }
     }
 
     /// Takes a lock under a loan by this rank or to it.
@@ -355,6 +375,20 @@ impl ManagerState {
             let rank = sleepers.trailing_zeros() as Node;
             sleepers &= sleepers - 1;
             cell.sends(self).to_node(rank, node.seat_left(loan));
+        }
+    }
+}
+
+/// Pauses while the seat is taken: once at least. Returns the number of pauses.
+///
+/// A look at the seat leaves its line to the node that has it.
+fn pause_while_taken(node: &NodeLock, seat: &NativeSeat<'_>, most: u32) -> u32 {
+    let mut pauses = 0;
+    loop {
+        std::hint::spin_loop();
+        pauses += 1;
+        if pauses >= most || !node.is_seat_taken(seat) {
+            return pauses;
         }
     }
 }

@@ -284,18 +284,23 @@ impl Lock {
         tries: bool,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard<'_>>, Error> {
-        let decision = if self.manager.turns.are_shared() {
-            self.decide_in_turn(mode, tries, deadline)?
-        } else {
-            match self.begin(mode, tries)? {
-                Some(decision) => decision,
-                None => self.await_decision(deadline)?,
-            }
-        };
-        Ok(match decision {
+        // The guard is made where it is used: it is larger than what comes back from there.
+        Ok(match self.decide(mode, tries, deadline)? {
             Decision::Granted(grant) => Some(Guard::new(self, &grant)),
             Decision::Refused => None,
         })
+    }
+
+    /// Takes the lock or waits for it.
+    #[inline(never)]
+    fn decide(&self, mode: Mode, tries: bool, deadline: Option<Instant>) -> Result<Decision, Error> {
+        if self.manager.turns.are_shared() {
+            return self.decide_in_turn(mode, tries, deadline);
+        }
+        match self.begin(mode, tries)? {
+            Some(decision) => Ok(decision),
+            None => self.await_decision(deadline),
+        }
     }
 
     /// Takes the lock or waits for it, in a turn of this thread.
