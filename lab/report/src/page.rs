@@ -346,11 +346,12 @@ mod tests {
             plots: vec![format!("<svg>{plot}</svg>")],
             claims: claims.to_vec(),
         };
-        let exhibits = vec![exhibit("Table 1", "one", &report.claims), exhibit("Table 2", "two", &[])];
+        let exhibits = vec![exhibit("Table 1", "first", &report.claims), exhibit("Table 2", "second", &[])];
         let paper = Exhibition { key: 'L', title: "A paper".into(), exhibits };
         let html = exhibition_page("Papers", "Most of it.", &[paper]);
-        let places = ["href=\"#L\"", "id=\"L\"", "Table 1", "one", "class=\"id\">L3", "Table 2", "two"]
-            .map(|part| html.find(part).unwrap_or_else(|| panic!("{part}")));
+        let parts =
+            ["href=\"#L\"", "id=\"L\"", "Table 1", "<svg>first", "class=\"id\">L3", "Table 2", "<svg>second"];
+        let places = parts.map(|part| html.find(part).unwrap_or_else(|| panic!("{part}")));
         assert!(places.is_sorted(), "{places:?}");
         for name in ["details", "figure", "div", "h3", "nav", "dl"] {
             assert!(balanced(&html, name), "<{name}>");
