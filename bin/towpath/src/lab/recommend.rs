@@ -14,7 +14,7 @@ use towpath_lab::{BenchSettings, Session, report};
 use towpath_papers::sim::advice::ADVISED;
 use towpath_papers::sim::{self, Effort, Sweep, show};
 use towpath_report::console::ConsoleBar;
-use towpath_report::{Report, Results, Table};
+use towpath_report::{Results, Table};
 use towpath_shm::shown;
 use towpath_sync::Policy;
 
@@ -85,6 +85,12 @@ pub struct Arguments {
     report: PathBuf,
 }
 
+/// Program of a trace: its replay, and the table of its own locks.
+struct TracedProgram {
+    replay: Arc<LockReplay>,
+    locks: Table,
+}
+
 /// The experiments that recommend something.
 const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
 /// Operations of each simulated processor, and of all together at least.
@@ -94,9 +100,11 @@ const LEAST_OPERATIONS: u64 = 2_000;
 const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
 impl Arguments {
-    /// The replay of the trace, if there is one, by at most so many threads.
-    fn replay(&self, most: usize) -> Result<Option<Arc<LockReplay>>, CommandFailure> {
-        self.trace.as_deref().map(|file| super::trace::replay(file, most).map(Arc::new)).transpose()
+    /// The program of the trace, if there is one, with at most so many threads.
+    fn replay(&self, most: usize) -> Result<Option<TracedProgram>, CommandFailure> {
+        let made = |file| super::trace::replay_with_locks(file, most, &self.report);
+        let traced = self.trace.as_deref().map(made).transpose()?;
+        Ok(traced.map(|(replay, locks)| TracedProgram { replay: Arc::new(replay), locks }))
     }
 
     fn participants(&self) -> u32 {
@@ -179,7 +187,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         );
         return Err(CommandFailure::new(text).with_code(2));
     }
-    let replay = arguments.replay(MOST)?;
+    let traced = arguments.replay(MOST)?;
+    let replay = traced.as_ref().map(|traced| Arc::clone(&traced.replay));
     let primitives = if replay.is_some() { vec!["locks"] } else { arguments.primitives()? };
     let experiments = primitives.into_iter().filter_map(find).collect();
     let session = Session {
@@ -194,7 +203,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let results = results(session)?;
     let advice = advise(&results);
     let shape = arguments.shape(replay.as_deref());
-    let text = on_one_screen(arguments, &shape, &results, &report(&results, false), &advice);
+    let report = report(&results, false);
+    let tables = traced.iter().map(|traced| &traced.locks).chain(report.tables()).collect();
+    let text = on_one_screen(arguments, &shape, &results, tables, &advice);
     answer(arguments, advice.iter().map(|advice| advice.to_json().to_string()), &text)?;
     match advice.is_empty() {
         false => Ok(ExitCode::SUCCESS),
@@ -221,7 +232,8 @@ fn answer(
 /// Recommends for a simulated machine.
 fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     let machine = by_name(name)?;
-    let replay = arguments.replay(MOST_SIMULATED)?;
+    let traced = arguments.replay(MOST_SIMULATED)?;
+    let replay = traced.as_ref().map(|traced| Arc::clone(&traced.replay));
     let most = replay.as_ref().map_or(usize::MAX, |replay| replay.threads.len());
     let procs = (arguments.participants.unwrap_or(machine.processors as u32) as usize).min(most);
     if procs > machine.processors as usize {
@@ -278,7 +290,8 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     let sections = show::sections(&records);
     // The traffic of an operation is in the report.
     let is_time = |table: &&Table| table.title.contains("time for each");
-    let tables: Vec<&Table> = sections.iter().map(|section| &section.table).filter(is_time).collect();
+    let tables = sections.iter().map(|section| &section.table).filter(is_time);
+    let tables: Vec<&Table> = traced.iter().map(|traced| &traced.locks).chain(tables).collect();
     let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
     let text = Screen::of_output().lay_out(&opening.collect::<Vec<_>>(), &tables, &closing);
     answer(arguments, advice.iter().map(|advice| advice.to_json().to_string()), &text)?;
@@ -294,13 +307,12 @@ fn on_one_screen(
     arguments: &Arguments,
     shape: &str,
     results: &Results,
-    report: &Report,
+    tables: Vec<&Table>,
     advice: &[Advice],
 ) -> String {
     let host = &results.host;
     let mut opening: Vec<String> = advice.iter().map(|advice| advice.sentence.clone()).collect();
     opening.push(format!("Measured on {}, {}, {}: {shape}.", host.cpu, host.cores_text(), host.date));
-    let tables: Vec<&Table> = report.tables().collect();
     let closing = [format!("report: {} (pictures, all tables)", shown(arguments.report.join("index.html")))];
     Screen::of_output().lay_out(&opening, &tables, &closing)
 }

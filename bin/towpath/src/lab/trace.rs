@@ -1,20 +1,38 @@
-//! Replays of traces that `towpath preload --trace` has written.
+//! Replays of traces that `towpath preload --trace` has written, and the figures of the
+//! program's own locks.
 
 use std::path::Path;
 
-use towpath_host::trace::{LockReplay, LockTrace};
+use serde_json::json;
+use towpath_host::trace::{LockReplay, LockTrace, TracedLock};
+use towpath_report::files::write_files;
+use towpath_report::format::nanoseconds;
+use towpath_report::page::plain_page;
+use towpath_report::svg::{Bar, Look, PlotValue, bars};
+use towpath_report::table::header;
+use towpath_report::{Cell, Section, Table};
 
 use crate::{CommandFailure, output};
 
 /// Maximum number of threads of a replay on a simulated machine.
 pub const MOST_SIMULATED: usize = 64;
+/// Number of the program's locks that are shown.
+const SHOWN: usize = 10;
+/// Folder of the program's own figures, in that of the report.
+pub const PROGRAM: &str = "program";
 
 /// The replay of a file, by at most so many threads.
 pub fn replay(file: &Path, most: usize) -> Result<LockReplay, CommandFailure> {
     let failed = |why: String| CommandFailure::new(why).with_code(2);
     let trace = LockTrace::read(file).map_err(failed)?;
+    made(&trace, most)
+}
+
+/// The replay of a trace, by at most so many threads.
+fn made(trace: &LockTrace, most: usize) -> Result<LockReplay, CommandFailure> {
+    let failed = |why: String| CommandFailure::new(why).with_code(2);
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let replay = LockReplay::new(&trace, most, cores).map_err(failed)?;
+    let replay = LockReplay::new(trace, most, cores).map_err(failed)?;
     if trace.dropped > 0 {
         output::remark!(
             "towpath: the trace had no room for {} events: it has the program's beginning; more with `towpath preload --trace-events N`",
@@ -28,4 +46,89 @@ pub fn replay(file: &Path, most: usize) -> Result<LockReplay, CommandFailure> {
         );
     }
     Ok(replay)
+}
+
+/// The replay of a file, and the table of the program's own locks.
+///
+/// Their picture is written into a folder of the report.
+pub fn replay_with_locks(
+    file: &Path,
+    most: usize,
+    report: &Path,
+) -> Result<(LockReplay, Table), CommandFailure> {
+    let trace = LockTrace::read(file).map_err(|why| CommandFailure::new(why).with_code(2))?;
+    let replay = made(&trace, most)?;
+    let locks = trace.locks();
+    let shown = &locks[..locks.len().min(SHOWN)];
+    let table = table(shown, locks.len());
+    let waits = bars_of("waiting for it, all threads together", shown, |lock| lock.waited);
+    let holds = bars_of("holding it", shown, |lock| lock.held);
+    let introduction = format!(
+        "{}: {} acquisitions of {} locks in {}, {} of processor time.",
+        file.display(),
+        trace.acquisitions(),
+        locks.len(),
+        nanoseconds(trace.length as f64),
+        nanoseconds(trace.processor_time as f64)
+    );
+    let section = Section::new(table.clone()).with([waits, holds]);
+    let page = plain_page("the program's locks", &introduction, &[], &[section], &[]);
+    let records: String = locks.iter().map(|lock| to_json(lock) + "\n").collect();
+    write_files(&report.join(PROGRAM), &records, &page).map_err(CommandFailure::new)?;
+    Ok((replay, table))
+}
+
+fn name(lock: &TracedLock) -> String {
+    format!("{:#x}", lock.address)
+}
+
+fn bars_of(title: &str, locks: &[TracedLock], ns: impl Fn(&TracedLock) -> u64) -> String {
+    let look = Look { colour: 0, dashed: false, bold: false };
+    let bar = |lock: &TracedLock| {
+        let value = ns(lock) as f64;
+        Bar { label: name(lock), value: PlotValue { value, min: value, max: value }, look }
+    };
+    bars(title, &locks.iter().map(bar).collect::<Vec<_>>(), nanoseconds, None)
+}
+
+fn table(locks: &[TracedLock], all: usize) -> Table {
+    let row = |lock: &TracedLock| {
+        let count = |n: u64| Cell::text(n.to_string());
+        let time = |ns: u64| Cell::text(nanoseconds(ns as f64));
+        vec![
+            Cell::text(name(lock)),
+            count(lock.threads as u64),
+            count(lock.acquisitions),
+            count(lock.hand_overs),
+            count(lock.waits),
+            time(lock.waited),
+            time(lock.longest_wait),
+            time(lock.held),
+            time(lock.longest_hold),
+        ]
+    };
+    Table {
+        experiment: "locks",
+        title: format!("the program's own locks ({} of {all})", locks.len()),
+        note: "Hand-overs: acquisitions by another thread than the one before. A longest hold far above the others is a holder without a core, or one that sleeps.".into(),
+        header: header(&[
+            "lock", "threads", "acquisitions", "hand-overs", "waits", "waited", "longest", "held", "longest hold",
+        ]),
+        rows: locks.iter().map(row).collect(),
+    }
+}
+
+fn to_json(lock: &TracedLock) -> String {
+    json!({
+        "lock": name(lock),
+        "threads": lock.threads,
+        "acquisitions": lock.acquisitions,
+        "hand_overs": lock.hand_overs,
+        "waits": lock.waits,
+        "waited_ns": lock.waited,
+        "longest_wait_ns": lock.longest_wait,
+        "held_ns": lock.held,
+        "longest_hold_ns": lock.longest_hold,
+    })
+    .to_string()
 }

@@ -1,6 +1,7 @@
 //! Trace of the locks that a program acquired and released, as `towpath preload --trace`
 //! writes it, and its replay.
 
+mod locks;
 mod replay;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+pub use locks::TracedLock;
 pub use replay::{LockReplay, MOST_LOCKS, ReplayStep};
 
 /// Beginning of the file.

@@ -178,3 +178,32 @@ fn busiest_part_and_threads_are_replayed() {
     let none = LockReplay::new(&LockTrace::default(), 1, 64).unwrap_err();
     assert!(none.contains("no acquisition"), "{none}");
 }
+
+#[test]
+fn locks_have_their_waits_holds_and_hand_overs() {
+    let first: &[_] = &[
+        (0, Acquired, 64),
+        (100, Released, 64),
+        (200, Acquired, 64),
+        (250, Released, 64),
+        (900, Acquired, 128),
+        (910, Sleeps, 256),
+        (910, Released, 128),
+    ];
+    let second: &[_] =
+        &[(20, Waits, 64), (110, Acquired, 64), (130, Released, 64), (240, Waits, 64), (245, GaveUp, 64)];
+    let [hot, cold] = trace(&[first, second]).locks().try_into().unwrap();
+    let expected = TracedLock {
+        address: 64,
+        threads: 2,
+        acquisitions: 3,
+        hand_overs: 2,
+        waits: 2,
+        waited: 95,
+        longest_wait: 90,
+        held: 170,
+        longest_hold: 100,
+    };
+    assert_eq!(hot, expected);
+    assert_eq!((cold.address, cold.acquisitions, cold.waits, cold.held), (128, 1, 0, 10));
+}
