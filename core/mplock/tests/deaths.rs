@@ -5,7 +5,7 @@
 //! holder is not taken for a dead one. Managers answer when they poll, or by a thread.
 //!
 //! `cargo test -p towpath-mplock --test deaths -- central` runs only the cases of that name;
-//! `every` before it kills 1,000 times for each protocol and way instead of 60 or 20.
+//! `every` before it kills 1,000 times for each protocol and way instead of 30 or 10.
 
 #![allow(missing_docs, reason = "a test")]
 
@@ -348,8 +348,8 @@ fn main() {
         "case", "protocol", "by", "rounds", "warnings", "seconds", "next grant: p50, p99, ms"
     );
     let all: [(&str, Test, Progress, usize, usize); 5] = [
-        ("kills", kills, Progress::Poll, 60, 1000),
-        ("kills", kills, Progress::Thread, 20, 1000),
+        ("kills", kills, Progress::Poll, 30, 1000),
+        ("kills", kills, Progress::Thread, 10, 1000),
         ("stops", stops, Progress::Poll, 10, 200),
         ("stops", stops, Progress::Thread, 5, 200),
         ("successor", successor, Progress::Poll, 1, 1),
