@@ -61,6 +61,26 @@ impl Shared<Barrier> {
         of(self).join_as(&cpu, &wait)
     }
 
+    /// Arrives without waiting, and gives this thread's place up, in good order: no
+    /// later episode waits for it, and no participant is told of a death. Another process may take
+    /// the place, or this thread, by [`Shared::join`] or [`Shared::wait`].
+    ///
+    /// Returns whether it had a place.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let phase = world.barrier_of("phase", 4)?;
+    /// phase.join()?;
+    /// assert!(phase.leave());
+    /// assert!(!phase.leave(), "it has left already");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn leave(&self) -> bool {
+        let Ok((cpu, wait)) = self.world().participation() else { return false };
+        of(self).leave_as(&cpu, &wait)
+    }
+
     /// Arrives, and waits until all participants have arrived. Each thread that calls
     /// this is a participant.
     ///

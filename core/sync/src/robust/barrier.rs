@@ -17,19 +17,21 @@
 //! ```
 //!
 //! **Fields.** `episode`: any participant, by compare-and-swap. `places[i]`: 0; from 0, or from a
-//! dead participant's that was told of, by the one that takes it; then by that one; [`TOLD`] by
-//! any. `count`: number of arrivals and of known deaths in this episode, a hint: it says which
-//! participant looks at once, and the others look every millisecond.
+//! dead participant's that was told of, or from one's that has left, by the one that takes it;
+//! then by that one; [`TOLD`] by any. `count`: number of arrivals and of known deaths in this
+//! episode, a hint: it says which participant looks at once, and the others look every
+//! millisecond.
 //!
-//! A participant that takes the place of a dead one counts itself in `joins`, so that no episode
+//! A participant that takes the place of another one counts itself in `joins`, so that no episode
 //! ends by an older look at the places.
 //!
 //! **Crashes.** Before it arrives, or after: the others end the episode without it, and all get
-//! its identity ([`EpisodeError::PeerDied`]). That is said once: before the next episode ends,
-//! its place is marked. If two have died, the second is reported by the next episode. A
-//! participant that dies before it arrives for the first time is not known: the others wait until
-//! their deadlines, or until another comes instead. A waiter at its deadline has arrived
-//! ([`PENDING`]); it waits for the same episode when it comes again.
+//! its identity ([`EpisodeError::PeerDied`]). That is said once: before the next episode ends, its
+//! place is marked, as that of a participant that leaves, of which no other is told. If two have
+//! died, the second is reported by the next episode. A participant that dies before it arrives for
+//! the first time is not known: the others wait until their deadlines, or until another comes
+//! instead. A waiter at its deadline has arrived ([`PENDING`]); it waits for the same episode when
+//! it comes again.
 //!
 //! **Memory.** `N` / 8 + 2 lines.
 //!
@@ -44,7 +46,7 @@ use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
-/// In a place: the death of its participant was told.
+/// In a place: the death of its participant was told, or it has left.
 const TOLD: u64 = 1 << 31;
 /// In a place: its participant has arrived, and has not had the outcome yet.
 const PENDING: u64 = 1 << 30;
@@ -56,7 +58,7 @@ const ARRIVED: u64 = (1 << 16) - 1;
 const OWNER: u64 = !(PARKED | TOLD | PENDING | ARRIVED);
 /// In the episode: its number, modulo 2²⁴.
 const NUMBER: u64 = (1 << 24) - 1;
-/// In the episode: one participant that took the place of a dead one; they are counted
+/// In the episode: one participant that took the place of another one; they are counted
 /// modulo 2⁸.
 const JOIN: u64 = 1 << 24;
 /// In the episode: number of such participants.
@@ -193,7 +195,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(), EpisodeError> {
-        let (place, mine, count) = self.arrive(cpu, wait)?;
+        let place = self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)?;
+        let (mine, count) = self.arrive(cpu, wait, place, PENDING);
         let word = &self.places[place];
         let reached = |episode: u64| episode.wrapping_sub(mine) & NUMBER <= NUMBER / 2;
         let missing = self.participants(cpu).saturating_sub(count);
@@ -218,10 +221,19 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         }
     }
 
-    /// Arrives. Returns the participant's place, the number of the episode, and how
-    /// many have arrived, or a few more.
-    fn arrive<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(usize, u64, u64), EpisodeError> {
-        let place = self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)?;
+    /// Arrives without waiting, and gives the caller's place up: from then on no episode
+    /// waits for it. Another participant, or the caller once more, may take the place by coming.
+    ///
+    /// Returns whether it had a place.
+    pub fn leave_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let Some(place) = self.place_of(cpu, Self::owner(wait.identity(), cpu.id())) else { return false };
+        self.arrive(cpu, wait, place, TOLD);
+        true
+    }
+
+    /// Arrives, with that mark in the caller's place: [`PENDING`], or [`TOLD`] if it
+    /// leaves. Returns the number of the episode, and how many have arrived, or a few more.
+    fn arrive<W: Waiting<P>>(&self, cpu: &P, wait: &W, place: usize, mark: u64) -> (u64, u64) {
         // (Q1b) Acquire: as (Q1); pairs with the Release (Q2). This episode can't end before this
         // participant arrives, so the next number is its own.
         let mine = next_number(cpu.load(&self.episode, Ordering::Acquire));
@@ -231,9 +243,14 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         if seen & PENDING != 0 {
             // It has arrived before, at this episode or the last one, and its time was over.
             let at_next = seen & ARRIVED == mine & ARRIVED;
-            return Ok((place, if at_next { mine } else { mine.wrapping_sub(1) & NUMBER }, 0));
+            if mark == TOLD {
+                // Relaxed: goes on with the Release (Q3) of its arrival.
+                cpu.fetch_or(word, TOLD, Ordering::Relaxed);
+                self.end(cpu, wait, mine);
+            }
+            return (if at_next { mine } else { mine.wrapping_sub(1) & NUMBER }, 0);
         }
-        let arrived = seen & OWNER | PENDING | mine & ARRIVED;
+        let arrived = seen & OWNER | mark | mine & ARRIVED;
         // (Q3) Release: what it did before; pairs with the Acquire (Q4).
         cpu.store(word, arrived, Ordering::Release);
         // (Q5) AcqRel: the places of all that have counted before; pairs with itself.
@@ -241,30 +258,43 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         if count >= self.participants(cpu) {
             self.end(cpu, wait, mine);
         }
-        Ok((place, mine, count))
+        (mine, count)
+    }
+
+    /// Identity and processor, as places have them.
+    fn owner(identity: u32, processor: usize) -> u64 {
+        u64::from(identity) << 32 | (processor as u64) << PROCESSOR & (PENDING - 1)
+    }
+
+    /// The place of a participant, which has not left.
+    fn place_of(&self, cpu: &P, owner: u64) -> Option<usize> {
+        // Relaxed: this participant has written it.
+        let is_its_own = |word: &P::Word| cpu.load(word, Ordering::Relaxed) & (OWNER | TOLD) == owner;
+        self.places(cpu, owner).find(|(_, word)| is_its_own(word)).map(|(place, _)| place)
+    }
+
+    /// The places of participants, with their numbers, from the usual one of an owner on.
+    fn places(&self, cpu: &P, owner: u64) -> impl Iterator<Item = (usize, &P::Word)> {
+        let participants = self.participants(cpu) as usize;
+        let first = ((owner & (PENDING - 1)) >> PROCESSOR) as usize;
+        (0..participants).map(move |i| (first + i) % participants).map(|place| (place, &self.places[place]))
     }
 
     /// Place of the processor of this number in the process of this identity, taken if
     /// it has none.
     #[doc(hidden)]
     pub fn join_for(&self, cpu: &P, identity: u32, processor: usize) -> Option<usize> {
-        let me = u64::from(identity) << 32 | (processor as u64) << PROCESSOR & (PENDING - 1);
-        let participants = self.participants(cpu) as usize;
-        let places = || {
-            let all = (0..participants).map(|i| (processor + i) % participants);
-            all.map(|place| (place, &self.places[place]))
-        };
+        let me = Self::owner(identity, processor);
         loop {
-            // Relaxed: this participant has written it.
-            let mine = |word: &P::Word| cpu.load(word, Ordering::Relaxed) & OWNER == me;
-            if let Some((place, _)) = places().find(|(_, word)| mine(word)) {
+            if let Some(place) = self.place_of(cpu, me) {
                 return Some(place);
             }
             // (Q1c) Acquire: as (Q1); pairs with (Q2).
             let last = cpu.load(&self.episode, Ordering::Acquire);
             self.note_told(cpu, last);
-            // A free one, or that of a participant whose death all others know.
-            let (place, seen) = places()
+            // A free one, or that of a participant whose death all others know, or that has left.
+            let (place, seen) = self
+                .places(cpu, me)
                 // Relaxed: the exchange compares.
                 .map(|(place, word)| (place, cpu.load(word, Ordering::Relaxed)))
                 .find(|&(_, seen)| seen == 0 || seen & TOLD != 0)?;
@@ -279,7 +309,7 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         }
     }
 
-    /// Counts a participant that took the place of a dead one. An episode that ends
+    /// Counts a participant that took the place of another one. An episode that ends
     /// afterwards ends by a look at its place.
     fn note_join(&self, cpu: &P) {
         // Relaxed: the exchange compares.
@@ -391,6 +421,28 @@ impl Barrier<Native> {
     /// [`EpisodeError::Capacity`] if more threads come than it was made for.
     pub fn wait(&self) -> Result<(), EpisodeError> {
         self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER)
+    }
+
+    /// Arrives without waiting, and takes part no more, unless this thread waits again:
+    /// the others do not wait for it. Returns whether it took part.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Barrier;
+    ///
+    /// let barrier: Barrier = Barrier::new(2);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         barrier.wait()?;
+    ///         assert!(barrier.leave());
+    ///         Ok::<(), towpath_sync::robust::EpisodeError>(())
+    ///     });
+    ///     barrier.wait()?;
+    ///     barrier.wait() // passes without the other thread
+    /// })?;
+    /// # Ok::<(), towpath_sync::robust::EpisodeError>(())
+    /// ```
+    pub fn leave(&self) -> bool {
+        self.leave_as(&Native::of_thread(), &adaptive())
     }
 
     /// Arrives, and waits until all threads have arrived; gives up after that time.

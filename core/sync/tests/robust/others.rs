@@ -157,6 +157,47 @@ fn barrier_goes_on_without_the_dead_and_tells_all_once() {
 }
 
 #[test]
+fn barrier_does_not_wait_for_one_that_has_left() {
+    for (policy, name) in Policy::ALL {
+        let (barrier, dead) = (Barrier::<Native, 4>::in_arena(&Heap, 3), AtomicU64::new(0));
+        let members = [2, 3, 4].map(|me| Member { me, dead: &dead });
+        let (barrier, members) = (&barrier, &members);
+        let arrive = |n: usize, deadline| {
+            barrier.wait_as(&Native::with_id(n as u32), &members[n].wait(policy), deadline)
+        };
+        let leave = |n: usize| barrier.leave_as(&Native::with_id(n as u32), &members[n].wait(policy));
+        let together = |ranks: &'static [usize]| {
+            thread::scope(|scope| {
+                let all: Vec<_> = ranks.iter().map(|&n| scope.spawn(move || arrive(n, soon()))).collect();
+                all.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            })
+        };
+        assert!(!leave(1), "{name}: it has not come yet");
+        assert_eq!(together(&[0, 1, 2]), [Ok(()); 3], "{name}");
+        // The others wait already, and none but the one that leaves ends the episode.
+        thread::scope(|scope| {
+            let waiters = [0, 2].map(|n| scope.spawn(move || arrive(n, soon())));
+            thread::sleep(Duration::from_millis(2));
+            assert!(leave(1), "{name}");
+            assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [Ok(()); 2], "{name}");
+        });
+        assert!(!leave(1), "{name}: it has left");
+        // Its death is not told: it takes no part.
+        dead.store(1 << 3, SeqCst);
+        assert_eq!(together(&[0, 2]), [Ok(()); 2], "{name}");
+        dead.store(0, SeqCst);
+        // It comes again, and is waited for.
+        assert_eq!(arrive(1, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        assert_eq!(together(&[0, 2, 1]), [Ok(()); 3], "{name}");
+        assert_eq!(arrive(0, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        // One leaves that has arrived, and whose time was over.
+        assert_eq!(arrive(1, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        assert!(leave(1) && leave(0), "{name}");
+        assert_eq!([(); 3].map(|()| arrive(2, soon())), [Ok(()); 3], "{name}: it is alone");
+    }
+}
+
+#[test]
 fn barrier_holds_for_many_episodes() {
     let (barrier, counts) = (Barrier::new(4), [const { AtomicU64::new(0) }; 4]);
     thread::scope(|scope| {
