@@ -64,8 +64,8 @@ pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use primitives::{
-    HeldMessage, MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer, PoolReceiver,
-    PoolSender, PoolStage, ReservedMessage, SemaphorePermit, SizedKind, SizedLease, SizedQueue,
+    DataState, HeldMessage, HeldMutex, MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer,
+    PoolReceiver, PoolSender, PoolStage, ReservedMessage, SemaphorePermit, SizedKind, SizedLease, SizedQueue,
     SizedReceiver, SizedSender, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue, WorldRing,
     WorldVenue,
 };

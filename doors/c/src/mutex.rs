@@ -1,19 +1,14 @@
 //! `tp_mutex_*`: the robust mutex, with a value of 64 bits under it.
 //!
-//! C has no guards: the holder's state lies in the handle, where the holder alone touches it.
-//!
-//! **Fields.** `holder`: the holder, after it has acquired, before it releases. `held`: the holder.
+//! C has no guards: the holder's state lies in the handle (`towpath_shm::HeldMutex`).
 #![allow(unsafe_code)]
 
-use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use towpath_machine::Native;
-use towpath_shm::{InMapping, Shared, World};
-use towpath_sync::locks::Robust;
+use towpath_shm::{DataState, HeldMutex, InMapping, Shared, World};
 use towpath_sync::robust::{Condvar, Woken};
-use towpath_sync::{Deadline, Lock, Mutex, MutexGuard, Wait};
+use towpath_sync::{Deadline, Mutex, Wait};
 
 use crate::call::{
     ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, this_thread, wait_in,
@@ -22,41 +17,24 @@ use crate::fault::Fault;
 use crate::thread_number::{processor, processor_at_once};
 
 type Value = Mutex<u64>;
-type Held = <Robust<Native> as Lock<Native>>::Held;
 
 /// A process's handle of a mutex, for all of its threads.
 pub struct TpMutex {
-    object: Shared<Value>,
+    mutex: HeldMutex,
     /// Way in which this process waits.
     wait: Wait<'static>,
-    /// Thread that holds it by this handle ([`this_thread`]); 0: none.
-    holder: AtomicUsize,
-    /// The holder's processor, and its state, as words.
-    held: UnsafeCell<(Native, [u64; 2])>,
 }
 
-// SAFETY: `held` is touched by the thread alone that `holder` names, or that has just acquired the
-// mutex; what `wait` refers to is shared by threads anyway.
-unsafe impl Sync for TpMutex {}
-
-// The usual case of a call stores hardly anything before its atomic instruction, which would wait
-// for the stores: what only the unusual ones need stays in the handle, or is made there.
 impl TpMutex {
     pub(crate) fn new(object: Shared<Value>) -> TpMutex {
         // SAFETY: used only as long as `object` exists, which has a handle of the world.
         let wait = unsafe { wait_in(object.world()) };
-        let held = UnsafeCell::new((Native::with_id(0), [0; 2]));
-        TpMutex { object, wait, holder: AtomicUsize::new(0), held }
-    }
-
-    pub(crate) fn world(&self) -> &World {
-        self.object.world()
+        TpMutex { mutex: HeldMutex::new(object), wait }
     }
 
     #[inline(always)]
-    fn mutex(&self) -> &Value {
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a mutex.
-        unsafe { self.object.as_ptr().as_ref() }
+    pub(crate) fn world(&self) -> &World {
+        self.mutex.world()
     }
 
     /// Acquires a mutex that is free, in the usual case: without a call, so that no
@@ -64,27 +42,25 @@ impl TpMutex {
     #[inline(always)]
     fn lock_at_once(&self) -> Option<Result<(), Fault>> {
         let cpu = processor_at_once(self.world().entered()?.index)?;
-        // Relaxed: it has this value only if this thread stored it.
-        if self.holder.load(Ordering::Relaxed) == this_thread() {
+        if self.mutex.is_held_by(this_thread()) {
             return None;
         }
-        // SAFETY: as in `lock`.
-        let held = unsafe { self.mutex().acquire_at_once(cpu, self.world().surroundings().identity()) }?;
-        Some(self.keep(cpu, held))
+        let identity = self.world().surroundings().identity();
+        // SAFETY: this thread, which does not hold it, with its processor and identity; the handle,
+        // which is counted, keeps this process in the world.
+        unsafe { self.mutex.acquire_at_once(this_thread(), cpu, identity) }.map(outcome)
     }
 
     #[inline(always)]
     pub(crate) fn lock(&self, deadline: Deadline) -> Result<(), Fault> {
         let me = self.world().entered().ok_or(Fault::NOTENTERED)?;
-        let cpu = processor(me.index);
-        // Relaxed: it has this value only if this thread stored it.
-        if self.holder.load(Ordering::Relaxed) == this_thread() {
+        if self.mutex.is_held_by(this_thread()) {
             return Err(Fault::DEADLOCK);
         }
-        // SAFETY: as in `World::lock`: identities and numbers are the world's; the handle, which is
-        // counted, keeps this process in the world.
-        match unsafe { self.mutex().acquire_at_once(cpu, self.world().surroundings().identity()) } {
-            Some(held) => self.keep(cpu, held),
+        let (cpu, identity) = (processor(me.index), self.world().surroundings().identity());
+        // SAFETY: as in `lock_at_once`.
+        match unsafe { self.mutex.acquire_at_once(this_thread(), cpu, identity) } {
+            Some(died) => outcome(died),
             None => self.lock_slowly(cpu, deadline),
         }
     }
@@ -92,82 +68,51 @@ impl TpMutex {
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, cpu: Native, deadline: Deadline) -> Result<(), Fault> {
-        // SAFETY: as in `lock`, which alone calls this.
-        let guard = unsafe { self.mutex().lock_between(cpu, self.wait, deadline) }?;
-        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
+        // SAFETY: as in `lock`, which alone calls this; the wait is the world's.
+        let state = unsafe { self.mutex.acquire(this_thread(), cpu, self.wait, deadline) }?;
+        outcome(state != DataState::Consistent)
     }
 
-    /// Keeps the state of a new holder.
+    /// Returns `Ok` if this process is a user: a forked child has its parent's holder.
     #[inline(always)]
-    fn keep(&self, cpu: Native, held: Held) -> Result<(), Fault> {
-        let died = Robust::<Native>::owner_died(&held);
-        // SAFETY: this thread has just acquired the mutex, and no other one holds it by this
-        // handle.
-        unsafe { *self.held.get() = (cpu, held.into_words()) };
-        // Relaxed: only this thread looks for its own name.
-        self.holder.store(this_thread(), Ordering::Relaxed);
-        if died { Err(Fault::OWNERDEAD) } else { Ok(()) }
-    }
-
-    /// The state of this thread, which holds the mutex.
-    #[inline(always)]
-    fn taken(&self) -> Result<(&Native, Held), Fault> {
-        // A forked child has its parent's holder.
-        self.world().entered().ok_or(Fault::NOTENTERED)?;
-        // Relaxed: as in `lock`.
-        if self.holder.load(Ordering::Relaxed) != this_thread() {
-            return Err(Fault::PERM);
-        }
-        self.holder.store(0, Ordering::Relaxed);
-        // SAFETY: this thread is the holder, until the caller releases; the words are of `keep`,
-        // and used once, since `holder` was set there and reset here.
-        unsafe {
-            let held = &*self.held.get();
-            Ok((&held.0, Held::from_words(held.1)))
-        }
-    }
-
-    /// The guard of this thread, which holds the mutex.
-    fn guard(&self) -> Result<(Native, MutexGuard<'_, u64>), Fault> {
-        let (&cpu, held) = self.taken()?;
-        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
-        // world's.
-        Ok((cpu, unsafe { self.mutex().resume(cpu, self.wait, held) }))
+    fn check(&self) -> Result<(), Fault> {
+        self.world().entered().map(|_| ()).ok_or(Fault::NOTENTERED)
     }
 
     #[inline(always)]
     fn unlock(&self) -> Result<(), Fault> {
-        let (cpu, held) = self.taken()?;
-        if Robust::<Native>::owner_died(&held) {
-            self.hand_on(*cpu, held);
-        } else {
-            // SAFETY: as in `guard`.
-            unsafe { self.mutex().release(cpu, &self.wait, held) };
-        }
-        Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn hand_on(&self, cpu: Native, held: Held) {
-        // SAFETY: as in `guard`; called by `unlock`.
-        unsafe { self.mutex().resume(cpu, self.wait, held) }.hand_on();
+        self.check()?;
+        // SAFETY: this thread; the process is in the world, whose wait it is.
+        if unsafe { self.mutex.release(this_thread(), &self.wait) } { Ok(()) } else { Err(Fault::PERM) }
     }
 
     fn consistent(&self) -> Result<(), Fault> {
-        let (cpu, mut guard) = self.guard()?;
-        guard.make_consistent();
-        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
+        self.check()?;
+        // SAFETY: as in `unlock`.
+        match unsafe { self.mutex.make_consistent(this_thread(), self.wait) }? {
+            true => Ok(()),
+            false => Err(Fault::PERM),
+        }
     }
 
     /// Waits at a condition of this world. Holds the mutex afterwards, unless the error
     /// says otherwise.
     pub(crate) fn wait(&self, condition: &Condvar, deadline: Deadline) -> Result<(), Fault> {
-        let (cpu, guard) = self.guard()?;
-        let (guard, woken) = condition.wait_before(guard, deadline)?;
-        self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)?;
-        if woken == Woken::TimedOut { Err(Fault::TIMEDOUT) } else { Ok(()) }
+        self.check()?;
+        // SAFETY: as in `unlock`; the caller's condition is of this world.
+        let waited = unsafe { self.mutex.wait_at(condition, this_thread(), self.wait, deadline) };
+        match waited.ok_or(Fault::PERM)?? {
+            (DataState::OwnerDied(_), _) => Err(Fault::OWNERDEAD),
+            (DataState::Consistent, Woken::TimedOut) => Err(Fault::TIMEDOUT),
+            (DataState::Consistent, _) => Ok(()),
+        }
     }
+}
+
+/// Result of an acquisition.
+#[inline(always)]
+const fn outcome(owner_died: bool) -> Result<(), Fault> {
+    if owner_died { Err(Fault::OWNERDEAD) } else { Ok(()) }
 }
 
 /// Number of bytes for a mutex of so many users and conditions.
@@ -262,5 +207,5 @@ pub extern "C" fn tp_mutex_consistent(mutex: Handle<'_, TpMutex>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_mutex_value(mutex: Handle<'_, TpMutex>) -> *mut u64 {
     let Some(mutex) = mutex else { return core::ptr::null_mut() };
-    mutex.mutex().data_ptr()
+    mutex.mutex.value()
 }

@@ -1,97 +1,56 @@
 //! `Lock` and `RLock`: the robust mutex.
 //!
-//! Python has no guards: the holder's state lies in the handle, where the holder alone touches it.
-//!
-//! **Fields.** `holder`: the holder, after it has acquired, before it releases. `held`,
-//! `depth`: the holder.
-
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+//! Python has no guards: the holder's state lies in the handle (`towpath_shm::HeldMutex`).
 
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use towpath_machine::{Native, Processor};
-use towpath_shm::{Shared, World};
-use towpath_sync::locks::Robust;
+use towpath_shm::{DataState, HeldMutex, Shared, World};
 use towpath_sync::robust::{Condvar, Woken};
-use towpath_sync::{Deadline, Lock, LockError, Mutex, MutexGuard, Wait};
+use towpath_sync::{Deadline, LockError, Mutex, Wait};
 
 use crate::call::participation;
 use crate::fault::Fault;
 use crate::names;
 use crate::turns::{timeout, waiting};
 
-type Value = Mutex<u64>;
-type Held = <Robust<Native> as Lock<Native>>::Held;
-
 /// A process's handle of a mutex, for all of its threads.
 #[pyclass(frozen, weakref, name = "Lock", module = "towpath._towpath")]
 pub struct PyLock {
-    object: Shared<Value>,
+    mutex: HeldMutex,
     world: Py<PyAny>,
     name: String,
     recursive: bool,
-    /// Number of the thread that holds it by this handle, plus one; 0: none.
-    holder: AtomicUsize,
-    held: UnsafeCell<Option<Held>>,
-    /// Number of times that the holder has acquired it, beyond the first.
-    depth: UnsafeCell<usize>,
 }
 
-// SAFETY: `held` and `depth` are touched by the thread alone that `holder` names, or that has just
-// acquired the mutex.
-unsafe impl Sync for PyLock {}
-// SAFETY: the holder's state is numbers; it is resumed by the thread alone that `holder` names.
-unsafe impl Send for PyLock {}
-
-/// Outcome of an acquisition.
-enum Got {
-    /// Consistent data.
-    Clean,
-    /// The last owner died; its rank.
-    Unrepaired(Option<u32>),
+/// Token of the thread of a processor.
+#[inline]
+fn token(cpu: &Native) -> usize {
+    cpu.id() + 1
 }
 
 impl PyLock {
-    pub fn new(object: Shared<Value>, world: Py<PyAny>, name: String, recursive: bool) -> PyLock {
-        let holder = AtomicUsize::new(0);
-        PyLock {
-            object,
-            world,
-            name,
-            recursive,
-            holder,
-            held: UnsafeCell::new(None),
-            depth: UnsafeCell::new(0),
-        }
+    pub fn new(object: Shared<Mutex<u64>>, world: Py<PyAny>, name: String, recursive: bool) -> PyLock {
+        PyLock { mutex: HeldMutex::new(object), world, name, recursive }
     }
 
     pub fn in_world(&self) -> &World {
-        self.object.world()
+        self.mutex.world()
     }
 
     #[inline]
-    fn parts(&self) -> Result<(&Value, Native, Wait<'_>), Fault> {
-        let (cpu, wait) = participation(self.object.world())?;
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a mutex.
-        Ok((unsafe { self.object.as_ptr().as_ref() }, cpu, wait))
+    fn caller(&self) -> Result<(Native, Wait<'_>), Fault> {
+        participation(self.in_world())
     }
 
     #[inline]
-    fn is_mine(&self, cpu: &Native) -> bool {
-        // Relaxed: it has this value only if this thread stored it.
-        self.holder.load(Ordering::Relaxed) == cpu.id() + 1
-    }
-
-    #[inline]
-    fn lock(&self, deadline: Deadline) -> Result<Got, Fault> {
-        let (mutex, cpu, wait) = self.parts()?;
-        if self.is_mine(&cpu) {
+    fn lock(&self, deadline: Deadline) -> Result<DataState, Fault> {
+        let (cpu, wait) = self.caller()?;
+        if self.mutex.is_held_by(token(&cpu)) {
             if self.recursive {
-                // SAFETY: this thread is the holder.
-                unsafe { *self.depth.get() += 1 };
-                return Ok(Got::Clean);
+                self.mutex.acquire_again(token(&cpu));
+                return Ok(DataState::Consistent);
             }
             // As multiprocessing's: a second acquisition waits for the first one's release.
             if deadline != Deadline::PAST {
@@ -99,67 +58,21 @@ impl PyLock {
             }
             return Err(Fault::Lock(LockError::TimedOut));
         }
-        // SAFETY: as in `World::lock`: identities and numbers are the world's; the handle, which is
-        // counted, keeps this process in the world until `World::end`, after which no guard is
-        // made.
-        let guard = unsafe { mutex.lock_between(cpu, wait, deadline) }?;
-        Ok(self.keep(cpu, guard, 0)?)
-    }
-
-    /// Keeps the state of a new holder.
-    #[inline]
-    fn keep(&self, cpu: Native, guard: MutexGuard<'_, u64>, depth: usize) -> Result<Got, LockError> {
-        let dead = guard.owner_died().then(|| guard.dead_owner());
-        let held = guard.into_held().ok_or(LockError::Abandoned)?;
-        // SAFETY: this thread has just acquired the mutex, and no other one holds it by this
-        // handle.
-        unsafe {
-            *self.held.get() = Some(held);
-            *self.depth.get() = depth;
-        }
-        // Relaxed: only this thread looks for its own number.
-        self.holder.store(cpu.id() + 1, Ordering::Relaxed);
-        match dead {
-            None => Ok(Got::Clean),
-            Some(dead) => {
-                let around = self.object.world().surroundings();
-                Ok(Got::Unrepaired(dead.and_then(|dead| around.rank_of(dead))))
-            }
-        }
-    }
-
-    /// The guard of this thread, which holds the mutex.
-    #[inline]
-    fn guard(&self) -> Result<Option<(Native, MutexGuard<'_, u64>)>, Fault> {
-        let (mutex, cpu, wait) = self.parts()?;
-        if !self.is_mine(&cpu) {
-            return Ok(None);
-        }
-        // SAFETY: this thread is the holder.
-        let Some(held) = (unsafe { (*self.held.get()).take() }) else { return Ok(None) };
-        self.holder.store(0, Ordering::Relaxed);
-        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
-        // world's.
-        Ok(Some((cpu, unsafe { mutex.resume(cpu, wait, held) })))
+        // SAFETY: this thread, which does not hold it, with its processor; the handle, which is
+        // counted, keeps this process in the world until `World::end`, after which no lock is
+        // acquired.
+        Ok(unsafe { self.mutex.acquire(token(&cpu), cpu, wait, deadline) }?)
     }
 
     #[inline]
     fn unlock(&self) -> PyResult<()> {
-        if self.recursive {
-            let (cpu, _) = participation(self.object.world())?;
-            // SAFETY: touched only if this thread is the holder.
-            if self.is_mine(&cpu) && unsafe { *self.depth.get() } > 0 {
-                // SAFETY: as above.
-                unsafe { *self.depth.get() -= 1 };
-                return Ok(());
-            }
+        let (cpu, wait) = self.caller()?;
+        // SAFETY: this thread; the process is in the world, whose wait it is.
+        if self.mutex.release_once(token(&cpu)) || unsafe { self.mutex.release(token(&cpu), &wait) } {
+            Ok(())
+        } else {
+            Err(self.not_held())
         }
-        match self.guard()? {
-            Some((_, guard)) if guard.owner_died() => guard.hand_on(),
-            Some((_, guard)) => drop(guard),
-            None => return Err(self.not_held()),
-        }
-        Ok(())
     }
 
     #[cold]
@@ -173,85 +86,49 @@ impl PyLock {
 
     /// Waits at a condition, `true`: notified. Holds the mutex afterwards.
     pub fn wait(&self, condition: &Condvar, deadline: Deadline) -> Result<bool, Fault> {
-        // SAFETY: read by the holder; checked by `guard`.
-        let (cpu, _) = participation(self.object.world())?;
-        // SAFETY: touched only if this thread is the holder.
-        let depth = if self.is_mine(&cpu) { unsafe { *self.depth.get() } } else { 0 };
-        let Some((cpu, guard)) = self.guard()? else {
-            return Err(Fault::Lock(LockError::Poisoned));
-        };
-        let (guard, woken) = condition.wait_before(guard, deadline)?;
-        match self.keep(cpu, guard, depth)? {
-            Got::Clean => Ok(woken != Woken::TimedOut),
-            Got::Unrepaired(rank) => Err(Fault::OwnerDied { rank }.of_world(self.in_world())),
+        let (cpu, wait) = self.caller()?;
+        // SAFETY: as in `unlock`; the condition is beside the lock.
+        let waited = unsafe { self.mutex.wait_at(condition, token(&cpu), wait, deadline) };
+        match waited.ok_or(Fault::Lock(LockError::Poisoned))?? {
+            (DataState::Consistent, woken) => Ok(woken != Woken::TimedOut),
+            (DataState::OwnerDied(rank), _) => Err(Fault::OwnerDied { rank }.of_world(self.in_world())),
         }
     }
 
     /// Returns whether this thread holds it.
     pub fn is_held(&self) -> Result<bool, Fault> {
-        let (cpu, _) = participation(self.object.world())?;
-        Ok(self.is_mine(&cpu))
+        let (cpu, _) = self.caller()?;
+        Ok(self.mutex.is_held_by(token(&cpu)))
     }
 
     /// Acquires if that can be done at once, and the data are consistent.
     #[inline]
     pub fn try_quickly(&self) -> bool {
-        let Ok((cpu, wait)) = self.object.world().participation() else { return false };
-        if self.is_mine(&cpu) {
-            if self.recursive {
-                // SAFETY: this thread is the holder.
-                unsafe { *self.depth.get() += 1 };
-            }
-            return self.recursive;
+        let Ok((cpu, wait)) = self.in_world().participation() else { return false };
+        if self.mutex.is_held_by(token(&cpu)) {
+            return self.recursive && self.mutex.acquire_again(token(&cpu));
         }
-        // SAFETY: as in `parts`.
-        let mutex = unsafe { self.object.as_ptr().as_ref() };
-        // SAFETY: as in `lock`.
-        let Some(held) = (unsafe { mutex.acquire_at_once(cpu, wait.around.identity()) }) else {
-            return false;
-        };
-        // SAFETY: as in `keep`.
-        unsafe {
-            *self.held.get() = Some(held);
-            *self.depth.get() = 0;
-        }
-        // Relaxed: as in `keep`.
-        self.holder.store(cpu.id() + 1, Ordering::Relaxed);
-        true
+        // SAFETY: as in `lock`. One whose owner died is not acquired at once.
+        unsafe { self.mutex.acquire_at_once(token(&cpu), cpu, wait.around.identity()) }.is_some()
     }
 
     /// Releases if this thread holds it, and the data are consistent.
     #[inline]
     pub fn release_quickly(&self) -> bool {
-        let Ok((cpu, wait)) = self.object.world().participation() else { return false };
-        if !self.is_mine(&cpu) {
-            return false;
-        }
-        // SAFETY: this thread is the holder.
-        let (held, depth) = unsafe { (&mut *self.held.get(), &mut *self.depth.get()) };
-        if *depth > 0 {
-            *depth -= 1;
+        let Ok((cpu, wait)) = self.in_world().participation() else { return false };
+        if self.mutex.release_once(token(&cpu)) {
             return true;
         }
-        if held.as_ref().is_none_or(Robust::<Native>::owner_died) {
-            return false;
-        }
-        let Some(held) = held.take() else { return false };
-        self.holder.store(0, Ordering::Relaxed);
-        // SAFETY: as in `parts`.
-        let mutex = unsafe { self.object.as_ptr().as_ref() };
-        // SAFETY: of this thread and this mutex; the processor and the surroundings are the
-        // world's.
-        unsafe { mutex.release(&cpu, &wait, held) };
-        true
+        // SAFETY: as in `unlock`.
+        !self.mutex.is_unrepaired(token(&cpu)) && unsafe { self.mutex.release(token(&cpu), &wait) }
     }
 
     #[inline]
     fn acquire_within(&self, py: Python<'_>, time: Option<core::time::Duration>) -> PyResult<bool> {
         match waiting(py, time, |turn| self.lock(Deadline::within(turn)))? {
             None => Ok(false),
-            Some(Got::Clean) => Ok(true),
-            Some(Got::Unrepaired(rank)) => {
+            Some(DataState::Consistent) => Ok(true),
+            Some(DataState::OwnerDied(rank)) => {
                 self.unlock()?;
                 Err(Fault::OwnerDied { rank }.of_world(self.in_world()).into())
             }
@@ -280,8 +157,8 @@ impl PyLock {
     fn _acquire_any(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<(bool, Option<u32>)>> {
         let got = waiting(py, self::timeout(timeout)?, |turn| self.lock(Deadline::within(turn)))?;
         Ok(got.map(|got| match got {
-            Got::Clean => (false, None),
-            Got::Unrepaired(rank) => (true, rank),
+            DataState::Consistent => (false, None),
+            DataState::OwnerDied(rank) => (true, rank),
         }))
     }
 
@@ -300,11 +177,11 @@ impl PyLock {
 
     /// Declares the data under the lock consistent after the death of an owner.
     fn make_consistent(&self) -> PyResult<()> {
-        // SAFETY: read by the holder; `guard` checks that it is.
-        let depth = if self.is_held()? { unsafe { *self.depth.get() } } else { 0 };
-        let Some((cpu, mut guard)) = self.guard()? else { return Err(self.not_held()) };
-        guard.make_consistent();
-        self.keep(cpu, guard, depth).map_err(Fault::Lock)?;
+        let (cpu, wait) = self.caller()?;
+        // SAFETY: as in `unlock`.
+        if !unsafe { self.mutex.make_consistent(token(&cpu), wait) }.map_err(Fault::Lock)? {
+            return Err(self.not_held());
+        }
         Ok(())
     }
 

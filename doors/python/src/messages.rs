@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 use towpath_readiness::{AsyncOperation, ReadyDescriptor};
 use towpath_shm::{
-    HeldMessage, MessageGuard, MessageReceiver, MessageSender, MessageSpec, ParticipantId, ReservedMessage, World,
-    WorldMessages,
+    HeldMessage, MessageGuard, MessageReceiver, MessageSender, MessageSpec, ParticipantId, ReservedMessage,
+    World, WorldMessages,
 };
 use towpath_sync::Attempt;
 use towpath_sync::queues::TransferError;
