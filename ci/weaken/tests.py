@@ -13,9 +13,7 @@ import time
 
 # Programs by package; what stands before each test's name in orderings.txt.
 PROGRAMS = {
-    "towpath-channel": ["parts", "deadlock", "suspicion"],
-    "towpath-models": ["models", "sequential"],
-    "towpath-sync": ["robust"],
+    "towpath-models": ["deadlock", "models", "parts", "robust", "sequential", "suspicion"],
 }
 # Seconds for a test as it is written. One with an ordering weakened gets three times what the test took, and these.
 PATIENCE, MORE = 90, 10

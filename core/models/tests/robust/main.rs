@@ -10,6 +10,6 @@ mod others;
 mod queues;
 mod rw_lock;
 mod support;
-// Written for the channel's models.
-#[path = "../../../channel/tests/weakened/mod.rs"]
+// Shared with the other models.
+#[path = "../weakened/mod.rs"]
 mod weakened;
