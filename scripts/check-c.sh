@@ -93,6 +93,10 @@ cat >"$work/user.c" <<'END'
 #include <towpath.h>
 int main(void) { return tp_mutex_size(TP_USERS, 0) == 0; }
 END
+cat >"$work/am_user.c" <<'END'
+#include <am2.h>
+int main(void) { return AM_Init() != AM_OK || AM_MaxShort() < 16 || AM_Terminate() != AM_OK; }
+END
 if command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
     # shellcheck disable=SC2046
@@ -113,15 +117,21 @@ add_executable(with-shared user.c)
 target_link_libraries(with-shared towpath::towpath)
 add_executable(with-static user.c)
 target_link_libraries(with-static towpath::static)
+add_executable(am-shared am_user.c)
+target_link_libraries(am-shared towpath::am)
+add_executable(am-static am_user.c)
+target_link_libraries(am-static towpath::am-static)
 END
     cmake -S "$work" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
     cmake --build "$work/cmake" >/dev/null
     "$work/cmake/with-shared"
     "$work/cmake/with-static"
+    "$work/cmake/am-shared"
+    "$work/cmake/am-static"
 else
     echo "cmake is missing: left out"
 fi
-for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world tp_endpoint tp_structures; do
+for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world tp_endpoint tp_structures am2; do
     grep -q '^\.SH DESCRIPTION' "$prefix/share/man/man3/$page.3"
 done
 
