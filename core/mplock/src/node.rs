@@ -135,9 +135,15 @@ impl NodeLock {
     /// waits, has passed on no warning, and has no data.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        self.state == NodeState::Absent
-            && !self.passed.is_some_and(|passed| passed.inconsistent)
-            && self.data.is_none()
+        self.state == NodeState::Absent && !self.has_warned() && self.data.is_none()
+    }
+
+    /// Returns whether it has passed the lock on with a warning, and not had it since.
+    ///
+    /// The next holder may not have heard of it, so a node that leaves says that an owner died.
+    #[must_use]
+    pub fn has_warned(&self) -> bool {
+        self.passed.is_some_and(|passed| passed.inconsistent)
     }
 
     /// Asks for the lock. Returns the decision, if it is made here; otherwise

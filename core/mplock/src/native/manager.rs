@@ -406,11 +406,13 @@ impl Drop for ManagerState {
         self.take_loans_back();
         let has_given = self.hand_data_over();
         let has_lock = |cell: &Arc<LockCell>| {
-            matches!(cell.node.borrow().state(), NodeState::Held(_) | NodeState::Cached | NodeState::Kept)
+            let node = cell.node.borrow();
+            let is_here = matches!(node.state(), NodeState::Held(_) | NodeState::Cached | NodeState::Kept);
+            is_here || node.has_warned()
         };
         let clean = has_given
             && !self.locks.borrow().values().any(has_lock)
-            && !self.homes.borrow().locks.values().any(|entry| entry.lock.is_inconsistent());
+            && !self.homes.borrow().locks.values().any(|entry| entry.lock.may_be_inconsistent());
         let others: Vec<Node> = self.members.borrow().here().filter(|&rank| rank != self.me).collect();
         for rank in others {
             self.send(rank, LetterContent::Farewell { clean: clean && !std::thread::panicking() });

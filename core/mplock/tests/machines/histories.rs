@@ -72,7 +72,7 @@ fn run(protocol: Protocol, steps: &[Step], deaths: usize, ends: usize) -> Networ
             Step::HandOver(node) if net.alive[node] => net.hand_over(node),
             Step::Lend(node, hold) if net.alive[node] => net.lend(node, hold),
             Step::Borrow(node, mode) if net.alive[node] => drop(net.borrow(node, mode)),
-            Step::Panic(node) if deaths > 0 && net.alive[node] && net.nodes[node].is_borrowed() => {
+            Step::Panic(node) if deaths > 0 && net.alive[node] && net.holds(node) => {
                 net.panic(node);
             }
             Step::Sleep(node) if net.alive[node] => net.announce_sleep(node),

@@ -414,7 +414,8 @@ impl Network {
 
     /// Prepares a node that leaves.
     ///
-    /// Returns false if it holds the lock, or a node to which it has lent it.
+    /// Returns false if it holds the lock, or a node to which it has lent it, or if it has passed
+    /// it on with a warning.
     fn prepare_to_leave(&mut self, node: usize) -> bool {
         if self.holds(node) {
             return false;
@@ -422,7 +423,7 @@ impl Network {
         self.cancel(node);
         self.forget(node);
         self.take_last_messages(node);
-        self.nodes[node].lent().is_none()
+        self.nodes[node].lent().is_none() && !self.nodes[node].has_warned()
     }
 
     /// Delivers the messages of a node to the home.
@@ -438,7 +439,7 @@ impl Network {
     /// Returns false if it holds the lock or its state is not consistent.
     pub fn leave_home(&mut self, successor: usize) -> bool {
         let old = usize::from(self.home_node);
-        if !self.prepare_to_leave(old) || self.home.is_inconsistent() {
+        if !self.prepare_to_leave(old) || self.home.may_be_inconsistent() {
             return false;
         }
         let data = self.home.data().cloned();
