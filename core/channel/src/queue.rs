@@ -496,14 +496,14 @@ impl Receiver {
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();
-        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5).
-        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
+        // Relaxed, here and below: what the suspects' owners published is known, with their deaths
+        // or by their intents (I5).
+        let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
         if !suspects.is_empty() {
             let mut named = vec![false; q.blocks.len()];
             let late = self.late.iter().map(|late| late.ticket);
             for ticket in (self.head..tail.min(self.head + q.len())).chain(late) {
-                // (Q1) Acquire: pairs with the Release (Q2).
-                let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+                let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
                 if c.is_ready(q, header, ticket)
                     && header.has_block()
                     && let Some(named) = named.get_mut(header.block())

@@ -150,9 +150,10 @@ impl Suspicion {
             return false;
         }
         if !is_of(question, me) {
-            // (U2) SeqCst, both: pairs with the exchange and the load (C4) of a sender that begins:
-            // either it sees the bit, and clears it, or its intent is noted below.
-            cpu.fetch_or(tail, SUSPECTED, Ordering::SeqCst);
+            // Relaxed: before the fence. (U2) SeqCst: pairs with the exchange and the load (C4) of
+            // a sender that begins: either it sees the bit, and clears it, or its intent is noted
+            // below.
+            cpu.fetch_or(tail, SUSPECTED, Ordering::Relaxed);
             cpu.fence(Ordering::SeqCst);
             let Some(noted) = waiting() else { return false };
             // Only that no two are alike matters: a waiter may still show the answer to an earlier
@@ -175,12 +176,13 @@ impl Suspicion {
         // In the same order as above: an end of a call after this would be the end of one that has
         // answered.
         let answered = locking().all(|(endpoint, _, intent)| endpoint == me || intent >> ASKED == question);
-        // (U4) AcqRel: closes the queue; fails if a sender has begun, or has claimed, or the queue
-        // is closed; pairs with the claims (C5) and with (U5).
+        // Relaxed: closes the queue; fails if a sender has begun, or has claimed, or the queue is
+        // closed, all of which change this word. It comes after the intents, which acquire (U1),
+        // and hands nothing over.
         answered
             && waiting() == Some(self.noted.load(Relaxed))
             && cpu
-                .compare_exchange(tail, now, now & !SUSPECTED | CLOSED, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange(tail, now, now & !SUSPECTED | CLOSED, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 

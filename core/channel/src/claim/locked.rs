@@ -72,8 +72,8 @@ fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
         tail = refute(cpu, &q.control.tail);
     }
     if sender.shut_out(tail) {
-        // (C1) Release: this sender is out of the lock; pairs with the Acquire (I1) of the census.
-        cpu.store(intent, 0, Ordering::Release);
+        // Relaxed: this sender has not touched the lock.
+        cpu.store(intent, 0, Ordering::Relaxed);
         return Err(ClaimError::Closed);
     }
     let result = match lock.lock(cpu, wait) {

@@ -184,8 +184,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         _words: &T,
         dead: usize,
     ) -> Result<(), DcasError> {
-        // (7) Acquire: as (1); pairs with the Release (3).
-        let held = |lock: &P::Word| actor.cpu.load(lock, Ordering::Acquire) & HOLDER == dead as u64 + 1;
+        // Relaxed: what the dead one wrote is known with its death.
+        let held = |lock: &P::Word| actor.cpu.load(lock, Ordering::Relaxed) & HOLDER == dead as u64 + 1;
         if self.locks.iter().any(|lock| held(lock)) { Err(DcasError::Abandoned) } else { Ok(()) }
     }
 }

@@ -37,6 +37,8 @@ use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Slots of a ring: few, so that it gets full.
 const SLOTS: usize = 2;
+/// Descriptor of the wake pipe.
+const PIPE: u32 = 7;
 /// Packets of a queue: enough for all messages. (Waiting for space counts on timeouts.)
 const PACKETS: usize = 16;
 
@@ -216,7 +218,8 @@ impl Rings {
         for n in 0..self.plan.ops as u64 {
             send_in_slot(cpu, &mut out, n);
             if self.doorbell.is_armed(cpu) {
-                self.doorbell.wake(cpu, |_| {
+                self.doorbell.wake(cpu, |pipe| {
+                    assert_eq!(pipe, u64::from(PIPE) + 1, "the number of the pipe");
                     // (P1) SeqCst: a system call; pairs with (P2).
                     cpu.fetch_add(&self.pipe, 1, Ordering::SeqCst);
                     cpu.wake(&self.pipe, u32::MAX);
@@ -227,6 +230,9 @@ impl Rings {
 
     fn receive(&self, cpu: &Explorer) {
         let mut rings: Vec<_> = self.rings.iter().map(|ring| (In::new(ring.clone()), 0)).collect();
+        if let Sleep::Pipe { .. } = self.sleep {
+            self.doorbell.set_pipe(cpu, PIPE);
+        }
         let ops = self.plan.ops as u64;
         if let Sleep::Spins = self.sleep {
             for (ring, n) in &mut rings {
