@@ -12,7 +12,7 @@ use towpath_sync::{Deadline, Lock};
 use crate::layout::{MutexKind, MutexWords};
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
-use crate::trace::{LockEvent, note};
+use crate::trace::{LockEvent, note, note_site};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{chosen, hot, real};
 
@@ -57,6 +57,7 @@ impl MutexWords {
     fn take_slowly(&self, deadline: Deadline, site: usize) -> bool {
         Awake::begins();
         let address = core::ptr::from_ref(self).addr();
+        note_site(site);
         self.note(LockEvent::Waits);
         let has_it = hot::noted((address, site), || self.wait_for(deadline));
         self.note(if has_it { LockEvent::Acquired } else { LockEvent::GaveUp });

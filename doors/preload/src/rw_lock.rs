@@ -13,7 +13,7 @@ use crate::layout::RwLockWords;
 use crate::mutex::caller;
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
-use crate::trace::{LockEvent, note};
+use crate::trace::{LockEvent, note, note_site};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real, waiting};
 
@@ -59,6 +59,7 @@ impl RwLockWords {
             return EDEADLK;
         }
         Awake::begins();
+        note_site(site);
         note(LockEvent::Waits, address);
         let result = hot::noted((address, site), wait);
         note(if result == 0 { got } else { LockEvent::GaveUp }, address);

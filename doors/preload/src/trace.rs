@@ -22,6 +22,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"twptrac1");
 const HEADER: usize = 4096;
 /// Number of records in a chunk; the first one names the thread.
 const RECORDS: usize = 128;
+/// Room for the list of the process's mappings behind the chunks, in bytes.
+const MAPPINGS: usize = 64 << 10;
 /// Number of bits of a record's first word that are its kind.
 const KIND_BITS: u32 = 4;
 
@@ -43,6 +45,8 @@ pub enum LockEvent {
     Released = 6,
     /// Beginning of a wait for a condition: the release that follows is part of it.
     Sleeps = 7,
+    /// Address to which the call returns that is about to wait.
+    Site = 8,
 }
 
 /// Words at the beginning of the file.
@@ -64,6 +68,8 @@ struct TraceHeader {
     processor_time: AtomicU64,
     /// Number of children of this process, of which there are no events.
     forks: AtomicU64,
+    /// Length of the list of the process's mappings, in bytes.
+    mappings: AtomicU64,
 }
 
 /// A record of the file.
@@ -91,6 +97,13 @@ pub fn note(event: LockEvent, object: usize) {
     if !header.is_null() {
         // SAFETY: mapped, and never unmapped.
         write_down(unsafe { &*header }, event, object);
+    }
+}
+
+/// Notes the address from which a call came that is about to wait, if it is known.
+pub fn note_site(site: usize) {
+    if site != 0 {
+        note(LockEvent::Site, site);
     }
 }
 
@@ -152,7 +165,7 @@ fn processor_time() -> u64 {
 /// Begins a trace of about so many events in this file, which is made anew.
 pub fn begin(file: &CStr, events: u64) {
     let chunks = events.div_ceil(RECORDS as u64 - 1).max(1);
-    let length = HEADER + chunks as usize * RECORDS * size_of::<TraceRecord>();
+    let length = HEADER + chunks as usize * RECORDS * size_of::<TraceRecord>() + MAPPINGS;
     // SAFETY: a name that ends with zero; a new mapping of the kernel's choice, of the file's
     // length.
     let header = unsafe {
@@ -177,6 +190,7 @@ pub fn begin(file: &CStr, events: u64) {
     header.start.store(CPU.now(), Ordering::Relaxed);
     header.magic.store(MAGIC, Ordering::Relaxed);
     PROCESSOR_TIME.store(processor_time(), Ordering::Relaxed);
+    list_mappings(header);
     // SAFETY: functions that stay until the end.
     unsafe {
         libc::atexit(end);
@@ -197,7 +211,31 @@ extern "C" fn end() {
         header.end.fetch_max(CPU.now() - header.start.load(Ordering::Relaxed), Ordering::Relaxed);
         let used = processor_time().saturating_sub(PROCESSOR_TIME.load(Ordering::Relaxed));
         header.processor_time.fetch_max(used, Ordering::Relaxed);
+        list_mappings(header);
     }
+}
+
+/// Copies the kernel's list of this process's mappings into the file, as far as it fits.
+fn list_mappings(header: &TraceHeader) {
+    let mut length = 0;
+    // SAFETY: a name that ends with zero; room behind the chunks, which are mapped, for as much as
+    // is read.
+    unsafe {
+        let descriptor = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if descriptor < 0 {
+            return;
+        }
+        let chunks = header.room.load(Ordering::Relaxed) as usize * RECORDS * size_of::<TraceRecord>();
+        let begin = core::ptr::from_ref(header).cast_mut().cast::<u8>().add(HEADER + chunks);
+        while length < MAPPINGS {
+            let read = libc::read(descriptor, begin.add(length).cast(), MAPPINGS - length);
+            let Ok(read @ 1..) = usize::try_from(read) else { break };
+            length += read;
+        }
+        libc::close(descriptor);
+    }
+    // Relaxed: read when the program has ended.
+    header.mappings.store(length as u64, Ordering::Relaxed);
 }
 
 unsafe extern "C" fn before_fork() {

@@ -60,9 +60,9 @@ pub fn replay_with_locks(
     let replay = made(&trace, most)?;
     let locks = trace.locks();
     let shown = &locks[..locks.len().min(SHOWN)];
-    let table = table(shown, locks.len());
-    let waits = bars_of("waiting for it, all threads together", shown, |lock| lock.waited);
-    let holds = bars_of("holding it", shown, |lock| lock.held);
+    let table = table(&trace, shown, locks.len());
+    let waits = bars_of("waiting for it, all threads together", &trace, shown, |lock| lock.waited);
+    let holds = bars_of("holding it", &trace, shown, |lock| lock.held);
     let introduction = format!(
         "{}: {} acquisitions of {} locks in {}, {} of processor time.",
         file.display(),
@@ -73,30 +73,26 @@ pub fn replay_with_locks(
     );
     let section = Section::new(table.clone()).with([waits, holds]);
     let page = plain_page("the program's locks", &introduction, &[], &[section], &[]);
-    let records: String = locks.iter().map(|lock| to_json(lock) + "\n").collect();
+    let records: String = locks.iter().map(|lock| to_json(&trace, lock) + "\n").collect();
     write_files(&report.join(PROGRAM), &records, &page).map_err(CommandFailure::new)?;
     Ok((replay, table))
 }
 
-fn name(lock: &TracedLock) -> String {
-    format!("{:#x}", lock.address)
-}
-
-fn bars_of(title: &str, locks: &[TracedLock], ns: impl Fn(&TracedLock) -> u64) -> String {
+fn bars_of(title: &str, trace: &LockTrace, locks: &[TracedLock], ns: impl Fn(&TracedLock) -> u64) -> String {
     let look = Look { colour: 0, dashed: false, bold: false };
     let bar = |lock: &TracedLock| {
         let value = ns(lock) as f64;
-        Bar { label: name(lock), value: PlotValue { value, min: value, max: value }, look }
+        Bar { label: trace.place(lock.address), value: PlotValue { value, min: value, max: value }, look }
     };
     bars(title, &locks.iter().map(bar).collect::<Vec<_>>(), nanoseconds, None)
 }
 
-fn table(locks: &[TracedLock], all: usize) -> Table {
+fn table(trace: &LockTrace, locks: &[TracedLock], all: usize) -> Table {
     let row = |lock: &TracedLock| {
         let count = |n: u64| Cell::text(n.to_string());
         let time = |ns: u64| Cell::text(nanoseconds(ns as f64));
         vec![
-            Cell::text(name(lock)),
+            Cell::text(trace.place(lock.address)),
             count(lock.threads as u64),
             count(lock.acquisitions),
             count(lock.hand_overs),
@@ -105,6 +101,7 @@ fn table(locks: &[TracedLock], all: usize) -> Table {
             time(lock.longest_wait),
             time(lock.held),
             time(lock.longest_hold),
+            Cell::text(lock.site.map_or(String::new(), |(site, _)| trace.place(site))),
         ]
     };
     Table {
@@ -112,15 +109,15 @@ fn table(locks: &[TracedLock], all: usize) -> Table {
         title: format!("the program's own locks ({} of {all})", locks.len()),
         note: "Hand-overs: acquisitions by another thread than the one before. A longest hold far above the others is a holder without a core, or one that sleeps.".into(),
         header: header(&[
-            "lock", "threads", "acquisitions", "hand-overs", "waits", "waited", "longest", "held", "longest hold",
+            "lock", "threads", "acquisitions", "hand-overs", "waits", "waited", "longest", "held", "longest hold", "waited for most from",
         ]),
         rows: locks.iter().map(row).collect(),
     }
 }
 
-fn to_json(lock: &TracedLock) -> String {
+fn to_json(trace: &LockTrace, lock: &TracedLock) -> String {
     json!({
-        "lock": name(lock),
+        "lock": trace.place(lock.address),
         "threads": lock.threads,
         "acquisitions": lock.acquisitions,
         "hand_overs": lock.hand_overs,
@@ -129,6 +126,7 @@ fn to_json(lock: &TracedLock) -> String {
         "longest_wait_ns": lock.longest_wait,
         "held_ns": lock.held,
         "longest_hold_ns": lock.longest_hold,
+        "waited_from": lock.site.map(|(site, _)| trace.place(site)),
     })
     .to_string()
 }

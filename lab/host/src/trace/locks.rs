@@ -25,6 +25,8 @@ pub struct TracedLock {
     pub held: u64,
     /// Time for which it was held longest: the holder's work, or a holder without a core.
     pub longest_hold: u64,
+    /// Place in the program from which it was waited for longest, and that time.
+    pub site: Option<(u64, u64)>,
 }
 
 impl LockTrace {
@@ -33,10 +35,16 @@ impl LockTrace {
         let mut locks: HashMap<u64, TracedLock> = HashMap::new();
         let mut threads: HashMap<u64, BTreeSet<u64>> = HashMap::new();
         let mut acquisitions: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
+        let mut sites: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for (thread, events) in &self.threads {
             // Beginnings of the thread's wait, and of its holds, by lock.
             let (mut waits, mut holds) = (None, HashMap::<u64, Vec<u64>>::new());
+            let mut site = None;
             for event in events.iter().filter(|event| event.kind != LockEventKind::Sleeps) {
+                if event.kind == LockEventKind::Site {
+                    site = Some(event.object);
+                    continue;
+                }
                 let lock = locks.entry(event.object).or_default();
                 if event.kind == LockEventKind::Waits {
                     waits = Some(event.ns);
@@ -47,6 +55,9 @@ impl LockTrace {
                     lock.waits += 1;
                     lock.waited += waited;
                     lock.longest_wait = lock.longest_wait.max(waited);
+                    if let Some(site) = site.take() {
+                        *sites.entry((event.object, site)).or_default() += waited;
+                    }
                 }
                 if event.kind.acquires() {
                     lock.acquisitions += 1;
@@ -70,6 +81,13 @@ impl LockTrace {
                     lock.hand_overs += u64::from(is_next);
                 }
                 last = Some((object, thread));
+            }
+        }
+        for ((object, site), waited) in sites {
+            if let Some(lock) = locks.get_mut(&object)
+                && lock.site.is_none_or(|(_, most)| most < waited)
+            {
+                lock.site = Some((site, waited));
             }
         }
         let mut all: Vec<TracedLock> = locks

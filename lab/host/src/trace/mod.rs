@@ -6,7 +6,7 @@ mod replay;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 pub use locks::TracedLock;
@@ -20,6 +20,8 @@ const HEADER: usize = 4096;
 const RECORD: usize = 16;
 /// Number of records in a chunk; the first one names the thread.
 const RECORDS: usize = 128;
+/// Maximum length of the list of mappings, in bytes.
+const LONGEST_LIST: u64 = 64 << 10;
 /// Number of bits of a record's first word that are its kind.
 const KIND_BITS: u32 = 4;
 
@@ -40,11 +42,13 @@ pub enum LockEventKind {
     Released,
     /// Beginning of a wait for a condition: the release that follows is part of it.
     Sleeps,
+    /// Address to which the call returns that is about to wait, as the object.
+    Site,
 }
 
 impl LockEventKind {
     /// All, in the order of their numbers from 1.
-    const ALL: [LockEventKind; 7] = [
+    const ALL: [LockEventKind; 8] = [
         LockEventKind::Waits,
         LockEventKind::Acquired,
         LockEventKind::Shared,
@@ -52,6 +56,7 @@ impl LockEventKind {
         LockEventKind::GaveUp,
         LockEventKind::Released,
         LockEventKind::Sleeps,
+        LockEventKind::Site,
     ];
 
     /// Returns whether the thread has the lock from now on.
@@ -84,6 +89,45 @@ pub struct LockTrace {
     pub processor_time: u64,
     /// Number of children of the process, of which there are no events.
     pub forks: u64,
+    /// Files that the process had mapped, as the kernel lists them.
+    pub mappings: Vec<MappedFile>,
+}
+
+/// Part of a file in the process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedFile {
+    /// First address.
+    pub begin: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Place in the file at which it begins.
+    pub offset: u64,
+    /// Name of the file.
+    pub file: String,
+}
+
+impl MappedFile {
+    /// The list behind so many chunks; empty if the file ends before.
+    fn read(file: &mut File, room: u64, length: u64) -> Vec<MappedFile> {
+        let place = room.saturating_mul((RECORD * RECORDS) as u64).saturating_add(HEADER as u64);
+        let mut text = Vec::new();
+        let has_text = file.seek(SeekFrom::Start(place)).is_ok()
+            && file.take(length.min(LONGEST_LIST)).read_to_end(&mut text).is_ok();
+        let text = if has_text { String::from_utf8_lossy(&text) } else { "".into() };
+        text.lines().filter_map(MappedFile::from_line).collect()
+    }
+
+    /// A line of the kernel's list, if it is about a file.
+    fn from_line(line: &str) -> Option<MappedFile> {
+        let mut words = line.split_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let offset = number(words.nth(1)?)?;
+        let file = words.nth(2)?;
+        file.starts_with('/').then(|| {
+            Some(MappedFile { begin: number(begin)?, end: number(end)?, offset, file: file.into() })
+        })?
+    }
 }
 
 /// A word of the file.
@@ -119,6 +163,7 @@ impl LockTrace {
                 .map_err(|_| failed(&"the file is shorter than it says: copy it whole"))?;
             trace.take(&chunk).map_err(|why| failed(&why))?;
         }
+        trace.mappings = MappedFile::read(&mut file, room, word(&header, 8));
         let last = trace.threads.values().filter_map(|events| Some(events.last()?.ns)).max();
         trace.length = trace.length.max(last.unwrap_or(0));
         Ok(trace)
@@ -146,6 +191,17 @@ impl LockTrace {
             events.push(event);
         }
         Ok(())
+    }
+
+    /// Name of an address in the program: the file there and the place in it, as
+    /// `addr2line` takes it; or the address.
+    pub fn place(&self, address: u64) -> String {
+        let found = self.mappings.iter().find(|mapping| (mapping.begin..mapping.end).contains(&address));
+        let Some(found) = found else { return format!("{address:#x}") };
+        // Of a library or program, addresses are counted from where its first part lies.
+        let first = self.mappings.iter().find(|mapping| mapping.file == found.file && mapping.offset == 0);
+        let begin = first.map_or(found.begin - found.offset.min(found.begin), |first| first.begin);
+        format!("{}+{:#x}", found.file, address - begin)
     }
 
     /// Number of acquisitions.

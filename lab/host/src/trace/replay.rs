@@ -269,7 +269,7 @@ fn steps(events: &[TracedEvent], locks: &HashMap<u64, usize>, (begin, end): (u64
     // Until its first event, and after its last, the thread may not exist.
     let (mut before, mut is_idle, mut waits) = (begin, true, false);
     let mut sleeps = false;
-    for event in events {
+    for event in events.iter().filter(|event| event.kind != LockEventKind::Site) {
         let gap = event.ns.saturating_sub(before);
         match (is_idle, waits) {
             (true, _) => maker.add(ReplayStep::Idle(gap)),
@@ -285,7 +285,7 @@ fn steps(events: &[TracedEvent], locks: &HashMap<u64, usize>, (begin, end): (u64
                 maker.release(event.object);
                 is_idle = std::mem::take(&mut sleeps);
             }
-            LockEventKind::GaveUp => {}
+            LockEventKind::GaveUp | LockEventKind::Site => {}
             LockEventKind::Acquired | LockEventKind::Shared | LockEventKind::Tried => {
                 if let Some(lock) = locks.get(&event.object) {
                     maker.acquire(event, *lock, has_waited);

@@ -1,4 +1,4 @@
-use super::LockEventKind::{Acquired, GaveUp, Released, Shared, Sleeps, Tried, Waits};
+use super::LockEventKind::{Acquired, GaveUp, Released, Shared, Site, Sleeps, Tried, Waits};
 use super::ReplayStep::{Hold, Idle, Work};
 use super::*;
 
@@ -190,8 +190,14 @@ fn locks_have_their_waits_holds_and_hand_overs() {
         (910, Sleeps, 256),
         (910, Released, 128),
     ];
-    let second: &[_] =
-        &[(20, Waits, 64), (110, Acquired, 64), (130, Released, 64), (240, Waits, 64), (245, GaveUp, 64)];
+    let second: &[_] = &[
+        (20, Site, 0x1234),
+        (20, Waits, 64),
+        (110, Acquired, 64),
+        (130, Released, 64),
+        (240, Waits, 64),
+        (245, GaveUp, 64),
+    ];
     let [hot, cold] = trace(&[first, second]).locks().try_into().unwrap();
     let expected = TracedLock {
         address: 64,
@@ -203,7 +209,23 @@ fn locks_have_their_waits_holds_and_hand_overs() {
         longest_wait: 90,
         held: 170,
         longest_hold: 100,
+        site: Some((0x1234, 90)),
     };
     assert_eq!(hot, expected);
     assert_eq!((cold.address, cold.acquisitions, cold.waits, cold.held), (128, 1, 0, 10));
+}
+
+#[test]
+fn places_are_named_by_their_file() {
+    let lines = "1000-2000 r--p 00000000 08:01 7 /bin/server\n2000-3000 r-xp 00001000 08:01 7 /bin/server\n7000-8000 rw-p 00000000 00:00 0 [heap]\n";
+    let mut bytes = bytes(&trace(&[&[(1, Acquired, 64), (2, Released, 64)]]));
+    let room = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    bytes.resize(HEADER + room * RECORD * RECORDS, 0);
+    bytes.extend(lines.as_bytes());
+    bytes[64..72].copy_from_slice(&(lines.len() as u64).to_le_bytes());
+    let trace = written("places", &bytes).unwrap();
+    assert_eq!(
+        [0x1010, 0x2345, 0x7100].map(|address| trace.place(address)),
+        ["/bin/server+0x10", "/bin/server+0x1345", "0x7100"]
+    );
 }
