@@ -8,4 +8,10 @@ export CARGO_PROFILE_RELEASE_LTO=${CARGO_PROFILE_RELEASE_LTO:-off} CARGO_PROFILE
 bash scripts/build-python.sh
 target=${CARGO_TARGET_DIR:-target}/python
 "$target/venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/towpath-*.whl
+# As a user has it: nothing but the wheel, thus without NumPy.
+bare=$(mktemp -d)
+trap 'rm -rf "$bare"' EXIT
+"${PYTHON:-python3}" -m venv "$bare/venv"
+"$bare/venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$target"/wheels/towpath-*.whl
+(cd "$bare" && venv/bin/python -c 'import towpath; queue = towpath.get_context().Queue(); queue.put(["it", b"works"]); assert queue.get() == ["it", b"works"]')
 "$target/venv/bin/python" -m pytest -q -p no:cacheprovider doors/python/tests "$@"
