@@ -85,6 +85,16 @@ pub(crate) unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Fault> {
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Fault::INVALID)
 }
 
+/// The text of a name, or none for a null pointer.
+///
+/// # Safety
+///
+/// As [`text`].
+pub(crate) unsafe fn any_text<'a>(name: *const c_char) -> Result<Option<&'a str>, Fault> {
+    // SAFETY: the caller's obligations are the same.
+    (!name.is_null()).then(|| unsafe { text(name) }).transpose()
+}
+
 /// The calling thread, among those of this process that live: its thread pointer. One
 /// instruction, where a variable of the thread in a shared library takes a call.
 #[inline(always)]

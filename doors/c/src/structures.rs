@@ -6,10 +6,11 @@
 use core::ffi::{c_char, c_int};
 
 use towpath::structures::nonblocking::{Handle as Placed, StableError, in_world, open};
+use towpath_shm::World;
 
-use crate::call::{Handle, Out, OutValue, Owned, closing, guarded, of, opening, text};
+use crate::call::{Handle, Out, OutValue, Owned, closing, guarded, of};
 use crate::fault::Fault;
-use crate::world::TpWorld;
+use crate::world::{TpWorld, named};
 
 /// A structure of each size.
 enum OfSize<A, B> {
@@ -40,8 +41,7 @@ macro_rules! structures {
         );
 
         impl $handle {
-            fn of_world(world: &TpWorld, name: &str, large: c_int) -> Result<Self, Fault> {
-                let world = world.world();
+            fn of_world(world: &World, name: &str, large: c_int) -> Result<Self, Fault> {
                 Ok($handle(match large {
                     0 => OfSize::Small(open(world, name)?),
                     _ => OfSize::Large(open(world, name)?),
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn tp_world_fifo(
     out: Out<'_, TpFifo>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    opening(out, || TpFifo::of_world(of(world)?, unsafe { text(name) }?, large))
+    unsafe { named(world, name, out, |world, name| TpFifo::of_world(world, name, large)) }
 }
 
 /// Ends a handle.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn tp_world_stack(
     out: Out<'_, TpStack>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    opening(out, || TpStack::of_world(of(world)?, unsafe { text(name) }?, large))
+    unsafe { named(world, name, out, |world, name| TpStack::of_world(world, name, large)) }
 }
 
 /// Ends a handle.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn tp_world_map(
     out: Out<'_, TpMap>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    opening(out, || TpMap::of_world(of(world)?, unsafe { text(name) }?, large))
+    unsafe { named(world, name, out, |world, name| TpMap::of_world(world, name, large)) }
 }
 
 /// Ends a handle.

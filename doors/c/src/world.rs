@@ -8,7 +8,7 @@ use towpath_sync::Policy;
 
 use crate::barrier::TpBarrier;
 use crate::broadcast::TpBroadcast;
-use crate::call::{Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, text};
+use crate::call::{Handle, MappingEntry, Out, Owned, any_text, closing, guarded, of, opening, text};
 use crate::condition::TpCond;
 use crate::event::TpEvent;
 use crate::fault::Fault;
@@ -47,11 +47,8 @@ pub unsafe extern "C" fn tp_world_create(
     out: Out<'_, TpWorld>,
 ) -> c_int {
     opening(out, || {
-        let name = match name.is_null() {
-            true => None,
-            // SAFETY: a text that ends with a zero, says the header.
-            false => Some(unsafe { text(name) }?.to_owned()),
-        };
+        // SAFETY: none, or a text that ends with a zero, says the header.
+        let name = unsafe { any_text(name) }?.map(str::to_owned);
         let object_bytes = object_bytes.max(towpath_shm::OBJECT_BYTES);
         let spec = WorldSpec { name, processes, area_bytes: 0, object_bytes, params: [0; 16] };
         entered(World::create(&spec)?)
@@ -68,11 +65,8 @@ pub unsafe extern "C" fn tp_world_create_with_endpoints(
     out: Out<'_, TpWorld>,
 ) -> c_int {
     opening(out, || {
-        let name = match name.is_null() {
-            true => None,
-            // SAFETY: a text that ends with a zero, says the header.
-            false => Some(unsafe { text(name) }?),
-        };
+        // SAFETY: none, or a text that ends with a zero, says the header.
+        let name = unsafe { any_text(name) }?;
         let object_bytes = object_bytes.max(towpath_shm::OBJECT_BYTES);
         let config =
             towpath::WorldConfig { segment_bytes, object_bytes, ..towpath::WorldConfig::new(processes) };
@@ -174,7 +168,7 @@ pub extern "C" fn tp_world_barrier(world: Handle<'_, TpWorld>) -> c_int {
 /// # Safety
 ///
 /// As [`text`].
-unsafe fn named<T>(
+pub(crate) unsafe fn named<T>(
     world: Handle<'_, TpWorld>,
     name: *const c_char,
     out: Out<'_, T>,

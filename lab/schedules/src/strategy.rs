@@ -149,49 +149,77 @@ impl AimedChoice {
     }
 }
 
+/// What both strategies that draw their choices have.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    random: Random,
+    aim: AimedChoice,
+    deaths: DeathPlan,
+    earlier: usize,
+}
+
+impl Drawn {
+    fn new(mut random: Random, seed: u64, kills: u32, length: usize) -> Drawn {
+        let deaths = DeathPlan::new(&mut random, kills, length);
+        let earlier = earlier_share(&mut random);
+        Drawn { random, aim: AimedChoice::new(seed), deaths, earlier }
+    }
+}
+
+/// Strategy that draws its choices, where no death is due and no access is aimed at.
+pub(crate) trait Draws {
+    fn drawn(&mut self) -> &mut Drawn;
+    /// A choice of its own.
+    fn any(&mut self, view: &View) -> Option<StepChoice>;
+}
+
+impl<S: Draws> Chooser for S {
+    fn choose(&mut self, view: &View) -> Option<StepChoice> {
+        let Drawn { random, aim, deaths, .. } = self.drawn();
+        if let Some(choice) = deaths.now(view, random) {
+            return Some(choice);
+        }
+        let choice = match aim.choose(view, random) {
+            Some(aimed) => aimed,
+            None => self.any(view)?,
+        };
+        let Drawn { random, aim, .. } = self.drawn();
+        aim.chosen(choice, view, random);
+        Some(choice)
+    }
+}
+
 /// Random choice at each step; in three of four seeds mostly the thread that ran last.
 #[derive(Debug)]
 pub(crate) struct ByChance {
-    random: Random,
-    aim: AimedChoice,
+    drawn: Drawn,
     keep: usize,
-    earlier: usize,
-    deaths: DeathPlan,
 }
 
 impl ByChance {
     pub fn new(seed: u64, kills: u32, length: usize) -> ByChance {
         let mut random = Random::new(seed);
         let keep = [0, 8, 12, 15][below(&mut random, 4)];
-        let deaths = DeathPlan::new(&mut random, kills, length);
-        let earlier = earlier_share(&mut random);
-        ByChance { random, aim: AimedChoice::new(seed), keep, earlier, deaths }
+        ByChance { drawn: Drawn::new(random, seed, kills, length), keep }
     }
 }
 
-impl Chooser for ByChance {
-    fn choose(&mut self, view: &View) -> Option<StepChoice> {
-        if let Some(choice) = self.deaths.now(view, &mut self.random) {
-            return Some(choice);
-        }
-        let aimed = self.aim.choose(view, &mut self.random);
-        let choice = aimed.or_else(|| self.any(view))?;
-        self.aim.chosen(choice, view, &mut self.random);
-        Some(choice)
+impl Draws for ByChance {
+    fn drawn(&mut self) -> &mut Drawn {
+        &mut self.drawn
     }
-}
 
-impl ByChance {
     fn any(&mut self, view: &View) -> Option<StepChoice> {
-        if let Some(choice) = other_outcome(view, &mut self.random) {
+        let Drawn { random, earlier, .. } = &mut self.drawn;
+        if let Some(choice) = other_outcome(view, random) {
             return Some(choice);
         }
         let last = view.last.map(StepChoice::normal).filter(|last| view.options.contains(last));
         let choice = match last {
-            Some(last) if self.keep > 0 && below(&mut self.random, 16) < self.keep => last,
-            _ => one_of(&mut self.random, view.options, |turn| turn == Turn::Normal)?,
+            Some(last) if self.keep > 0 && below(random, 16) < self.keep => last,
+            _ => one_of(random, view.options, |turn| turn == Turn::Normal)?,
         };
-        Some(perhaps_earlier(&mut self.random, view.options, choice, self.earlier))
+        Some(perhaps_earlier(random, view.options, choice, *earlier))
     }
 }
 
@@ -201,13 +229,10 @@ impl ByChance {
 /// steps is found with a probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
 #[derive(Debug)]
 pub(crate) struct ByPriority {
-    random: Random,
-    aim: AimedChoice,
+    drawn: Drawn,
     priorities: [i64; CLOCKS],
     lowest: i64,
     changes: Vec<usize>,
-    earlier: usize,
-    deaths: DeathPlan,
 }
 
 impl ByPriority {
@@ -219,9 +244,7 @@ impl ByPriority {
             *priority = ranks.swap_remove(below(&mut random, ranks.len()));
         }
         let changes = (1..depth).map(|_| below(&mut random, length.max(1))).collect();
-        let deaths = DeathPlan::new(&mut random, kills, length);
-        let earlier = earlier_share(&mut random);
-        ByPriority { random, aim: AimedChoice::new(seed), priorities, lowest: 0, changes, earlier, deaths }
+        ByPriority { drawn: Drawn::new(random, seed, kills, length), priorities, lowest: 0, changes }
     }
 
     fn fall(&mut self, thread: usize) {
@@ -230,31 +253,24 @@ impl ByPriority {
     }
 }
 
-impl Chooser for ByPriority {
-    fn choose(&mut self, view: &View) -> Option<StepChoice> {
-        if let Some(choice) = self.deaths.now(view, &mut self.random) {
-            return Some(choice);
-        }
-        let aimed = self.aim.choose(view, &mut self.random);
-        let choice = aimed.or_else(|| self.any(view))?;
-        self.aim.chosen(choice, view, &mut self.random);
-        Some(choice)
+impl Draws for ByPriority {
+    fn drawn(&mut self) -> &mut Drawn {
+        &mut self.drawn
     }
-}
 
-impl ByPriority {
     fn any(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(last) = view.last
             && (view.gives_way || self.changes.contains(&view.step))
         {
             self.fall(last);
         }
-        if let Some(choice) = other_outcome(view, &mut self.random) {
+        let Drawn { random, earlier, .. } = &mut self.drawn;
+        if let Some(choice) = other_outcome(view, random) {
             return Some(choice);
         }
         let normal = view.options.iter().filter(|o| o.turn == Turn::Normal);
         let choice = *normal.max_by_key(|o| self.priorities[o.thread])?;
-        Some(perhaps_earlier(&mut self.random, view.options, choice, self.earlier))
+        Some(perhaps_earlier(random, view.options, choice, *earlier))
     }
 }
 

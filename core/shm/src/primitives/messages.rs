@@ -423,21 +423,13 @@ impl Deref for MessageGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorldSpec;
+    use crate::primitives::world_of_two;
 
     const SPEC: MessageSpec = MessageSpec { capacity: 4, buffers: 2, buffer_bytes: 1000 };
 
-    fn world() -> World {
-        let spec =
-            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
-        let world = World::create(&spec).unwrap();
-        world.enter(Some(0)).unwrap();
-        world
-    }
-
     #[test]
     fn messages_of_all_lengths_come_whole_and_in_order() {
-        let world = world();
+        let world = world_of_two();
         let messages = world.messages("m", &SPEC).unwrap();
         assert_eq!(messages.spec(), SPEC);
         let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
@@ -458,7 +450,7 @@ mod tests {
 
     #[test]
     fn long_messages_wait_for_buffers_and_short_ones_do_not() {
-        let world = world();
+        let world = world_of_two();
         let messages = world.messages("m", &SPEC).unwrap();
         let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
         (0..2).for_each(|n| sender.send(&[n; 500]).unwrap());
@@ -479,7 +471,7 @@ mod tests {
 
     #[test]
     fn queue_holds_as_many_messages_as_asked_for() {
-        let world = world();
+        let world = world_of_two();
         for most in [1, 3, 5, 8, 13] {
             let messages =
                 world.messages(&format!("m{most}"), &MessageSpec { capacity: most, ..SPEC }).unwrap();
@@ -501,7 +493,7 @@ mod tests {
 
     #[test]
     fn attempt_to_send_says_where_it_would_sleep() {
-        let world = world();
+        let world = world_of_two();
         let messages = world.messages("m", &MessageSpec { capacity: 3, ..SPEC }).unwrap();
         let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
         let attempt = |len: usize| sender.attempt_send(len, |to| to.fill(len as u8));
@@ -522,7 +514,7 @@ mod tests {
 
     #[test]
     fn forged_messages_are_refused() {
-        let world = world();
+        let world = world_of_two();
         let messages = world.messages("m", &SPEC).unwrap();
         let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());
         sender.send(&[0; 500]).unwrap();

@@ -38,3 +38,13 @@ pub use sized_queue::{SizedKind, SizedLease, SizedQueue, SizedReceiver, SizedSen
 
 /// Number of bytes of a line of words, which queues and rings have behind their objects.
 const LINE: u64 = size_of::<WordLine<Native>>() as u64;
+
+/// A world of two ranks that the calling process has entered, for tests.
+#[cfg(test)]
+fn world_of_two() -> crate::World {
+    let spec =
+        crate::WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
+    let world = crate::World::create(&spec).unwrap();
+    world.enter(Some(0)).unwrap();
+    world
+}

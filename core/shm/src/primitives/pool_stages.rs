@@ -182,17 +182,9 @@ impl PoolReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{World, WorldSpec};
+    use crate::primitives::world_of_two;
 
     const BYTES: usize = 100;
-
-    fn world() -> World {
-        let spec =
-            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
-        let world = World::create(&spec).unwrap();
-        world.enter(Some(0)).unwrap();
-        world
-    }
 
     /// All buffers can be taken, each once.
     fn is_whole(pool: &WorldPool) {
@@ -208,7 +200,7 @@ mod tests {
 
     #[test]
     fn buffers_move_where_they_lie_and_come_back() {
-        let world = world();
+        let world = world_of_two();
         let pool = world.pool("p", 3, BYTES).unwrap();
         is_whole(&pool);
         let [first, second] = ["s", "t"].map(|name| pool.stage(name, 2).unwrap());
@@ -231,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_not_sent_stays() {
-        let world = world();
+        let world = world_of_two();
         let pool = world.pool("p", 40, BYTES).unwrap();
         let stage = pool.stage("s", 1).unwrap();
         let (sender, receiver) = (stage.sender().unwrap(), stage.receiver().unwrap());
@@ -263,7 +255,7 @@ mod tests {
 
     #[test]
     fn forged_and_stale_numbers_are_refused() {
-        let world = world();
+        let world = world_of_two();
         let pool = world.pool("p", 2, BYTES).unwrap();
         let stage = pool.stage("s", 8).unwrap();
         let (forger, receiver) = (stage.queue.sender().unwrap(), stage.receiver().unwrap());

@@ -423,19 +423,11 @@ impl SizedReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorldSpec;
-
-    fn world() -> World {
-        let spec =
-            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
-        let world = World::create(&spec).unwrap();
-        world.enter(Some(0)).unwrap();
-        world
-    }
+    use crate::primitives::world_of_two;
 
     #[test]
     fn values_of_all_sizes_and_kinds_come_whole() {
-        let world = world();
+        let world = world_of_two();
         for bytes in [1, 7, 8, 13, 16, 56, 60, 64, 100, 4096] {
             for kind in [SizedKind::Mpmc, SizedKind::Mpsc, SizedKind::Spsc] {
                 let name = format!("{kind:?}-{bytes}");
@@ -461,7 +453,7 @@ mod tests {
 
     #[test]
     fn typed_and_sized_queues_are_the_same() {
-        let world = world();
+        let world = world_of_two();
         let typed = world.spsc::<[u8; 11]>("q", 4).unwrap();
         let sized = world.sized_queue("q", SizedKind::Spsc, 11, 4).unwrap();
         typed.sender().unwrap().send(*b"eleven-byte").unwrap();
@@ -473,7 +465,7 @@ mod tests {
 
     #[test]
     fn leased_values_come_again_or_go_on() {
-        let world = world();
+        let world = world_of_two();
         let jobs = world.sized_queue("jobs", SizedKind::Mpmc, 10, 4).unwrap();
         let done = world.sized_queue("done", SizedKind::Mpsc, 3, 4).unwrap();
         let (sender, receiver) = (jobs.sender().unwrap(), jobs.receiver().unwrap());
