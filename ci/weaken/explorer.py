@@ -2,6 +2,7 @@
 import concurrent.futures
 import os
 import pathlib
+import resource
 import select
 import subprocess
 import sys
@@ -9,6 +10,13 @@ import threading
 
 # Longer than any trial takes, in seconds.
 PATIENCE = 300
+
+# More than any trial takes that ends, in bytes: one that does not end must not take the others' memory.
+MEMORY = 4 << 30
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 class Explorer:
@@ -19,7 +27,7 @@ class Explorer:
 
     def ask(self, *words):
         if not self.process or self.process.poll() is not None:
-            self.process = subprocess.Popen([self.binary, "try"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self.process = subprocess.Popen([self.binary, "try"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=limited)
         self.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
         self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
@@ -27,7 +35,12 @@ class Explorer:
             self.process.wait()
             return ["endless", "0", ""]
         answer = self.process.stdout.readline().decode().rstrip("\n").split("\t")
-        return answer if len(answer) == 3 else ["ended", "0", ""]
+        if len(answer) == 3:
+            return answer
+        # It ends, which may take a while: the next trial is for another process.
+        self.process.kill()
+        self.process.wait()
+        return ["ended", "0", ""]
 
     def close(self):
         if self.process and self.process.poll() is None:
