@@ -149,7 +149,7 @@ impl AimedChoice {
     }
 }
 
-/// What both strategies that draw their choices have.
+/// State of a strategy that draws its choices.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     random: Random,
