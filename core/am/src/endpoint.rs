@@ -10,7 +10,7 @@ use towpath_shm::World;
 
 use crate::audit::Audit;
 use crate::directory::Directory;
-use crate::domain::Side;
+use crate::domain::{DomainMemory, Side};
 use crate::error::Error;
 use crate::layout::WorldConfig;
 use crate::message::Direction;
@@ -96,6 +96,26 @@ impl Endpoint {
     /// ```
     pub fn with_shared_segment(world: &World) -> Result<Endpoint, Error> {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Shared)
+    }
+
+    /// Makes an endpoint with its part of the world's memory as segment, if the world was
+    /// made with room for segments, and else without one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::new`].
+    ///
+    /// ```
+    /// let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::with_any_shared_segment(&world)?;
+    /// assert!(endpoint.segment().is_empty());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn with_any_shared_segment(world: &World) -> Result<Endpoint, Error> {
+        let domain = SharedMemory::new(world)?;
+        let has_room = domain.config().segment_bytes != 0;
+        Endpoint::in_domain(domain, if has_room { SegmentKind::Shared } else { SegmentKind::None })
     }
 
     /// Returns its world.

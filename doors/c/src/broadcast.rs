@@ -11,7 +11,7 @@ use towpath_sync::queues::{
     TransferError, WordLine,
 };
 
-use crate::call::{ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, guarded, of, opening};
+use crate::call::{ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, guarded, of, opening, values};
 use crate::fault::Fault;
 
 /// A ring of either mode.
@@ -178,12 +178,8 @@ pub unsafe extern "C" fn tp_writer_send(
 ) -> c_int {
     guarded(|| {
         let writer = writer.ok_or(Fault::INVALID)?;
-        let message = match bytes {
-            0 => &[],
-            _ if message.is_null() => return Err(Fault::INVALID),
-            // SAFETY: so many bytes, says the header.
-            _ => unsafe { core::slice::from_raw_parts(message.cast::<u8>(), bytes) },
-        };
+        // SAFETY: so many bytes, says the header.
+        let message = unsafe { values(message.cast::<u8>(), bytes) }?;
         Ok(writer.0.send(message, ns)?)
     })
 }

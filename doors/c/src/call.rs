@@ -42,6 +42,18 @@ pub fn guarded(act: impl FnOnce() -> Result<(), Fault>) -> c_int {
     }
 }
 
+/// Runs a call whose answer is a number from 0 on.
+pub(crate) fn answering(act: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    let mut answer = 0;
+    match guarded(|| {
+        answer = act()?;
+        Ok(())
+    }) {
+        0 => answer,
+        error => error,
+    }
+}
+
 /// Runs a call that makes a handle.
 pub(crate) fn opening<T>(out: Out<'_, T>, open: impl FnOnce() -> Result<T, Fault>) -> c_int {
     guarded(|| {
@@ -70,6 +82,20 @@ pub(crate) fn of<T>(handle: Handle<'_, T>) -> Result<&T, Fault> {
 pub(crate) fn memory(at: *mut c_void, room: usize) -> Result<NonNull<[u8]>, Fault> {
     let at = NonNull::new(at.cast::<u8>()).ok_or(Fault::INVALID)?;
     Ok(NonNull::slice_from_raw_parts(at, room))
+}
+
+/// So many values at an address, which may be null for none.
+///
+/// # Safety
+///
+/// It is null, or so many can be read there as long as the result is used.
+pub(crate) unsafe fn values<'a, T>(at: *const T, count: usize) -> Result<&'a [T], Fault> {
+    match (count, at.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(Fault::INVALID),
+        // SAFETY: not null; the rest are the caller's obligations.
+        _ => Ok(unsafe { core::slice::from_raw_parts(at, count) }),
+    }
 }
 
 /// The text of a name.

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use towpath::{Endpoint, Payload, Token};
 
-use crate::call::{Handle, Out, OutValue, Owned, closing, guarded, of, opening};
+use crate::call::{Handle, Out, OutValue, Owned, answering, closing, guarded, of, opening, values};
 use crate::fault::Fault;
 use crate::world::TpWorld;
 
@@ -38,46 +38,10 @@ impl HandlerContext {
     }
 }
 
-/// Arguments of a message; the endpoint checks their number.
-///
-/// # Safety
-///
-/// `args` is null, or `count` words can be read there as long as the result is used.
-unsafe fn words<'a>(args: *const u32, count: usize) -> Result<&'a [u32], Fault> {
-    match (args.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Fault::INVALID),
-        // SAFETY: not null; the rest is the caller's promise.
-        (false, count) => Ok(unsafe { slice::from_raw_parts(args, count) }),
-    }
-}
-
-/// Bytes of a payload.
-///
-/// # Safety
-///
-/// As [`words`].
-unsafe fn bytes<'a>(payload: *const c_void, count: usize) -> Result<&'a [u8], Fault> {
-    match (payload.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Fault::INVALID),
-        // SAFETY: not null; the rest is the caller's promise.
-        (false, count) => Ok(unsafe { slice::from_raw_parts(payload.cast(), count) }),
-    }
-}
-
 /// Opens an endpoint of this process, with the world's segment for it if there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_endpoint_open(world: Handle<'_, TpWorld>, out: Out<'_, TpEndpoint>) -> c_int {
-    opening(out, || {
-        let world = of(world)?.world();
-        let endpoint = Endpoint::new(world)?;
-        if endpoint.config().segment_bytes == 0 {
-            return Ok(TpEndpoint(endpoint));
-        }
-        drop(endpoint);
-        Ok(TpEndpoint(Endpoint::with_shared_segment(world)?))
-    })
+    opening(out, || Ok(TpEndpoint(Endpoint::with_any_shared_segment(of(world)?.world())?)))
 }
 
 /// Ends an endpoint: messages that it has not handled come back to their senders.
@@ -129,7 +93,7 @@ pub unsafe extern "C" fn tp_endpoint_request(
 ) -> c_int {
     guarded(|| {
         // SAFETY: so many arguments, says the header.
-        let args = unsafe { words(args, count) }?;
+        let args = unsafe { values(args, count) }?;
         Ok(of(endpoint)?.0.request(to as usize, handler, args)?)
     })
 }
@@ -147,7 +111,7 @@ pub unsafe extern "C" fn tp_endpoint_request_medium(
 ) -> c_int {
     guarded(|| {
         // SAFETY: so many arguments, and bytes, says the header.
-        let (args, payload) = unsafe { (words(args, count)?, bytes(payload, length)?) };
+        let (args, payload) = unsafe { (values(args, count)?, values(payload.cast::<u8>(), length)?) };
         Ok(of(endpoint)?.0.request_medium(to as usize, handler, args, payload)?)
     })
 }
@@ -166,7 +130,7 @@ pub unsafe extern "C" fn tp_endpoint_request_long(
 ) -> c_int {
     guarded(|| {
         // SAFETY: so many arguments, and bytes, says the header.
-        let (args, payload) = unsafe { (words(args, count)?, bytes(payload, length)?) };
+        let (args, payload) = unsafe { (values(args, count)?, values(payload.cast::<u8>(), length)?) };
         Ok(of(endpoint)?.0.request_long(to as usize, handler, args, payload, offset)?)
     })
 }
@@ -174,13 +138,7 @@ pub unsafe extern "C" fn tp_endpoint_request_long(
 /// Handles the messages that are there; returns their number.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_endpoint_poll(endpoint: Handle<'_, TpEndpoint>) -> c_int {
-    let Some(endpoint) = endpoint else { return Fault::INVALID.number() };
-    let mut handled = 0;
-    let outcome = guarded(|| {
-        handled = c_int::try_from(endpoint.0.poll()).unwrap_or(c_int::MAX);
-        Ok(())
-    });
-    if outcome == 0 { handled } else { outcome }
+    answering(|| Ok(c_int::try_from(of(endpoint)?.0.poll()).unwrap_or(c_int::MAX)))
 }
 
 /// Waits until a message is there.
@@ -281,7 +239,7 @@ pub unsafe extern "C" fn tp_token_reply(
 ) -> c_int {
     guarded(|| {
         // SAFETY: so many arguments, says the header.
-        let args = unsafe { words(args, count) }?;
+        let args = unsafe { values(args, count) }?;
         Ok(of(token)?.0.reply(handler, args)?)
     })
 }
@@ -298,7 +256,7 @@ pub unsafe extern "C" fn tp_token_reply_medium(
 ) -> c_int {
     guarded(|| {
         // SAFETY: so many arguments, and bytes, says the header.
-        let (args, payload) = unsafe { (words(args, count)?, bytes(payload, length)?) };
+        let (args, payload) = unsafe { (values(args, count)?, values(payload.cast::<u8>(), length)?) };
         Ok(of(token)?.0.reply_medium(handler, args, payload)?)
     })
 }

@@ -4,13 +4,12 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use core::slice;
 use std::sync::Arc;
 
 use towpath_shm::{HeldMessage, MessageReceiver, MessageSender, MessageSpec, World, WorldMessages};
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening,
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening, values,
 };
 use crate::fault::Fault;
 
@@ -132,12 +131,8 @@ pub unsafe extern "C" fn tp_poster_send(
     ns: u64,
 ) -> c_int {
     guarded(|| {
-        let message = match message.is_null() {
-            true if bytes == 0 => &[],
-            true => return Err(Fault::INVALID),
-            // SAFETY: so many bytes, says the header.
-            false => unsafe { slice::from_raw_parts(message.cast(), bytes) },
-        };
+        // SAFETY: so many bytes, says the header.
+        let message = unsafe { values(message.cast::<u8>(), bytes) }?;
         Ok(of(poster)?.0.send_before(message, deadline(ns))?)
     })
 }

@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int};
 use towpath::structures::nonblocking::{Handle as Placed, StableError, in_world, open};
 use towpath_shm::World;
 
-use crate::call::{Handle, Out, OutValue, Owned, closing, guarded, of};
+use crate::call::{Handle, Out, OutValue, Owned, answering, closing, guarded, of};
 use crate::fault::Fault;
 use crate::world::{TpWorld, named};
 
@@ -69,14 +69,7 @@ fn found(value: Result<Option<u64>, StableError>, out: OutValue<'_, u64>) -> Res
 
 /// Answer of a call: 1, 0, or an error.
 fn yes_or_no(act: impl FnOnce() -> Result<bool, Fault>) -> c_int {
-    let mut answer = false;
-    match guarded(|| {
-        answer = act()?;
-        Ok(())
-    }) {
-        0 => answer.into(),
-        error => error,
-    }
+    answering(|| act().map(c_int::from))
 }
 
 /// Opens the first-in, first-out queue of that name, or makes it.
