@@ -424,12 +424,10 @@ impl SubjectRun for Lookups {
 
 /// Two words that are changed together.
 pub trait Both: 'static {
-    /// Reads one of them.
+    /// Reads one of them, or (2) a third word.
     fn read(&self, cpu: &Explorer, which: usize) -> u64;
     /// Changes both, if they have the old values.
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool;
-    /// Reads a third word.
-    fn read_third(&self, cpu: &Explorer) -> u64;
     /// Writes the third word, which one thread alone changes.
     fn write_third(&self, cpu: &Explorer, value: u64);
 }
@@ -440,9 +438,6 @@ impl<B: Both> Both for Rc<B> {
     }
     fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool {
         B::swap(self, cpu, old, new)
-    }
-    fn read_third(&self, cpu: &Explorer) -> u64 {
-        B::read_third(self, cpu)
     }
     fn write_third(&self, cpu: &Explorer, value: u64) {
         B::write_third(self, cpu, value);
@@ -504,7 +499,7 @@ impl Swapping {
     fn act(&self, cpu: &Explorer, n: usize, step: u8) {
         let has_third = self.roles != Roles::AllSwap;
         if has_third && cpu.id() != 0 {
-            let third = self.words.read_third(cpu);
+            let third = self.words.read(cpu, 2);
             self.named.read(cpu, third);
         }
         if step != b's' {

@@ -407,7 +407,9 @@ impl RunState {
                 self.views.ordered.raise(slot, place);
             }
             if self.is_weakened {
-                self.threads[index].view.written.now.raise(slot, place);
+                if self.is_weakened {
+                    self.threads[index].view.written.now.raise(slot, place);
+                }
                 if self.written.unwrap_or(order) == Ordering::SeqCst {
                     self.views.written[0].raise(slot, place);
                 }
@@ -467,7 +469,9 @@ impl RunState {
         let place = self.insert(word, self.words[word].last(), value, released);
         if let Some(slot) = self.words[word].slot {
             self.threads[index].view.now.raise(slot, place);
-            self.threads[index].view.written.now.raise(slot, place);
+            if self.is_weakened {
+                self.threads[index].view.written.now.raise(slot, place);
+            }
         }
     }
 
@@ -482,7 +486,9 @@ impl RunState {
             let state = &mut self.words[word];
             if let (Some((slot, at)), Some(write)) = (other, state.later.last_mut()) {
                 Rc::make_mut(write.released.view.get_or_insert_default()).raise(slot, at);
-                Rc::make_mut(write.released.written.get_or_insert_default()).raise(slot, at);
+                if self.is_weakened {
+                    Rc::make_mut(write.released.written.get_or_insert_default()).raise(slot, at);
+                }
             }
         }
     }
@@ -493,7 +499,9 @@ impl RunState {
         for state in &self.words {
             if let Some(slot) = state.slot {
                 now.raise(slot, state.write(state.last()).at);
-                written.now.raise(slot, state.write(state.last()).at);
+                if self.is_weakened {
+                    written.now.raise(slot, state.write(state.last()).at);
+                }
             }
         }
     }
@@ -576,7 +584,9 @@ impl RunState {
     pub fn tell_kernel(&mut self, index: usize, word: usize) {
         if let (Some(slot), Some(t)) = (self.words[word].slot, self.threads.get(index)) {
             self.views.kernel.raise(slot, t.view.now.at(slot));
-            self.views.written[1].raise(slot, t.view.written.now.at(slot));
+            if self.is_weakened {
+                self.views.written[1].raise(slot, t.view.written.now.at(slot));
+            }
         }
     }
 

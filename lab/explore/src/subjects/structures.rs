@@ -115,9 +115,6 @@ impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
         let read = actor(self.policy, cpu, |me| self.dcas.read(me, &self.words[..], which as u32));
         read.unwrap_or_else(|error| panic!("read: {error}"))
     }
-    fn read_third(&self, cpu: &Explorer) -> u64 {
-        self.read(cpu, 2)
-    }
     fn write_third(&self, cpu: &Explorer, value: u64) {
         match actor(self.policy, cpu, |me| self.dcas.write(me, &self.words[..], 2, value)) {
             // As in `swap`.
