@@ -293,7 +293,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
-        // As in `try_read_between`: in registers.
+        // As in `read_before`: in registers.
         let held = match self.lock.write_at_once(&cpu, wait.around.identity()) {
             Ok(held) => held,
             Err(rest) => self.write_slowly(cpu, wait, deadline, rest)?,

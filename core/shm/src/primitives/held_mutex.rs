@@ -274,14 +274,11 @@ impl HeldMutex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorldSpec;
+    use crate::primitives::world_of_two;
 
     #[test]
     fn holder_is_the_thread_that_acquired() {
-        let spec =
-            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
-        let world = World::create(&spec).unwrap();
-        world.enter(Some(0)).unwrap();
+        let world = world_of_two();
         let mutex = HeldMutex::new(world.mutex("m", 0u64).unwrap());
         let identity = world.surroundings().identity();
         let (cpu, wait) = world.participation().unwrap();

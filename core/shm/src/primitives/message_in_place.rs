@@ -66,14 +66,12 @@ mod tests {
     use towpath_sync::Attempt;
 
     use super::*;
-    use crate::{MessageSpec, World, WorldSpec};
+    use crate::MessageSpec;
+    use crate::primitives::world_of_two;
 
     #[test]
     fn message_written_in_place_is_sent_whole_or_not() {
-        let spec =
-            WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 1 << 18, params: [0; 16] };
-        let world = World::create(&spec).unwrap();
-        world.enter(Some(0)).unwrap();
+        let world = world_of_two();
         let messages =
             world.messages("m", &MessageSpec { capacity: 4, buffers: 2, buffer_bytes: 1000 }).unwrap();
         let (sender, receiver) = (messages.sender().unwrap(), messages.receiver().unwrap());

@@ -261,12 +261,7 @@ where
 
     fn end(&self, words: [u64; 2], completed: bool) -> Result<(), TransferError> {
         self.venue.call(|queue, cpu, wait| {
-            let (queue, leased) = (K::leasing(queue), Leased::from_words(words));
-            if completed {
-                queue.complete(cpu, wait, leased);
-            } else {
-                queue.give_back(cpu, wait, leased);
-            }
+            K::leasing(queue).end(cpu, wait, Leased::from_words(words), completed);
             Ok(())
         })
     }

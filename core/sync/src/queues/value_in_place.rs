@@ -26,8 +26,7 @@ fn value_of<T>(queue: &ManyToMany<'_, Native>, slot: usize) -> *mut T {
 impl ManyToMany<'_, Native> {
     /// First byte of a leased value, which lies there until the lease ends.
     pub fn leased_value(&self, leased: &Leased) -> *const u8 {
-        let first = 8 * self.first_word(leased.slot());
-        self.slot_lines().as_ptr().cast::<u8>().wrapping_add(first)
+        value_of::<u8>(self, leased.slot()).cast_const()
     }
 }
 

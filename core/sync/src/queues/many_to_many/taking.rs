@@ -159,7 +159,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     /// Ends a lease: the value is done with, or comes in again.
-    pub(in crate::queues) fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
+    pub fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
         if completed {
             self.complete(cpu, wait, leased);
         } else {
