@@ -15,10 +15,6 @@ PATIENCE = 300
 MEMORY = 4 << 30
 
 
-def limited():
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
 class Explorer:
     """A process of `weakened try`."""
 
@@ -27,7 +23,8 @@ class Explorer:
 
     def ask(self, *words):
         if not self.process or self.process.poll() is not None:
-            self.process = subprocess.Popen([self.binary, "try"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=limited)
+            self.process = subprocess.Popen([self.binary, "try"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            resource.prlimit(self.process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
         self.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
         self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], PATIENCE)[0]:

@@ -84,7 +84,7 @@ pub(crate) fn memory(at: *mut c_void, room: usize) -> Result<NonNull<[u8]>, Faul
     Ok(NonNull::slice_from_raw_parts(at, room))
 }
 
-/// So many values at an address, which may be null for none.
+/// Values at an address, so many of them, which may be null for none.
 ///
 /// # Safety
 ///

@@ -133,20 +133,26 @@ fn record(header: &TraceHeader, index: u64) -> &TraceRecord {
     }
 }
 
-/// A chunk for the calling thread. Returns the index of its first free record.
-fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
-    // Relaxed, all: each number is given once.
+/// Notes the time until which there are events, and the processor time until then.
+fn note_end(header: &TraceHeader, now: u64) {
+    // Relaxed, all: other threads may still write events.
     header.end.fetch_max(now, Ordering::Relaxed);
     let used = processor_time().saturating_sub(PROCESSOR_TIME.load(Ordering::Relaxed));
     header.processor_time.fetch_max(used, Ordering::Relaxed);
-    let chunk = match header.claimed.load(Ordering::Relaxed) < header.room.load(Ordering::Relaxed) {
-        true => header.claimed.fetch_add(1, Ordering::Relaxed),
-        false => u64::MAX,
-    };
-    if chunk >= header.room.load(Ordering::Relaxed) {
+}
+
+/// A chunk for the calling thread. Returns the index of its first free record.
+fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
+    // Relaxed, all: each number is given once. Looked at first: when the file is full, each event
+    // comes here, and the number must not wrap.
+    let room = header.room.load(Ordering::Relaxed);
+    let is_full = header.claimed.load(Ordering::Relaxed) >= room;
+    let chunk = if is_full { room } else { header.claimed.fetch_add(1, Ordering::Relaxed) };
+    if chunk >= room {
         header.dropped.fetch_add(1, Ordering::Relaxed);
         return None;
     }
+    note_end(header, now);
     let first = chunk * RECORDS as u64;
     // SAFETY: no preconditions.
     let thread = unsafe { libc::gettid() } as u64;
@@ -207,10 +213,8 @@ fn header() -> Option<&'static TraceHeader> {
 
 extern "C" fn end() {
     if let Some(header) = header() {
-        // Relaxed, all: other threads may still write events.
-        header.end.fetch_max(CPU.now() - header.start.load(Ordering::Relaxed), Ordering::Relaxed);
-        let used = processor_time().saturating_sub(PROCESSOR_TIME.load(Ordering::Relaxed));
-        header.processor_time.fetch_max(used, Ordering::Relaxed);
+        // Relaxed: other threads may still write events.
+        note_end(header, CPU.now() - header.start.load(Ordering::Relaxed));
         list_mappings(header);
     }
 }

@@ -149,7 +149,7 @@ impl HoldClock {
         if is_first && !host.shares_cores() {
             return 0;
         }
-        if !self.looks(is_first) && self.eager.get() {
+        if !self.looks(is_first, LOOK_EVERY) && self.eager.get() {
             return budget.acquisitions;
         }
         let now = self.look(is_first, LOOK_EVERY, host);
@@ -171,9 +171,7 @@ impl HoldClock {
     /// Counts a release under a loan. Returns whether it looks at the clock.
     #[inline]
     pub(crate) fn looks_at_loan(&self) -> bool {
-        let releases = if self.since.get() == 0 { 0 } else { self.releases.get().wrapping_add(1) };
-        self.releases.set(releases);
-        releases.is_multiple_of(LOOK_AT_LOAN)
+        self.looks(self.since.get() == 0, LOOK_AT_LOAN)
     }
 
     /// Returns whether this node is to close the seat of a loan when it leaves it, by its
@@ -229,10 +227,13 @@ impl HoldClock {
     }
 
     /// Counts a release. Returns whether it looks at the clock.
-    fn looks(&self, is_first: bool) -> bool {
+    ///
+    /// `every`: number of releases between two looks.
+    #[inline]
+    fn looks(&self, is_first: bool, every: u32) -> bool {
         let releases = if is_first { 0 } else { self.releases.get().wrapping_add(1) };
         self.releases.set(releases);
-        releases.is_multiple_of(LOOK_EVERY)
+        releases.is_multiple_of(every)
     }
 
     /// Looks at the clock. Returns the time.

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use towpath_host::Error;
 use towpath_host::trace::{LockReplay, ReplayStep};
@@ -63,7 +64,7 @@ impl Run {
     /// If the threads get stuck.
     pub fn play(
         &self,
-        replay: &LockReplay,
+        replay: &Arc<LockReplay>,
         make: impl FnOnce(&SimArena, usize) -> ReplayedLocks,
     ) -> Result<Measured, Error> {
         let mut simulation = Simulation::new(&self.machine, self.procs, self.seed);
@@ -72,14 +73,15 @@ impl Run {
         let left = Rc::new(Cell::new(self.operations));
         let noted = Rc::new(RefCell::new(Program::default()));
         let long = (self.machine.quantum / 4).max(1);
-        for (thread, steps) in replay.threads.iter().enumerate() {
-            let (steps, locks, patience) = (steps.clone(), Rc::clone(&locks), self.patience());
+        for thread in 0..replay.threads.len() {
+            let (replay, locks, patience) = (Arc::clone(replay), Rc::clone(&locks), self.patience());
             let (left, noted) = (Rc::clone(&left), Rc::clone(&noted));
             let bed = arena.word(Place::NewLine, 0);
             simulation.spawn(thread % self.procs, thread, move |cpu| {
                 let note = |start, end| noted.borrow_mut().operation(start, end, long);
                 let (patience, locks) = (&patience, &locks);
-                ReplayThread { cpu, patience, locks, bed: &bed, left: &left, note: &note }.play(&steps);
+                ReplayThread { cpu, patience, locks, bed: &bed, left: &left, note: &note }
+                    .play(&replay.threads[thread]);
                 let mut noted = noted.borrow_mut();
                 noted.end = noted.end.max(cpu.clock());
             });
@@ -95,7 +97,6 @@ impl Run {
 mod tests {
     use super::*;
     use crate::sim::{Effort, Sweep, run};
-    use std::sync::Arc;
     use towpath_host::Host;
     use towpath_report::record::metrics::TIME_PER_OPERATION;
 
