@@ -155,10 +155,11 @@ impl Loan {
         self.add(WANTED, seat, |_| true);
     }
 
-    /// Returns whether [`Loan::want`] was said, and the number of acquisitions.
-    pub(crate) fn state(&self, seat: &impl LoanSeat) -> (bool, u32) {
+    /// Returns its state by a look at the seat.
+    pub(crate) fn state(&self, seat: &impl LoanSeat) -> LoanState {
         let word = self.read(seat);
-        (word.has(WANTED), word.count)
+        let has_ended = word.holder == SeatHolder::Ended;
+        LoanState { has_ended, is_wanted: word.has(WANTED), count: word.count }
     }
 
     /// Has the loan end when the seat is left. Returns whether it has ended.
@@ -186,11 +187,6 @@ impl Loan {
                 return (word.holder, word.count);
             }
         }
-    }
-
-    /// Returns whether the loan is over.
-    pub(crate) fn has_ended(&self, seat: &impl LoanSeat) -> bool {
-        self.read(seat).holder == SeatHolder::Ended
     }
 
     /// Returns whether a node holds the seat.
@@ -234,6 +230,17 @@ impl Loan {
         let word = SeatWord::of(bits);
         if word.generation == self.generation { word } else { SeatWord { holder: SeatHolder::Ended, ..word } }
     }
+}
+
+/// State of a loan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoanState {
+    /// True if it is over.
+    pub(crate) has_ended: bool,
+    /// True if it is to end when its time is over.
+    pub(crate) is_wanted: bool,
+    /// Number of acquisitions.
+    pub(crate) count: u32,
 }
 
 /// Outcome of an attempt to take a seat.
@@ -355,6 +362,6 @@ mod tests {
         assert!(!loan.close(&seat));
         assert_eq!(loan.leave(3, false, &seat), SeatLeaving::Ended);
         assert_eq!(loan.take(2, &seat), Taking::Over);
-        assert!(loan.close(&seat) && loan.has_ended(&seat));
+        assert!(loan.close(&seat) && loan.state(&seat).has_ended);
     }
 }

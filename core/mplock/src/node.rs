@@ -406,7 +406,9 @@ impl NodeLock {
         self.deposited = true;
     }
 
-    fn grant(&self, mode: Mode) -> Grant {
+    /// Returns a grant by this node to itself.
+    #[inline]
+    pub(crate) fn grant(&self, mode: Mode) -> Grant {
         Grant {
             ticket: self.ticket,
             token: self.token,

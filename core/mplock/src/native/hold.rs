@@ -20,6 +20,8 @@ use std::time::Duration;
 use towpath_machine::{Native, Processor};
 use towpath_shm::World;
 
+use crate::loan::LoanState;
+
 /// Number of acquisitions between two looks at the clock.
 const LOOK_EVERY: u32 = 16;
 /// Number of acquisitions of a node between two looks at the clock, under a loan.
@@ -183,33 +185,33 @@ impl HoldClock {
 
     /// Looks whether the time of a loan is over.
     ///
-    /// It is if another node waits (`wanted`), or if none has used the lock for long but this one.
-    /// `count`: number of acquisitions under the loan.
-    pub(crate) fn look_at_loan(&self, budget: HoldBudget, wanted: bool, count: u32, host: &impl HolderHost) {
+    /// It is if another node waits, or if none has used the lock for long but this one.
+    pub(crate) fn look_at_loan(&self, budget: HoldBudget, loan: LoanState, host: &impl HolderHost) {
         // It has come back.
         self.eager.set(true);
         let is_first = self.since.get() == 0;
         let now = self.look(is_first, LOOK_AT_LOAN, host);
-        let own = self.counted.replace(count).wrapping_add(LOOK_AT_LOAN);
-        if own != count || self.used.get() == 0 {
+        let own = self.counted.replace(loan.count).wrapping_add(LOOK_AT_LOAN);
+        if own != loan.count || self.used.get() == 0 {
             self.used.set(now);
         }
-        let ends = self.loan_ends(budget, wanted, self.used.get(), now);
+        let ends = self.loan_ends(budget, loan, self.used.get(), now);
         // With so little between, its holder alone is faster.
         self.closes.set(ends || !is_first && !self.was_slow.get());
     }
 
     /// Returns whether a lender, which does not use the lock now, is to close the loan.
-    pub(crate) fn idle_loan_is_over(&self, budget: HoldBudget, wanted: bool, count: u32, now: u64) -> bool {
-        if self.idle_counted.replace(count) != count || self.idle_since.get() == 0 {
+    pub(crate) fn idle_loan_is_over(&self, budget: HoldBudget, loan: LoanState, now: u64) -> bool {
+        if self.idle_counted.replace(loan.count) != loan.count || self.idle_since.get() == 0 {
             self.idle_since.set(now);
         }
-        self.loan_ends(budget, wanted, self.idle_since.get(), now)
+        self.loan_ends(budget, loan, self.idle_since.get(), now)
     }
 
-    fn loan_ends(&self, budget: HoldBudget, wanted: bool, used: u64, now: u64) -> bool {
+    fn loan_ends(&self, budget: HoldBudget, loan: LoanState, used: u64, now: u64) -> bool {
         let unused = now.saturating_sub(used) as u128;
-        wanted && self.is_over(budget, now)
+        loan.has_ended
+            || loan.is_wanted && self.is_over(budget, now)
             || unused >= budget.time.as_nanos().saturating_mul(ALONE.into())
             || budget == HoldBudget::NONE
     }
@@ -299,6 +301,10 @@ mod tests {
         }
     }
 
+    fn loan(is_wanted: bool, count: u32) -> LoanState {
+        LoanState { has_ended: false, is_wanted, count }
+    }
+
     /// Releases a lock once, and asks for it again after `ns`.
     fn pass_and_ask(clock: &HoldClock, host: &Clock, ns: u64) {
         clock.note_grant();
@@ -341,7 +347,7 @@ mod tests {
             .find(|&uses| {
                 host.pass(500);
                 if clock.looks_at_loan() {
-                    clock.look_at_loan(HoldBudget::default(), wanted, uses * (1 + others), &host);
+                    clock.look_at_loan(HoldBudget::default(), loan(wanted, uses * (1 + others)), &host);
                 }
                 clock.closes_loan()
             })
@@ -375,7 +381,7 @@ mod tests {
             (0..LOOK_AT_LOAN).for_each(|_| {
                 host.pass(ns);
                 if clock.looks_at_loan() {
-                    clock.look_at_loan(HoldBudget::default(), false, 9, &host);
+                    clock.look_at_loan(HoldBudget::default(), loan(false, 9), &host);
                 }
             });
             clock.closes_loan()
@@ -389,7 +395,7 @@ mod tests {
         clock.note_loan();
         let is_over = |wanted, count| {
             host.pass(30_000_000);
-            clock.idle_loan_is_over(HoldBudget::default(), wanted, count, host.now())
+            clock.idle_loan_is_over(HoldBudget::default(), loan(wanted, count), host.now())
         };
         assert!(!is_over(false, 1) && !is_over(false, 2), "it is used");
         assert!(is_over(true, 3), "a node waits");

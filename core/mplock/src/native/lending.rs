@@ -22,7 +22,6 @@ use crate::Outbox;
 use crate::loan::{Loan, LoanSeat, SeatLeaving};
 use crate::message::{Decision, Message, Mode, Node, Successor};
 use crate::node::{LoanEntry, NodeLock, NodeState};
-use crate::token::FencingToken;
 
 /// Number of seats of a rank.
 const SEATS: u16 = 4;
@@ -184,9 +183,10 @@ impl ManagerState {
     }
 
     /// Returns the seat of a loan by this rank or to it.
-    fn seat_of(&self, node: &NodeLock) -> NativeSeat<'_> {
-        let loan = node.lent().or(node.offer());
-        loan.map_or(NativeSeat(None), |loan| self.lending.seat(loan, self.endpoint.world()))
+    #[inline]
+    pub(crate) fn seat_of(&self, node: &NodeLock) -> NativeSeat<'_> {
+        let world = self.endpoint.world();
+        node.loan().map_or(NativeSeat(None), |loan| self.lending.seat(loan, world))
     }
 
     /// Acts on a loan by this rank, at its seat, and notes if it is over then.
@@ -196,16 +196,22 @@ impl ManagerState {
         node: &mut NodeLock,
         act: impl FnOnce(&mut NodeLock, &NativeSeat<'_>) -> R,
     ) -> R {
-        let loan = node.lent().copied();
-        let seat = self.seat_of(node);
+        let (loan, seat) = (node.lent().copied(), self.seat_of(node));
         let result = act(node, &seat);
-        if let Some(loan) = loan.filter(|_| node.lent().is_none()) {
-            self.lending.note_end(&loan);
+        if let Some(loan) = loan {
+            self.note_if_over(cell, node, &loan, seat);
+        }
+        result
+    }
+
+    /// Notes that a loan by this rank is over, if it is.
+    fn note_if_over(&self, cell: &LockCell, node: &NodeLock, loan: &Loan, seat: NativeSeat<'_>) {
+        if node.lent().is_none() {
+            self.lending.note_end(loan);
             if seat.is_poor(node.uses()) {
                 cell.hold.note_poor_loan();
             }
         }
-        result
     }
 
     /// Ends a loan by this rank at once, if there is one: before an inquiry.
@@ -229,9 +235,7 @@ impl ManagerState {
     pub(crate) fn look_at_loan(&self, cell: &LockCell, budget: HoldBudget, now: u64) -> bool {
         let node = cell.node.borrow();
         let Some(loan) = node.lent() else { return true };
-        let seat = self.seat_of(&node);
-        let (wanted, count) = loan.state(&seat);
-        let closes = node.loan_has_ended(&seat) || cell.hold.idle_loan_is_over(budget, wanted, count, now);
+        let closes = cell.hold.idle_loan_is_over(budget, loan.state(&self.seat_of(&node)), now);
         drop(node);
         closes && self.close_loan(cell)
     }
@@ -246,32 +250,31 @@ impl ManagerState {
 
     /// Takes the seat of a lock that this rank keeps and has lent.
     #[inline(never)]
-    pub(crate) fn enter_lent(&self, cell: &LockCell, node: &mut NodeLock) -> LoanEntry {
-        if node.state() != NodeState::Kept {
+    pub(crate) fn enter_lent(&self, cell: &LockCell, seat: NativeSeat<'_>, node: &mut NodeLock) -> LoanEntry {
+        let Some(loan) = node.lent().copied().filter(|_| node.state() == NodeState::Kept) else {
             return LoanEntry::Over;
-        }
-        self.with_lent(cell, node, |node, seat| {
-            let mut pauses = 0;
-            loop {
-                let entry = node.enter_lent(seat, &mut cell.sends(self));
-                if entry != LoanEntry::Busy || pauses >= PAUSES {
-                    return entry;
-                }
-                pauses += pause_while_taken(node, seat, PAUSES - pauses);
+        };
+        let mut pauses = 0;
+        let entry = loop {
+            let entry = node.enter_lent(&seat, &mut cell.sends(self));
+            if entry != LoanEntry::Busy || pauses >= PAUSES {
+                break entry;
             }
-        })
+            pauses += pause_while_taken(node, &seat, PAUSES - pauses);
+        };
+        self.note_if_over(cell, node, &loan, seat);
+        entry
     }
 
-    /// Takes a lock that is lent to this rank, if it is free. Returns the token.
+    /// Takes a lock that is lent to this rank, if it is free. Returns whether it has it.
     #[inline(never)]
-    pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> Option<FencingToken> {
+    pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> bool {
         let seat = self.seat_of(node);
         let mut pauses = 0;
         loop {
             match node.try_borrow(self.me, mode, &seat) {
-                Ok(()) => return Some(node.token()),
                 Err(LoanEntry::Busy) if pauses < PAUSES => {}
-                Err(_) => return None,
+                taken => return taken.is_ok(),
             }
             pauses += pause_while_taken(node, &seat, PAUSES - pauses);
         }
@@ -282,18 +285,16 @@ impl ManagerState {
     /// Waits for its seat for a while, and says then that this rank sleeps. `in_vain`: number of
     /// times that this was in vain.
     pub(crate) fn take_soon(&self, cell: &LockCell, in_vain: &mut u32) -> Option<Decision> {
-        let world = self.endpoint.world();
         let mut node = cell.node.borrow_mut();
-        if !node.has_loan() && cell.request.get().is_none() {
+        if node.loan().is_none() && cell.request.get().is_none() {
             return None;
         }
-        let mut patience = SeatPatience::new(world);
+        let (seat, mut patience) = (self.seat_of(&node), SeatPatience::new(self.endpoint.world()));
         loop {
-            // A look at it leaves its line to the node that has it.
-            let is_taken = node.is_seat_taken(&self.seat_of(&node));
             let entry = match cell.request.get() {
-                _ if is_taken => Err(LoanEntry::Busy),
-                Some(request) => match self.enter_lent(cell, &mut node) {
+                // A look at it leaves its line to the node that has it.
+                _ if node.is_seat_taken(&seat) => Err(LoanEntry::Busy),
+                Some(request) => match self.enter_lent(cell, seat, &mut node) {
                     LoanEntry::Busy => Err(LoanEntry::Busy),
                     _ => {
                         cell.request.set(None);
@@ -301,7 +302,7 @@ impl ManagerState {
                     }
                 },
                 None => {
-                    let (mode, seat) = (node.offer().and(node.wants())?, self.seat_of(&node));
+                    let mode = node.offer().and(node.wants())?;
                     node.borrow(self.me, mode, &seat)
                 }
             };
@@ -309,11 +310,10 @@ impl ManagerState {
                 Ok(decision) => return Some(decision),
                 Err(LoanEntry::Busy) if patience.spin() => {}
                 Err(LoanEntry::Busy) => {
-                    let seat = self.seat_of(&node);
                     seat.note_sleeper(self.me);
                     if node.announce_sleep(&seat) {
                         *in_vain += 1;
-                        if let Some(loan) = node.lent().or(node.offer()).filter(|_| *in_vain >= IN_VAIN) {
+                        if let Some(loan) = node.loan().filter(|_| *in_vain >= IN_VAIN) {
                             loan.want(&seat);
                         }
                         return None;
@@ -329,29 +329,25 @@ impl ManagerState {
     /// Returns whether that is all: otherwise the lock is to be released as if it were not lent.
     #[inline(never)]
     pub(crate) fn leave_loan(&self, cell: &LockCell, node: &mut NodeLock, consistent: bool) -> bool {
+        let Some(&loan) = node.loan() else { return false };
         let (world, budget) = (self.endpoint.world(), self.hold.get());
-        let is_borrowed = node.is_borrowed();
-        let Some(loan) = (if is_borrowed { node.offer() } else { node.lent() }).copied() else {
-            return false;
-        };
-        let seat = self.lending.seat(&loan, world);
+        let (seat, is_borrowed) = (self.lending.seat(&loan, world), node.is_borrowed());
         let closes = cell.hold.closes_loan();
         let leaving = if is_borrowed {
             node.return_loan(self.me, consistent, closes, &seat, &mut cell.sends(self))
         } else {
-            self.with_lent(cell, node, |node, seat| {
-                node.leave_lent(consistent, closes, budget.acquisitions, seat)
-            })
+            let leaving = node.leave_lent(consistent, closes, budget.acquisitions, &seat);
+            self.note_if_over(cell, node, &loan, seat);
+            leaving
         };
         match leaving {
             SeatLeaving::Open { slept } => {
                 // Not before the seat is left: others wait for it.
                 if cell.hold.looks_at_loan() {
-                    let (wanted, count) = loan.state(&seat);
-                    cell.hold.look_at_loan(budget, wanted, count, world);
+                    cell.hold.look_at_loan(budget, loan.state(&seat), world);
                 }
                 if slept {
-                    self.wake_sleepers(cell, node, &loan);
+                    self.wake_sleepers(cell, node, &loan, seat);
                 }
                 true
             }
@@ -365,10 +361,9 @@ impl ManagerState {
 
     /// Wakes the ranks that sleep at a seat.
     #[cold]
-    fn wake_sleepers(&self, cell: &LockCell, node: &NodeLock, loan: &Loan) {
-        let seat = self.lending.seat(loan, self.endpoint.world());
+    fn wake_sleepers(&self, cell: &LockCell, node: &NodeLock, loan: &Loan, seat: NativeSeat<'_>) {
         let mut sleepers = seat.take_sleepers() & !(1 << self.me);
-        if seat.is_poor(loan.state(&seat).1) {
+        if seat.is_poor(loan.state(&seat).count) {
             loan.want(&seat);
         }
         while sleepers != 0 {

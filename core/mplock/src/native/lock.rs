@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::progress::StateHandle;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
-use crate::message::{Decision, Grant, LockRequest, Mode, Node};
+use crate::message::{Decision, LockRequest, Mode, Node};
 use crate::node::{LoanEntry, NodeLock, NodeState};
 use crate::protocol::Protocol;
 
@@ -327,15 +327,11 @@ impl Lock {
             manager.serve();
         }
         let mut node = self.cell.node.borrow_mut();
-        if node.offer().is_some()
-            && let Some(token) = manager.borrow(&mut node, mode)
-        {
-            // A lock that is lent is consistent, and has no data.
-            let (ticket, cachable, previous_owner_died) = (0, false, false);
-            let grant = Grant { ticket, token, mode, cachable, previous_owner_died };
-            return Ok(Some(Decision::Granted(grant)));
+        if node.offer().is_some() && manager.borrow(&mut node, mode) {
+            return Ok(Some(Decision::Granted(node.grant(mode))));
         }
-        let is_busy = node.lent().is_some() && manager.enter_lent(&self.cell, &mut node) == LoanEntry::Busy;
+        let is_busy = node.lent().is_some()
+            && manager.enter_lent(&self.cell, manager.seat_of(&node), &mut node) == LoanEntry::Busy;
         if matches!(node.state(), NodeState::Held(_) | NodeState::Waits(_)) {
             return Err(self.already_held());
         }
@@ -430,7 +426,7 @@ impl Lock {
     fn release_alone(&self, consistent: bool) {
         let manager = &*self.manager;
         let mut node = self.cell.node.borrow_mut();
-        if node.has_loan() && manager.leave_loan(&self.cell, &mut node, consistent) {
+        if node.loan().is_some() && manager.leave_loan(&self.cell, &mut node, consistent) {
             return;
         }
         let hold = if node.is_wanted() { self.hold() } else { 0 };

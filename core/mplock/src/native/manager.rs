@@ -375,9 +375,7 @@ impl ManagerState {
             }
         }
     }
-}
 
-impl ManagerState {
     /// Waits until borrowers have left the seats of this rank's loans, for a while.
     fn take_loans_back(&self) {
         let start = Instant::now();

@@ -82,12 +82,12 @@ impl NodeLock {
     /// node that can use the seat, and [`NodeLock::tell_no_next`] otherwise.
     #[must_use]
     pub fn next_to_tell(&self) -> Option<Successor> {
-        self.next.filter(|_| !self.told && self.has_loan())
+        self.next.filter(|_| !self.told && self.loan().is_some())
     }
 
     /// Tells the node that waits next of the loan.
     pub fn tell_next(&mut self, out: &mut impl Outbox) {
-        let Some(loan) = self.lent.or(self.offer) else { return };
+        let Some(&loan) = self.loan() else { return };
         if let Some(Successor::Node { node, ticket, cachable }) = self.next {
             let loan = Loan { cachable, ..loan };
             out.to_node(node, self.message(MessageBody::Lend { ticket, loan }));
@@ -97,7 +97,7 @@ impl NodeLock {
 
     /// Notes that the next node cannot use the seat: the loan ends when its time is over.
     pub fn tell_no_next(&mut self, seat: &impl LoanSeat) {
-        if let Some(loan) = self.lent.or(self.offer) {
+        if let Some(loan) = self.loan() {
             loan.want(seat);
         }
         self.told = true;
@@ -117,11 +117,11 @@ impl NodeLock {
         self.offer.as_ref()
     }
 
-    /// Returns whether a loan by this node or to it may go on.
+    /// Returns the loan by this node or to it, which may be over.
     #[inline]
     #[must_use]
-    pub fn has_loan(&self) -> bool {
-        self.lent.is_some() || self.offer.is_some()
+    pub fn loan(&self) -> Option<&Loan> {
+        self.lent.as_ref().or(self.offer.as_ref())
     }
 
     /// Returns whether the node holds the lock under a loan to it.
@@ -187,12 +187,7 @@ impl NodeLock {
 
     /// Returns whether a node uses the lock under a loan by this node or to it.
     pub fn is_seat_taken(&self, seat: &impl LoanSeat) -> bool {
-        self.lent.or(self.offer).is_some_and(|loan| loan.is_taken(seat))
-    }
-
-    /// Returns whether a loan by this node is over, and the node has yet to notice.
-    pub fn loan_has_ended(&self, seat: &impl LoanSeat) -> bool {
-        self.lent.is_some_and(|loan| loan.has_ended(seat))
+        self.loan().is_some_and(|loan| loan.is_taken(seat))
     }
 
     /// Ends a loan by this node at once.
@@ -267,7 +262,7 @@ impl NodeLock {
 
     /// Says that this node sleeps until the seat is left. Returns false if it need not.
     pub fn announce_sleep(&self, seat: &impl LoanSeat) -> bool {
-        self.lent.or(self.offer).is_some_and(|loan| loan.announce_sleep(seat))
+        self.loan().is_some_and(|loan| loan.announce_sleep(seat))
     }
 
     /// Leaves the seat of a lock that is held under a loan. `closes`: the loan is to end.
@@ -338,7 +333,7 @@ impl NodeLock {
             (self.token, self.inconsistent) = (self.token.max(content.token), content.inconsistent);
             self.data.clone_from(&message.data);
             (self.deposited, self.forgets) = (false, false);
-        } else if loan.has_ended(seat) {
+        } else if loan.state(seat).has_ended {
             self.end_loan(seat);
         }
         self.hand_over_used(&loan, out);

@@ -127,7 +127,7 @@ impl Network {
     /// Has a node act at the seat of its loan.
     fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Cell<u64>) -> R) -> R {
         let lock = &mut self.nodes[node];
-        let loan = lock.lent().or(lock.offer()).copied();
+        let loan = lock.loan().copied();
         let lender = loan.map_or(0, |loan| loan.seat as usize);
         let seat = Cell::new(self.seats[lender].0);
         let result = act(lock, &seat);
