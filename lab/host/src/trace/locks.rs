@@ -32,17 +32,15 @@ pub struct TracedLock {
 impl LockTrace {
     /// Figures of each lock, the one that was waited for longest in all first.
     pub fn locks(&self) -> Vec<TracedLock> {
-        let mut locks: HashMap<u64, TracedLock> = HashMap::new();
-        let mut threads: HashMap<u64, BTreeSet<u64>> = HashMap::new();
-        let mut acquisitions: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
-        let mut sites: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut locks: HashMap<u64, LockUses> = HashMap::new();
         for (thread, events) in &self.threads {
-            // Beginnings of the thread's wait, and of its holds, by lock.
-            let (mut waits, mut holds) = (None, HashMap::<u64, Vec<u64>>::new());
-            let mut site = None;
-            for event in events.iter().filter(|event| event.kind != LockEventKind::Sleeps) {
+            // Beginning of the thread's wait, and the place from which it waits.
+            let (mut waits, mut site) = (None, None);
+            for event in events {
                 if event.kind == LockEventKind::Site {
                     site = Some(event.object);
+                }
+                if !event.kind.is_about_a_lock() {
                     continue;
                 }
                 let lock = locks.entry(event.object).or_default();
@@ -51,55 +49,65 @@ impl LockTrace {
                     continue;
                 }
                 if let Some(begin) = waits.take() {
-                    let waited = event.ns - begin;
-                    lock.waits += 1;
-                    lock.waited += waited;
-                    lock.longest_wait = lock.longest_wait.max(waited);
-                    if let Some(site) = site.take() {
-                        *sites.entry((event.object, site)).or_default() += waited;
-                    }
+                    lock.has_waited(event.ns - begin, site.take());
                 }
                 if event.kind.acquires() {
-                    lock.acquisitions += 1;
-                    holds.entry(event.object).or_default().push(event.ns);
-                    threads.entry(event.object).or_default().insert(*thread);
-                    acquisitions.entry((event.object, event.ns)).or_default().push(*thread);
-                } else if event.kind == LockEventKind::Released
-                    && let Some(begin) = holds.get_mut(&event.object).and_then(Vec::pop)
-                {
-                    let held = event.ns - begin;
-                    lock.held += held;
-                    lock.longest_hold = lock.longest_hold.max(held);
+                    lock.begin(*thread, event.ns);
+                } else if event.kind == LockEventKind::Released {
+                    lock.end(event.ns);
                 }
             }
+            // A hold that has no end is none of the next thread's.
+            locks.values_mut().for_each(|lock| lock.holds.clear());
         }
-        let mut last: Option<(u64, u64)> = None;
-        for ((object, _), by) in acquisitions {
-            for thread in by {
-                let is_next = last.is_some_and(|(before, other)| before == object && other != thread);
-                if let Some(lock) = locks.get_mut(&object) {
-                    lock.hand_overs += u64::from(is_next);
-                }
-                last = Some((object, thread));
-            }
-        }
-        for ((object, site), waited) in sites {
-            if let Some(lock) = locks.get_mut(&object)
-                && lock.site.is_none_or(|(_, most)| most < waited)
-            {
-                lock.site = Some((site, waited));
-            }
-        }
-        let mut all: Vec<TracedLock> = locks
-            .into_iter()
-            .filter(|(_, lock)| lock.acquisitions + lock.waits > 0)
-            .map(|(address, lock)| TracedLock {
-                address,
-                threads: threads.get(&address).map_or(0, BTreeSet::len),
-                ..lock
-            })
-            .collect();
+        let used = locks.into_iter().filter(|(_, lock)| lock.figures.acquisitions + lock.figures.waits > 0);
+        let mut all: Vec<TracedLock> = used.map(|(address, lock)| lock.into_figures(address)).collect();
         all.sort_by_key(|lock| (std::cmp::Reverse((lock.waited, lock.acquisitions)), lock.address));
         all
+    }
+}
+
+/// Uses of a lock, thread by thread.
+#[derive(Default)]
+struct LockUses {
+    figures: TracedLock,
+    /// Times and threads of acquisitions.
+    acquisitions: Vec<(u64, u64)>,
+    /// Beginnings of the present thread's holds.
+    holds: Vec<u64>,
+    /// Time of the waits from each place.
+    sites: BTreeMap<u64, u64>,
+}
+
+impl LockUses {
+    fn has_waited(&mut self, waited: u64, site: Option<u64>) {
+        self.figures.waits += 1;
+        self.figures.waited += waited;
+        self.figures.longest_wait = self.figures.longest_wait.max(waited);
+        if let Some(site) = site {
+            *self.sites.entry(site).or_default() += waited;
+        }
+    }
+
+    fn begin(&mut self, thread: u64, ns: u64) {
+        self.figures.acquisitions += 1;
+        self.acquisitions.push((ns, thread));
+        self.holds.push(ns);
+    }
+
+    fn end(&mut self, ns: u64) {
+        if let Some(begin) = self.holds.pop() {
+            self.figures.held += ns - begin;
+            self.figures.longest_hold = self.figures.longest_hold.max(ns - begin);
+        }
+    }
+
+    fn into_figures(mut self, address: u64) -> TracedLock {
+        self.acquisitions.sort_by_key(|(ns, _)| *ns);
+        let threads: BTreeSet<u64> = self.acquisitions.iter().map(|(_, thread)| *thread).collect();
+        let hand_overs = self.acquisitions.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+        // The first of those that are as long.
+        let site = self.sites.into_iter().max_by_key(|(site, waited)| (*waited, std::cmp::Reverse(*site)));
+        TracedLock { address, threads: threads.len(), hand_overs: hand_overs as u64, site, ..self.figures }
     }
 }

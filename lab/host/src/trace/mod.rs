@@ -44,11 +44,15 @@ pub enum LockEventKind {
     Sleeps,
     /// Address to which the call returns that is about to wait, as the object.
     Site,
+    /// Beginning of a wait for a semaphore's unit, or for a barrier's other participants.
+    Rests,
+    /// End of such a wait.
+    Returns,
 }
 
 impl LockEventKind {
     /// All, in the order of their numbers from 1.
-    const ALL: [LockEventKind; 8] = [
+    const ALL: [LockEventKind; 10] = [
         LockEventKind::Waits,
         LockEventKind::Acquired,
         LockEventKind::Shared,
@@ -57,7 +61,15 @@ impl LockEventKind {
         LockEventKind::Released,
         LockEventKind::Sleeps,
         LockEventKind::Site,
+        LockEventKind::Rests,
+        LockEventKind::Returns,
     ];
+
+    /// Returns whether the object is a lock.
+    pub const fn is_about_a_lock(self) -> bool {
+        use LockEventKind::{Rests, Returns, Site, Sleeps};
+        !matches!(self, Sleeps | Site | Rests | Returns)
+    }
 
     /// Returns whether the thread has the lock from now on.
     pub const fn acquires(self) -> bool {

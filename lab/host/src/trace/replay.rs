@@ -159,8 +159,7 @@ impl LockReplay {
         }
         let mut made: Vec<StepMaker> = Vec::new();
         for events in trace.threads.values() {
-            let events: Vec<TracedEvent> = events.iter().filter(is_within).copied().collect();
-            let maker = steps(&events, &locks, (begin, begin + length));
+            let maker = steps(events.iter().filter(is_within), &locks, (begin, begin + length));
             if maker.counts[0] > 0 {
                 made.push(maker);
             }
@@ -264,12 +263,16 @@ fn most_used(trace: &LockTrace, is_within: impl Fn(&&TracedEvent) -> bool) -> Ha
 }
 
 /// Steps of a thread with these events, from the beginning of the part to its end.
-fn steps(events: &[TracedEvent], locks: &HashMap<u64, usize>, (begin, end): (u64, u64)) -> StepMaker {
+fn steps<'a>(
+    events: impl Iterator<Item = &'a TracedEvent>,
+    locks: &HashMap<u64, usize>,
+    (begin, end): (u64, u64),
+) -> StepMaker {
     let mut maker = StepMaker::default();
     // Until its first event, and after its last, the thread may not exist.
     let (mut before, mut is_idle, mut waits) = (begin, true, false);
     let mut sleeps = false;
-    for event in events.iter().filter(|event| event.kind != LockEventKind::Site) {
+    for event in events.filter(|event| event.kind != LockEventKind::Site) {
         let gap = event.ns.saturating_sub(before);
         match (is_idle, waits) {
             (true, _) => maker.add(ReplayStep::Idle(gap)),
@@ -285,7 +288,8 @@ fn steps(events: &[TracedEvent], locks: &HashMap<u64, usize>, (begin, end): (u64
                 maker.release(event.object);
                 is_idle = std::mem::take(&mut sleeps);
             }
-            LockEventKind::GaveUp | LockEventKind::Site => {}
+            LockEventKind::Rests => is_idle = true,
+            LockEventKind::GaveUp | LockEventKind::Site | LockEventKind::Returns => {}
             LockEventKind::Acquired | LockEventKind::Shared | LockEventKind::Tried => {
                 if let Some(lock) = locks.get(&event.object) {
                     maker.acquire(event, *lock, has_waited);

@@ -1,4 +1,4 @@
-use super::LockEventKind::{Acquired, GaveUp, Released, Shared, Site, Sleeps, Tried, Waits};
+use super::LockEventKind::{Acquired, GaveUp, Released, Rests, Returns, Shared, Site, Sleeps, Tried, Waits};
 use super::ReplayStep::{Hold, Idle, Work};
 use super::*;
 
@@ -109,6 +109,22 @@ fn work_is_inside_outside_or_neither() {
     ];
     assert_eq!(replay.threads, [expected.to_vec()]);
     assert_eq!((replay.locks, replay.acquisitions, replay.waited, replay.scale), (2, 4, 1, 1.0));
+}
+
+#[test]
+fn waits_for_semaphores_and_barriers_are_rests() {
+    let replay = replay(&[&[
+        (0, Acquired, 64),
+        (10, Released, 64),
+        (30, Rests, 256),
+        (1_000, Returns, 256),
+        (1_005, Acquired, 64),
+        (1_010, Released, 64),
+    ]]);
+    let hold = Hold { lock: 0, steps: 1 };
+    let expected = [hold, Work(10), Work(20), Idle(970), Work(5), hold, Work(5)];
+    assert_eq!(replay.threads, [expected.to_vec()]);
+    assert_eq!(replay.locks, 1);
 }
 
 #[test]
