@@ -73,6 +73,8 @@ for waiter in waiters: waiter.join()
 print(total, sums)
 PYTHON
     same python3 python3 "$work/threads.py"
+    "$towpath" preload --report --picture "$work/locks.html" -- python3 "$work/threads.py" >/dev/null 2>"$work/report"
+    grep -q "hand-overs" "$work/report" && grep -q "</svg>" "$work/locks.html" || { echo "no report or picture"; exit 1; }
 fi
 has xz && same "xz -T4" xz -T4 -1 --block-size=1MiB -c "$work/data"
 has zstd && same "zstd -T4" zstd -q -T4 -3 -c "$work/data"

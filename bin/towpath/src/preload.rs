@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
@@ -32,6 +32,7 @@ const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
   towpath preload --waiting park -- ./server      waiters sleep at once
   towpath preload --lock ticket -- ./server       another lock
   towpath preload --report -- ./server            and a report on standard error at the end
+  towpath preload --picture locks.html -- ./server    and a page with a picture of that
   towpath preload --trace FILE -- ./server        and a trace of its locks, for `towpath recommend --trace FILE`
 
 Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc.
@@ -47,10 +48,15 @@ pub struct Arguments {
     /// test-and-test-and-set, ticket
     #[arg(long, value_name = "NAME", value_parser = lock_of_a_mutex, default_value = LOCKS[0])]
     lock: String,
-    /// Say on standard error, at the end, for which locks threads have waited, and how
-    /// many objects were passed to libc
+    /// Say on standard error, at the end, for which locks threads have waited, how often
+    /// they were handed over, how many of their holders were preempted, and how many objects were
+    /// passed to libc
     #[arg(long)]
     report: bool,
+    /// Draw the waits, hand-overs and preempted holders into a page, at the end. Of the
+    /// program's own process, not of its children
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     /// Write the program's acquisitions and releases to a file, which `towpath recommend
     /// --trace` and `towpath sim … --trace` replay. Of the program's own process, not of its
     /// children
@@ -97,27 +103,32 @@ pub fn run(arguments: &Arguments) -> Outcome {
         .env("TOWPATH_PRELOAD_WAITING", &arguments.waiting)
         .env("TOWPATH_PRELOAD_LOCK", &arguments.lock)
         .env("TOWPATH_PRELOAD_BUDGET", Native::switch_cost().to_string());
+    // The program keeps this process's number.
+    command.env("TOWPATH_PRELOAD_MAIN", std::process::id().to_string());
     if arguments.report {
-        // The program keeps this process's number.
-        command.env("TOWPATH_PRELOAD_REPORT", std::process::id().to_string());
+        command.env("TOWPATH_PRELOAD_REPORT", "1");
+    }
+    if let Some(picture) = &arguments.picture {
+        command.env("TOWPATH_PRELOAD_PICTURE", new_file("picture", picture).map_err(failed)?);
     }
     if let Some(trace) = &arguments.trace {
-        // The program may change its folder.
-        let file = File::create(trace).and_then(|_| trace.canonicalize());
-        let file = file.map_err(|error| {
-            let remedy = "name one in a folder that you may write to";
-            failed(format!("the trace {} can't be written: {error}; {remedy}", trace.display()))
-        })?;
         command
-            .env("TOWPATH_PRELOAD_TRACE", file)
-            .env("TOWPATH_PRELOAD_EVENTS", arguments.trace_events.to_string())
-            .env("TOWPATH_PRELOAD_MAIN", std::process::id().to_string());
+            .env("TOWPATH_PRELOAD_TRACE", new_file("trace", trace).map_err(failed)?)
+            .env("TOWPATH_PRELOAD_EVENTS", arguments.trace_events.to_string());
     }
     let error = command.exec();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let remedy = "name a program that exists and may be executed";
     Err(CommandFailure::new(format!("{} can't be executed: {error}; {remedy}", program.display()))
         .with_code(code))
+}
+
+/// The name from the root of a file that is made: the program may change its folder.
+fn new_file(kind: &str, file: &Path) -> Result<PathBuf, String> {
+    File::create(file).and_then(|_| file.canonicalize()).map_err(|error| {
+        let remedy = "name one in a folder that you may write to";
+        format!("the {kind} {} can't be written: {error}; {remedy}", file.display())
+    })
 }
 
 /// The library, beside this command or where scripts install.

@@ -18,6 +18,7 @@ use towpath_sync::CompactBarrier;
 
 use crate::passed::{self, Passed};
 use crate::real;
+use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait};
 
 /// Words of a `pthread_barrier_t`.
@@ -102,7 +103,9 @@ unsafe fn arrive(barrier: *mut pthread_barrier_t) -> c_int {
     // Relaxed: it does not change while the barrier is in use.
     let participants = words.participants.load(Ordering::Relaxed);
     Awake::begins();
+    note(LockEvent::Rests, barrier.addr());
     let outcome = words.barrier.wait(&CPU, &wait(), participants);
+    note(LockEvent::Returns, barrier.addr());
     Awake::ends();
     // No thread of these surroundings is ever abandoned.
     if outcome == Ok(true) { libc::PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }

@@ -1,19 +1,20 @@
-//! Locks for which threads have waited, and the places in the program at which they did,
-//! for the report at the program's end.
+//! Locks for which threads have waited, the places in the program at which they did, and
+//! their holders, for the report at the program's end.
 //!
-//! Only waits are noted: an acquisition without one costs nothing more. The table has a fixed
-//! number of places, found by the lock's address; locks for which there is none are counted
-//! together, and so are calls of a lock from further places.
-#![allow(unsafe_code)]
+//! The table has a fixed number of places, found by the lock's address; locks for which there is
+//! none are counted together, and so are calls of a lock from further places. A lock gets its place
+//! when a thread has waited for it: from then on its acquisitions are counted.
 
-use core::ffi::CStr;
 use core::fmt;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use towpath_machine::Processor;
 
-use crate::passed::ReportLines;
+use crate::layout::MutexWords;
+use crate::mutex::caller;
+use crate::switches::{self, SwitchCounts};
+use crate::text::TimeText;
+use crate::trace::LockEvent;
 use crate::waiting::CPU;
 
 /// Number of places in the table.
@@ -24,7 +25,12 @@ const ATTEMPTS: usize = 8;
 const SHOWN: usize = 10;
 /// Number of call sites of a lock. The last one stands for all others, and for calls
 /// whose place is not known.
-const SITES: usize = 5;
+pub const SITES: usize = 5;
+/// Number of classes of waits by their time.
+pub const CLASSES: usize = 12;
+/// Time below which a wait is of the first class, in nanoseconds; that of each further
+/// class is four times as long.
+const FIRST_CLASS: u64 = 1_000;
 
 /// Waits for one lock, from one place.
 #[derive(Debug)]
@@ -38,33 +44,61 @@ struct CallSite {
     longest: AtomicU64,
 }
 
-/// Waits for one lock.
+/// Holders of one lock. Readers beside others are none.
 #[derive(Debug)]
-struct HotLock {
+struct HolderCounts {
+    acquisitions: AtomicU64,
+    /// Number of acquisitions by another thread than the last holder.
+    hand_overs: AtomicU64,
+    /// Number of holders that were preempted before they released.
+    preempted: AtomicU64,
+    /// Number of holders that slept before they released, and were not preempted.
+    slept: AtomicU64,
+    /// The last holder ([`caller`]); 0: none is known.
+    last: AtomicU64,
+    /// Context switches of the holder when it acquired; by the holder.
+    switches: [AtomicU64; 2],
+}
+
+/// Waits for one lock, and its holders.
+#[derive(Debug)]
+pub struct HotLock {
     /// Address of the lock; 0: free.
     address: AtomicUsize,
     sites: [CallSite; SITES],
+    /// Number of waits of each class.
+    classes: [AtomicU64; CLASSES],
+    holders: HolderCounts,
+}
+
+const fn none() -> AtomicU64 {
+    AtomicU64::new(0)
 }
 
 static TABLE: [HotLock; PLACES] = [const {
     HotLock {
         address: AtomicUsize::new(0),
-        sites: [const {
-            CallSite {
-                address: AtomicUsize::new(0),
-                waits: AtomicU64::new(0),
-                total: AtomicU64::new(0),
-                longest: AtomicU64::new(0),
-            }
-        }; SITES],
+        sites: [const { CallSite { address: AtomicUsize::new(0), waits: none(), total: none(), longest: none() } };
+            SITES],
+        classes: [const { none() }; CLASSES],
+        holders: HolderCounts {
+            acquisitions: none(),
+            hand_overs: none(),
+            preempted: none(),
+            slept: none(),
+            last: none(),
+            switches: [const { none() }; 2],
+        },
     }
 }; PLACES];
 /// Number of waits without a place.
 static UNPLACED: AtomicU64 = AtomicU64::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Waits are noted from now on.
+/// Waits and holders are noted from now on.
 pub fn switch_on() {
+    switches::find_areas();
+    MutexWords::show_every_use();
     IS_ON.store(true, Ordering::Relaxed);
 }
 
@@ -82,6 +116,22 @@ pub fn noted<T>(places: (usize, usize), wait: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Notes an acquisition or a release by a thread that holds the lock alone.
+#[inline]
+pub fn note_holder(event: LockEvent, address: usize) {
+    // Relaxed: as above.
+    if IS_ON.load(Ordering::Relaxed)
+        && let Some(place) =
+            places_for(address).find(|place| place.address.load(Ordering::Relaxed) == address)
+    {
+        match event {
+            LockEvent::Acquired | LockEvent::Tried => place.holders.begin(),
+            LockEvent::Released => place.holders.end(),
+            _ => {}
+        }
+    }
+}
+
 /// Returns whether the place has this address from now on.
 fn claims(place: &AtomicUsize, address: usize) -> bool {
     // Relaxed: addresses and counts order nothing.
@@ -89,16 +139,27 @@ fn claims(place: &AtomicUsize, address: usize) -> bool {
     taken.is_ok() || taken == Err(address)
 }
 
-fn note((address, site): (usize, usize), ns: u64) {
+/// The places at which a lock may be.
+fn places_for(address: usize) -> impl Iterator<Item = &'static HotLock> {
     let begin = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let mut places = (0..ATTEMPTS).map(|attempt| &TABLE[(begin + attempt) % PLACES]);
-    let Some(place) = places.find(|place| claims(&place.address, address)) else {
+    (0..ATTEMPTS).map(move |attempt| &TABLE[(begin + attempt) % PLACES])
+}
+
+fn note((address, site): (usize, usize), ns: u64) {
+    let Some(place) = places_for(address).find(|place| claims(&place.address, address)) else {
         UNPLACED.fetch_add(1, Ordering::Relaxed);
         return;
     };
     let [known @ .., others] = &place.sites;
     let known = known.iter().find(|known| site != 0 && claims(&known.address, site));
     known.unwrap_or(others).add(ns);
+    let class = (0..CLASSES - 1).find(|class| ns < longest_of(*class)).unwrap_or(CLASSES - 1);
+    place.classes[class].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Time below which waits of a class are, in nanoseconds. The last class has none.
+pub const fn longest_of(class: usize) -> u64 {
+    FIRST_CLASS << (2 * class)
 }
 
 impl CallSite {
@@ -110,12 +171,45 @@ impl CallSite {
     }
 }
 
+impl HolderCounts {
+    // Relaxed, all: under the lock.
+    fn begin(&self) {
+        let (me, last) = (caller(), self.last.load(Ordering::Relaxed));
+        self.acquisitions.fetch_add(1, Ordering::Relaxed);
+        if last != me {
+            self.hand_overs.fetch_add(u64::from(last != 0), Ordering::Relaxed);
+            self.last.store(me, Ordering::Relaxed);
+        }
+        let now = switches::counts();
+        for (place, count) in self.switches.iter().zip([now.preempted, now.slept]) {
+            place.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self) {
+        // The lock may have got its place after it was acquired.
+        if self.last.load(Ordering::Relaxed) != caller() {
+            return;
+        }
+        let [preempted, slept] = [0, 1].map(|which| self.switches[which].load(Ordering::Relaxed));
+        let begin = SwitchCounts { preempted, slept };
+        let now = switches::counts();
+        if now.preempted != begin.preempted {
+            self.preempted.fetch_add(1, Ordering::Relaxed);
+        } else if now.slept != begin.slept {
+            self.slept.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Figures of waits.
-#[derive(Clone, Copy)]
-struct WaitFigures {
-    waits: u64,
-    total: u64,
-    longest: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct WaitFigures {
+    pub waits: u64,
+    /// Nanoseconds in all.
+    pub total: u64,
+    /// Nanoseconds of the longest wait.
+    pub longest: u64,
 }
 
 impl WaitFigures {
@@ -134,8 +228,66 @@ impl WaitFigures {
 
 impl fmt::Display for WaitFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [all, longest] = [self.total, self.longest].map(|ns| ns / 1_000);
-        write!(f, "{} waits, {all} µs in all, longest {longest} µs", self.waits)
+        let [all, longest] = [self.total, self.longest].map(TimeText);
+        write!(f, "{} waits, {all} in all, longest {longest}", self.waits)
+    }
+}
+
+/// Figures of the holders of a lock since a thread has first waited for it.
+#[derive(Clone, Copy, Debug)]
+pub struct HolderFigures {
+    pub acquisitions: u64,
+    /// Number of acquisitions by another thread than the last holder.
+    pub hand_overs: u64,
+    /// Number of holders that were preempted before they released.
+    pub preempted: u64,
+    /// Number of holders that slept before they released, and were not preempted.
+    pub slept: u64,
+}
+
+impl fmt::Display for HolderFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HolderFigures { acquisitions, hand_overs, preempted, slept } = self;
+        write!(
+            f,
+            "{acquisitions} acquisitions, {hand_overs} hand-overs, {preempted} holders preempted, {slept} asleep"
+        )
+    }
+}
+
+impl HotLock {
+    pub fn address(&self) -> usize {
+        // Relaxed: as in `claims`.
+        self.address.load(Ordering::Relaxed)
+    }
+
+    /// Figures of all waits.
+    pub fn waits(&self) -> WaitFigures {
+        WaitFigures::of(&self.sites)
+    }
+
+    /// Number of waits of each class.
+    pub fn classes(&self) -> [u64; CLASSES] {
+        // Relaxed, here and below: counts.
+        self.classes.each_ref().map(|class| class.load(Ordering::Relaxed))
+    }
+
+    /// Figures of the holders.
+    pub fn holders(&self) -> HolderFigures {
+        let HolderCounts { acquisitions, hand_overs, preempted, slept, .. } = &self.holders;
+        let [acquisitions, hand_overs, preempted, slept] =
+            [acquisitions, hand_overs, preempted, slept].map(|count| count.load(Ordering::Relaxed));
+        HolderFigures { acquisitions, hand_overs, preempted, slept }
+    }
+
+    /// Calls `show` with each call site's address (0: other places) and figures, the one
+    /// with the longest waits in all first.
+    pub fn each_site(&self, mut show: impl FnMut(usize, WaitFigures)) {
+        let total = |site: usize| self.sites[site].total.load(Ordering::Relaxed);
+        greatest_first::<SITES>(SITES, total, |index| {
+            let site = &self.sites[index];
+            show(site.address.load(Ordering::Relaxed), WaitFigures::of(core::slice::from_ref(site)));
+        });
     }
 }
 
@@ -151,83 +303,13 @@ fn greatest_first<const N: usize>(entries: usize, total: impl Fn(usize) -> u64, 
     }
 }
 
-/// Adds the locks with the longest waits in all to the report, each with its call sites.
-pub fn report(report: &mut ReportLines) {
-    let total = |index: usize| WaitFigures::of(&TABLE[index].sites).total;
-    greatest_first::<SHOWN>(PLACES, total, |index| {
-        let HotLock { address, sites } = &TABLE[index];
-        // Relaxed, here and below: as in `note`.
-        let place = NamedPlace::of(address.load(Ordering::Relaxed), true);
-        report.line(format_args!("lock {place}: {}", WaitFigures::of(sites)));
-        let total = |site: usize| sites[site].total.load(Ordering::Relaxed);
-        greatest_first::<SITES>(SITES, total, |site| {
-            let figures = WaitFigures::of(&sites[site..=site]);
-            match sites[site].address.load(Ordering::Relaxed) {
-                0 => report.line(format_args!("    from other places: {figures}")),
-                address => {
-                    report.line(format_args!("    from {}: {figures}", NamedPlace::of(address, false)))
-                }
-            }
-        });
-    });
+/// Calls `show` with each of the locks with the longest waits in all, the greatest first.
+pub fn each_hot(mut show: impl FnMut(&'static HotLock)) {
+    greatest_first::<SHOWN>(PLACES, |index| TABLE[index].waits().total, |index| show(&TABLE[index]));
+}
+
+/// Number of waits for locks without a place in the table.
+pub fn unplaced() -> u64 {
     // Relaxed: a count.
-    let unplaced = UNPLACED.load(Ordering::Relaxed);
-    if unplaced > 0 {
-        report.line(format_args!("other locks: {unplaced} waits"));
-    }
-}
-
-/// Address in the program, with the names that the loader knows.
-struct NamedPlace {
-    address: usize,
-    /// True if an object lies there; or else it is code.
-    is_object: bool,
-    /// Name and address of the symbol; empty where there is none.
-    symbol: (&'static str, usize),
-    /// Name and beginning of the loaded file; empty where there is none.
-    file: (&'static str, usize),
-}
-
-impl NamedPlace {
-    fn of(address: usize, is_object: bool) -> NamedPlace {
-        let mut found = MaybeUninit::<libc::Dl_info>::uninit();
-        let text = |text: *const libc::c_char| {
-            if text.is_null() {
-                return "";
-            }
-            // SAFETY: a name in a loaded file, which ends with zero and stays until the end.
-            unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("")
-        };
-        // The address to which a call returns may be another function's beginning.
-        let inside = if is_object { address } else { address - 1 };
-        // SAFETY: `dladdr` takes any address, and fills in the place if it succeeds.
-        unsafe {
-            if libc::dladdr(core::ptr::without_provenance(inside), found.as_mut_ptr()) == 0 {
-                return NamedPlace { address, is_object, symbol: ("", 0), file: ("", 0) };
-            }
-            let found = found.assume_init();
-            let symbol = (text(found.dli_sname), found.dli_saddr.addr());
-            NamedPlace { address, is_object, symbol, file: (text(found.dli_fname), found.dli_fbase.addr()) }
-        }
-    }
-}
-
-impl fmt::Display for NamedPlace {
-    /// Address, symbol and distance from it, file and place there, as debuggers take it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NamedPlace { address, symbol: (symbol, at), file: (file, begin), .. } = *self;
-        write!(f, "{address:#x}")?;
-        if file.is_empty() {
-            return f.write_str(if self.is_object { " (on the heap or a stack)" } else { " (in no file)" });
-        }
-        f.write_str(" (")?;
-        if !symbol.is_empty() {
-            write!(f, "{symbol}")?;
-            if address != at {
-                write!(f, "+{:#x}", address - at)?;
-            }
-            f.write_str(" in ")?;
-        }
-        write!(f, "{file}+{:#x})", address - begin)
-    }
+    UNPLACED.load(Ordering::Relaxed)
 }

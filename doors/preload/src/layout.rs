@@ -53,8 +53,8 @@ unsafe extern "C" {
     fn pthread_rwlockattr_setkind_np(attributes: *mut libc::pthread_rwlockattr_t, kind: i32) -> i32;
 }
 
-/// Kind of a mutex made without attributes. While there is a trace, or another lock than
-/// the usual one, a kind of no mutex.
+/// Kind of a mutex made without attributes. While there is a report, a trace, or another
+/// lock than the usual one, a kind of no mutex.
 static USUAL: AtomicI32 = AtomicI32::new(0);
 
 /// Words of a `pthread_mutex_t`.
@@ -96,7 +96,7 @@ impl MutexWords {
     }
 
     /// Returns whether it is one of the usual type, made without attributes, with the
-    /// usual lock and without a trace.
+    /// usual lock, without a report and without a trace.
     #[inline(always)]
     pub fn is_usual(&self) -> bool {
         // Relaxed, both: as in `kind`; set before the program begins.

@@ -36,7 +36,7 @@ impl MutexWords {
         self.take_noted() || self.take_slowly(deadline, site)
     }
 
-    /// Takes the lock if it is free, and notes that in the trace.
+    /// Takes the lock if it is free, and notes that.
     #[inline(always)]
     fn take_noted(&self) -> bool {
         let has_it = chosen::try_lock(self).unwrap_or_else(|| self.take_at_once());
@@ -46,10 +46,12 @@ impl MutexWords {
         has_it
     }
 
-    /// Notes an event in the trace.
+    /// Notes an event for the report, and in the trace.
     #[inline]
     fn note(&self, event: LockEvent) {
-        note(event, core::ptr::from_ref(self).addr());
+        let address = core::ptr::from_ref(self).addr();
+        hot::note_holder(event, address);
+        note(event, address);
     }
 
     #[cold]
@@ -134,8 +136,7 @@ impl MutexWords {
 /// # Safety
 ///
 /// As `pthread_mutex_lock`.
-#[inline(always)]
-pub unsafe fn lock(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
+pub unsafe extern "C-unwind" fn lock(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     if words.is_usual() && words.take_at_once() {
@@ -143,16 +144,6 @@ pub unsafe fn lock(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
     }
     // SAFETY: as the caller's.
     unsafe { lock_any(mutex, site) }
-}
-
-/// Text of the entry, with the address from which it was called.
-///
-/// # Safety
-///
-/// As the entry.
-unsafe extern "C-unwind" fn lock_from(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
-    // SAFETY: as the caller's.
-    unsafe { lock(mutex, site) }
 }
 
 #[inline(never)]
@@ -324,5 +315,5 @@ crate::entries! {
 
 crate::entries_with_site! {
     /// Locks a mutex.
-    pthread_mutex_lock = "pthread_mutex_lock", "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock_from;
+    pthread_mutex_lock = "pthread_mutex_lock", "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock;
 }

@@ -1,11 +1,9 @@
 //! Objects that are passed to libc's functions, since this library does not carry their
 //! attributes: counted, and reported at the program's end.
-#![allow(unsafe_code)]
 
-use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{hot, start};
+use crate::report::ReportLines;
 
 /// Kind of an object.
 #[derive(Clone, Copy, Debug)]
@@ -57,57 +55,8 @@ pub fn count(kind: Passed) {
     COUNTS[kind as usize].uses.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Process that writes a report in any case: that of the program that the user has named.
-static MAIN: AtomicU64 = AtomicU64::new(0);
-
-/// Has the counts and the waits written when the program ends.
-pub fn report_at_exit(main: u64) {
-    MAIN.store(main, Ordering::Relaxed);
-    hot::switch_on();
-    // SAFETY: the library stays loaded until the end.
-    unsafe { libc::atexit(report) };
-}
-
-/// Lines on standard error, without allocation.
-#[derive(Debug)]
-pub struct ReportLines {
-    /// Number of lines so far.
-    lines: u32,
-}
-
-/// Text of a limited length.
-struct FixedText {
-    bytes: [u8; 512],
-    length: usize,
-}
-
-impl Write for FixedText {
-    /// Leaves out the rest of a text that is too long.
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.length..];
-        let fits = text.len().min(room.len());
-        room[..fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.length += fits;
-        Ok(())
-    }
-}
-
-impl ReportLines {
-    /// Writes a line.
-    pub fn line(&mut self, text: fmt::Arguments<'_>) {
-        let mut line = FixedText { bytes: [0; 512], length: 0 };
-        // SAFETY: no preconditions.
-        let process = unsafe { libc::getpid() };
-        // It fails never.
-        let _ = writeln!(line, "towpath preload: process {process}: {text}");
-        start::write(&line.bytes[..line.length]);
-        self.lines += 1;
-    }
-}
-
-extern "C" fn report() {
-    let mut report = ReportLines { lines: 0 };
-    hot::report(&mut report);
+/// Adds the counts to the report.
+pub fn report(report: &mut ReportLines) {
     for count in &COUNTS {
         let [objects, uses] = [&count.objects, &count.uses].map(|n| n.load(Ordering::Relaxed));
         if objects + uses > 0 {
@@ -116,10 +65,5 @@ extern "C" fn report() {
                 count.name
             ));
         }
-    }
-    // SAFETY: no preconditions.
-    let is_main = unsafe { libc::getpid() } as u64 == MAIN.load(Ordering::Relaxed);
-    if report.lines == 0 && is_main {
-        report.line(format_args!("no thread has waited for a lock, and nothing was passed to libc"));
     }
 }

@@ -138,6 +138,8 @@ functions! {
     sem_getvalue = c"sem_getvalue"(semaphore: *mut sem_t, value: *mut c_int);
     /// `pthread_spin_trylock`.
     spin_trylock = c"pthread_spin_trylock"(lock: *mut pthread_spinlock_t);
+    /// `pthread_spin_unlock`.
+    spin_unlock = c"pthread_spin_unlock"(lock: *mut pthread_spinlock_t);
 }
 
 /// Place of libc's variable that says whether the process has one thread.

@@ -15,7 +15,7 @@ use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
 use crate::trace::{LockEvent, note, note_site};
 use crate::waiting::{Awake, CPU, wait};
-use crate::{hot, real, waiting};
+use crate::{hot, real};
 
 /// Access that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,11 +47,20 @@ impl RwLockWords {
         }
     }
 
-    /// Acquires by `take`, which waits.
+    /// Notes an event for the report, if the access is a writer's, and in the trace.
+    fn note(&self, event: LockEvent, access: RwAccess) {
+        let address = core::ptr::from_ref(self).addr();
+        if access == RwAccess::Write {
+            hot::note_holder(event, address);
+        }
+        note(event, address);
+    }
+
+    /// Acquires by `wait`, if it can't be had at once.
     fn acquire(&self, wish: RwAccess, site: usize, wait: impl FnOnce() -> c_int) -> c_int {
         let (address, got) = (core::ptr::from_ref(self).addr(), wish.event());
         if self.take(wish, Deadline::PAST) {
-            note(got, address);
+            self.note(got, wish);
             return 0;
         }
         // Relaxed: as in `take`.
@@ -60,9 +69,9 @@ impl RwLockWords {
         }
         Awake::begins();
         note_site(site);
-        note(LockEvent::Waits, address);
+        self.note(LockEvent::Waits, wish);
         let result = hot::noted((address, site), wait);
-        note(if result == 0 { got } else { LockEvent::GaveUp }, address);
+        self.note(if result == 0 { got } else { LockEvent::GaveUp }, wish);
         Awake::ends();
         result
     }
@@ -123,7 +132,7 @@ unsafe fn try_lock(lock: *mut pthread_rwlock_t, wish: RwAccess) -> c_int {
     if !words.take(wish, Deadline::PAST) {
         return EBUSY;
     }
-    note(LockEvent::Tried, lock.addr());
+    words.note(LockEvent::Tried, wish);
     0
 }
 
@@ -168,12 +177,13 @@ unsafe fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: as the caller's.
         return unsafe { real::rwlock_unlock(lock) };
     }
-    note(LockEvent::Released, lock.addr());
     if words.lock.is_written(&CPU) {
+        words.note(LockEvent::Released, RwAccess::Write);
         // Relaxed: as in `take`.
         words.writer.store(0, Ordering::Relaxed);
         words.lock.write_unlock(&CPU, &wait());
     } else {
+        words.note(LockEvent::Released, RwAccess::Read);
         words.lock.read_unlock(&CPU, &wait());
     }
     0
@@ -226,10 +236,6 @@ crate::entries! {
         => lock_until(lock, RwAccess::Write, Some(clock), time);
     /// Releases.
     pthread_rwlock_unlock = "__pthread_rwlock_unlock" (lock: *mut pthread_rwlock_t) => unlock(lock);
-    /// Acquires a spin lock, which stays libc's.
-    ///
-    /// Between its attempts the thread waits by the policy.
-    pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) => waiting::spin(lock.addr(), || real::spin_trylock(lock) == 0);
 }
 
 crate::entries_with_site! {

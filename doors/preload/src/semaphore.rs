@@ -23,6 +23,7 @@ use crate::cancellation::{self, Cancellable, on_cancellation};
 use crate::passed::{self, Passed};
 use crate::real;
 use crate::time::TimeLimit;
+use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, is_crowded, wait};
 
 /// Words of a `sem_t`.
@@ -144,10 +145,12 @@ unsafe fn wait_until(semaphore: *mut sem_t, until: Option<(clockid_t, *const tim
     }
     words.semaphore.enter(&CPU);
     Awake::begins();
+    note(LockEvent::Rests, semaphore.addr());
     // SAFETY:
     // * The handler is called with the caller's semaphore, which stays while a thread waits.
     // * Nothing in there has a destructor.
     let error = unsafe { on_cancellation(cancelled, semaphore.cast(), || words.sleep(until)) };
+    note(LockEvent::Returns, semaphore.addr());
     Awake::ends();
     outcome(error)
 }

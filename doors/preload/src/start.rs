@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_int};
 
 use towpath_sync::Policy;
 
-use crate::{barrier, chosen, layout, passed, real, semaphore, trace, waiting};
+use crate::{barrier, chosen, layout, real, report, semaphore, trace, waiting};
 
 /// Called by the loader, before the program's `main`. Other libraries' constructors may
 /// have used locks already: until now, with the default settings.
@@ -28,12 +28,15 @@ extern "C" fn start() {
     }
     let budget = number(c"TOWPATH_PRELOAD_BUDGET");
     waiting::set(policy, budget);
-    if let Some(main) = number(c"TOWPATH_PRELOAD_REPORT") {
-        passed::report_at_exit(main);
-    }
     // SAFETY: no preconditions.
-    let is_main = number(c"TOWPATH_PRELOAD_MAIN").is_none_or(|main| main == unsafe { libc::getpid() } as u64);
-    if let (true, Some(file)) = (is_main, variable(c"TOWPATH_PRELOAD_TRACE")) {
+    let process = unsafe { libc::getpid() } as u64;
+    let main = number(c"TOWPATH_PRELOAD_MAIN").unwrap_or(process);
+    let of_main = |name| variable(name).filter(|_| main == process);
+    let (report, picture) = (variable(c"TOWPATH_PRELOAD_REPORT"), of_main(c"TOWPATH_PRELOAD_PICTURE"));
+    if report.is_some() || picture.is_some() {
+        report::at_exit(main, report.is_some(), picture);
+    }
+    if let Some(file) = of_main(c"TOWPATH_PRELOAD_TRACE") {
         trace::begin(file, number(c"TOWPATH_PRELOAD_EVENTS").unwrap_or(0));
     }
 }

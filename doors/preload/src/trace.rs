@@ -47,6 +47,10 @@ pub enum LockEvent {
     Sleeps = 7,
     /// Address to which the call returns that is about to wait.
     Site = 8,
+    /// Beginning of a wait for a semaphore's unit, or for a barrier's other participants.
+    Rests = 9,
+    /// End of such a wait.
+    Returns = 10,
 }
 
 /// Words at the beginning of the file.

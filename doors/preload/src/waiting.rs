@@ -1,13 +1,10 @@
 //! Waiting of the program's threads, by the policy that the user has chosen.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use towpath_machine::Native;
-use towpath_sync::{Policy, Surroundings, Wait, Waiting, is_oversubscribed};
-
-use crate::hot;
+use towpath_sync::{Policy, Surroundings, Wait, is_oversubscribed};
 
 /// The processor of every thread: its locks need no numbers.
 pub const CPU: Native = Native::with_id(0);
@@ -94,23 +91,4 @@ impl Surroundings for ProcessThreads {
     fn asleep(&self, asleep: bool) {
         Awake::sleeps(asleep);
     }
-}
-
-/// Waits until `take` succeeds, at an address without a word to wait for. Always 0:
-/// success.
-#[inline]
-pub fn spin(address: usize, take: impl Fn() -> bool) -> c_int {
-    if !take() {
-        Awake::begins();
-        hot::noted((address, 0), || {
-            let mut round = 0u32;
-            while !take() {
-                // No thread of these surroundings is ever abandoned.
-                let _ = Waiting::<Native>::back_off(&wait(), &CPU, round);
-                round = round.saturating_add(1);
-            }
-        });
-        Awake::ends();
-    }
-    0
 }

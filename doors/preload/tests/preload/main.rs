@@ -6,6 +6,7 @@
 mod barriers;
 mod conditions;
 mod mutexes;
+mod reports;
 mod rw_locks;
 mod semaphores;
 mod support;

@@ -246,7 +246,7 @@ cases! {
         semaphore.init(1, 3);
         assert_eq!([semaphore.wait(), semaphore.try_wait(), semaphore.timed_wait(in_ms(CLOCK_REALTIME, 9))], [0; 3]);
         if !has_library() {
-            let report = report_of("semaphores::semaphores_of_libc_s_are_counted");
+            let (report, _) = report_of("semaphores::semaphores_of_libc_s_are_counted");
             let line = "semaphores (process-shared or named): 1 initialised, used 3 times";
             assert!(report.contains(line), "{report}");
         }

@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
@@ -20,7 +20,7 @@ const WAITING: [&str; 2] = ["adaptive", "spin-then-yield"];
 
 /// Runs a case without the library and with it. In the process of the case: the case.
 pub fn with_and_without(name: &str, case: fn()) {
-    if env::var_os(CASE).is_some() {
+    if is_case() {
         return case();
     }
     run(name, None, "");
@@ -31,7 +31,7 @@ pub fn with_and_without(name: &str, case: fn()) {
 
 /// Runs a case with each lock that can be chosen. In the process of the case: the case.
 pub fn with_each_lock(name: &str, case: fn()) {
-    if env::var_os(CASE).is_some() {
+    if is_case() {
         return case();
     }
     for lock in ["compact/handing", "test-and-set", "test-and-test-and-set", "ticket"] {
@@ -53,33 +53,55 @@ fn library() -> PathBuf {
     file
 }
 
-/// The report of a case that runs with the library.
-pub fn report_of(name: &str) -> String {
+/// A process that runs a case with these settings of the library, or without it.
+fn command(name: &str, settings: Option<&[(&str, &str)]>) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1");
-    let output = command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_REPORT", "1").output().unwrap();
+    if let Some(settings) = settings {
+        command.env("LD_PRELOAD", library());
+        command.envs(settings.iter().map(|(name, value)| (format!("TOWPATH_PRELOAD_{name}"), value)));
+    }
+    command
+}
+
+/// Output of a case that runs with these settings.
+fn output(name: &str, settings: &[(&str, &str)]) -> Output {
+    let output = command(name, Some(settings)).output().unwrap();
     assert!(output.status.success(), "{name}");
-    String::from_utf8(output.stderr).unwrap()
+    output
+}
+
+/// A file for a case.
+fn file(kind: &str) -> PathBuf {
+    env::temp_dir().join(format!("towpath-{kind}-{}", std::process::id()))
+}
+
+/// Returns whether this is the process of a case.
+pub fn is_case() -> bool {
+    env::var_os(CASE).is_some()
+}
+
+/// Report and picture of a case.
+pub fn report_of(name: &str) -> (String, String) {
+    let file = file("picture");
+    let output = output(name, &[("REPORT", "1"), ("PICTURE", file.to_str().unwrap())]);
+    let picture = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(file).unwrap();
+    (String::from_utf8(output.stderr).unwrap(), picture)
 }
 
 /// Runs a case with a trace of so many events. Returns the trace, and the case's output.
 pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
-    let file = env::temp_dir().join(format!("towpath-trace-{}-{}", std::process::id(), name.len()));
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1");
-    command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_TRACE", &file);
-    let output = command.env("TOWPATH_PRELOAD_EVENTS", events.to_string()).output().unwrap();
-    assert!(output.status.success(), "{name}");
+    let file = file(&format!("trace-{}", name.len()));
+    let settings = [("TRACE", file.to_str().unwrap()), ("EVENTS", &events.to_string())];
+    let output = output(name, &settings);
     (file, String::from_utf8(output.stdout).unwrap())
 }
 
 fn run(name: &str, waiting: Option<&str>, lock: &str) {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, "1").stdout(Stdio::null());
-    if let Some(waiting) = waiting {
-        command.env("LD_PRELOAD", library()).env("TOWPATH_PRELOAD_WAITING", waiting);
-        command.env("TOWPATH_PRELOAD_LOCK", lock);
-    }
+    let settings = waiting.map(|waiting| [("WAITING", waiting), ("LOCK", lock)]);
+    let mut command = command(name, settings.as_ref().map(|settings| &settings[..]));
+    command.stdout(Stdio::null());
     let (mut child, start) = (command.spawn().unwrap(), Instant::now());
     let status = loop {
         match child.try_wait().unwrap() {

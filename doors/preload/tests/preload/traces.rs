@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use libc::CLOCK_REALTIME;
 
 use super::support::{
-    Condition, Mutex, cases, has_library, in_child, in_ms, new_condition, new_mutex, run_traced,
+    Condition, Mutex, Object, cases, has_library, in_child, in_ms, new_condition, new_mutex, run_traced,
 };
 
 /// Events of a thread, by their kinds (docs/preload.md) and objects.
@@ -45,8 +46,16 @@ cases! {
     /// One thread's uses of each kind are in the trace, in their order.
     fn uses_are_traced_in_their_order() {
         let mutex = Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE);
-        tell(&[at(&MUTEX), at(&mutex), at(&READY)]);
+        let (spin, semaphore) = (Object::new(0), Object::new(MaybeUninit::<libc::sem_t>::zeroed()));
+        tell(&[at(&MUTEX), at(&mutex), at(&READY), at(&spin), at(&semaphore)]);
         assert_eq!([MUTEX.lock(), mutex.lock(), mutex.lock(), mutex.unlock(), mutex.unlock(), MUTEX.unlock()], [0; 6]);
+        // SAFETY: objects that are initialised, and stay where they are.
+        unsafe {
+            let (spin, semaphore) = (spin.at(), semaphore.at().cast());
+            assert_eq!([libc::pthread_spin_init(spin, 0), libc::sem_init(semaphore, 0, 0)], [0; 2]);
+            assert_eq!([libc::pthread_spin_lock(spin), libc::pthread_spin_unlock(spin)], [0; 2]);
+            assert_eq!(libc::sem_timedwait(semaphore, &in_ms(CLOCK_REALTIME, 1)), -1);
+        }
         assert_eq!([MUTEX.try_lock(), MUTEX.try_lock()], [0, libc::EBUSY]);
         assert_eq!(READY.timed_wait(&MUTEX, in_ms(CLOCK_REALTIME, 1)), libc::ETIMEDOUT);
         assert_eq!(std::thread::scope(|s| s.spawn(|| MUTEX.timed_lock(in_ms(CLOCK_REALTIME, 1))).join().unwrap()), libc::ETIMEDOUT);
@@ -61,7 +70,7 @@ cases! {
             };
             let mut seen: Vec<Vec<(u64, usize)>> = threads.values().map(of_case).filter(|events| !events.is_empty()).collect();
             seen.sort_by_key(|events| events.contains(&(7, 2)));
-            let all = [(2, 0), (2, 1), (6, 1), (6, 0), (4, 0), (7, 2), (6, 0), (2, 0), (6, 0)];
+            let all = [(2, 0), (2, 1), (6, 1), (6, 0), (2, 3), (6, 3), (9, 4), (10, 4), (4, 0), (7, 2), (6, 0), (2, 0), (6, 0)];
             let [waiter, main] = &seen[..] else { panic!("{seen:?}") };
             assert_eq!(main[..], all);
             // The other thread waits, in a turn or two, and gives up.

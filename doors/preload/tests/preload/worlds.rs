@@ -7,20 +7,7 @@ use std::time::Duration;
 
 use libc::{EOWNERDEAD, pthread_cond_t, pthread_mutex_t};
 
-use super::support::{Condition, Mutex, Object, cases, has_library, in_child, new_mutex, report_of, shared};
-
-#[test]
-fn report_names_the_locks_and_what_was_passed() {
-    let report = report_of("mutexes::one_thread_at_a_time");
-    assert!(report.contains(" waits, ") && report.contains("longest"), "{report}");
-    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-        let program = std::env::current_exe().unwrap();
-        let is_site = |line: &&str| line.contains("    from 0x") && line.contains(program.to_str().unwrap());
-        assert!(report.lines().any(|line| is_site(&line)), "{report}");
-    }
-    let report = report_of("worlds::robust_mutex_tells_of_a_death");
-    assert!(report.contains("passed to libc: mutexes") && report.contains("1 initialised"), "{report}");
-}
+use super::support::{Condition, Mutex, Object, cases, has_library, in_child, new_mutex, shared};
 
 cases! {
     fn robust_mutex_tells_of_a_death() {

@@ -1,0 +1,64 @@
+//! Entries for spin locks, which stay libc's.
+//!
+//! A thread that does not get one at once waits by the policy between its attempts.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+use libc::pthread_spinlock_t;
+use towpath_machine::Native;
+use towpath_sync::Waiting;
+
+use crate::trace::{LockEvent, note};
+use crate::waiting::{Awake, CPU, wait};
+use crate::{hot, real};
+
+/// Notes an event for the report, and in the trace.
+fn note_both(event: LockEvent, address: usize) {
+    hot::note_holder(event, address);
+    note(event, address);
+}
+
+unsafe fn acquire(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: as the caller's, here and below.
+    if unsafe { real::spin_trylock(lock) } != 0 {
+        Awake::begins();
+        note(LockEvent::Waits, lock.addr());
+        hot::noted((lock.addr(), 0), || {
+            let mut round = 0u32;
+            // SAFETY: as above.
+            while unsafe { real::spin_trylock(lock) } != 0 {
+                // No thread of these surroundings is ever abandoned.
+                let _ = Waiting::<Native>::back_off(&wait(), &CPU, round);
+                round = round.saturating_add(1);
+            }
+        });
+        Awake::ends();
+    }
+    note_both(LockEvent::Acquired, lock.addr());
+    0
+}
+
+unsafe fn try_it(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: as the caller's.
+    let result = unsafe { real::spin_trylock(lock) };
+    if result == 0 {
+        note_both(LockEvent::Tried, lock.addr());
+    }
+    result
+}
+
+unsafe fn release(lock: *mut pthread_spinlock_t) -> c_int {
+    note_both(LockEvent::Released, lock.addr());
+    // SAFETY: as the caller's.
+    unsafe { real::spin_unlock(lock) }
+}
+
+crate::entries! {
+    /// Acquires.
+    pthread_spin_lock(lock: *mut pthread_spinlock_t) => acquire(lock);
+    /// Acquires if that can be had at once.
+    pthread_spin_trylock(lock: *mut pthread_spinlock_t) => try_it(lock);
+    /// Releases.
+    pthread_spin_unlock(lock: *mut pthread_spinlock_t) => release(lock);
+}

@@ -1,0 +1,97 @@
+//! Report and picture at a program's end.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use libc::{CLOCK_REALTIME, ETIMEDOUT};
+
+use super::support::{Mutex, in_ms, is_case, new_mutex, report_of};
+
+#[test]
+fn report_names_the_locks_and_what_was_passed() {
+    let (report, picture) = report_of("mutexes::one_thread_at_a_time");
+    assert!(report.contains(" waits, ") && report.contains("longest"), "{report}");
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        let program = std::env::current_exe().unwrap();
+        let is_site = |line: &&str| line.contains("    from 0x") && line.contains(program.to_str().unwrap());
+        assert!(report.lines().any(|line| is_site(&line)), "{report}");
+        assert!(picture.contains("<td>from 0x"), "{picture}");
+    }
+    for name in ["html", "main", "svg", "g", "text", "table", "tr", "td"] {
+        let opened =
+            picture.matches(&format!("<{name}>")).count() + picture.matches(&format!("<{name} ")).count();
+        let closed = picture.matches(&format!("</{name}>")).count();
+        assert!(opened == closed && opened > 0, "<{name}>: {opened}, {closed}");
+    }
+    let (report, picture) = report_of("worlds::robust_mutex_tells_of_a_death");
+    assert!(report.contains("passed to libc: mutexes") && report.contains("1 initialised"), "{report}");
+    assert!(picture.contains("No thread has waited"), "{picture}");
+}
+
+static HELD: Mutex = new_mutex();
+
+/// Number of this thread's context switches that it did not ask for.
+fn preemptions() -> i64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: a place for the figures, which are plain data.
+    unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()), 0);
+        usage.assume_init().ru_nivcsw
+    }
+}
+
+/// Has this thread, and those that it makes, run on one core.
+fn stay_on_one_core() {
+    // SAFETY: a set of cores is plain data.
+    unsafe {
+        let mut set: libc::cpu_set_t = MaybeUninit::zeroed().assume_init();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+/// Hand-overs, a holder that sleeps and one that is preempted are counted.
+#[test]
+fn report_counts_hand_overs_and_preempted_holders() {
+    fn case() {
+        let elsewhere = |call: fn()| std::thread::scope(|scope| scope.spawn(call).join().unwrap());
+        let hold = |meanwhile: &dyn Fn()| {
+            assert_eq!(HELD.lock(), 0);
+            meanwhile();
+            assert_eq!(HELD.unlock(), 0);
+        };
+        // From a first wait on.
+        hold(&|| elsewhere(|| assert_eq!(HELD.timed_lock(in_ms(CLOCK_REALTIME, 5)), ETIMEDOUT)));
+        for _ in 0..10 {
+            elsewhere(|| assert_eq!([HELD.lock(), HELD.unlock()], [0; 2]));
+            hold(&|| {});
+        }
+        hold(&|| std::thread::sleep(Duration::from_millis(2)));
+        stay_on_one_core();
+        static STOP: AtomicBool = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !STOP.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+            hold(&|| {
+                let before = preemptions();
+                while preemptions() == before {}
+            });
+            STOP.store(true, Ordering::Relaxed);
+        });
+    }
+    if is_case() {
+        return case();
+    }
+    let (report, picture) = report_of("reports::report_counts_hand_overs_and_preempted_holders");
+    let (_, counts) = report.split_once("since the first wait: ").unwrap_or_else(|| panic!("{report}"));
+    let counts: Vec<u64> = counts.split([' ', '\n']).filter_map(|word| word.parse().ok()).take(4).collect();
+    let [acquisitions, hand_overs, preempted, slept] = counts[..] else { panic!("{report}") };
+    assert_eq!((acquisitions, hand_overs), (22, 19), "{report}");
+    // Others may have been preempted by chance.
+    assert!(preempted >= 1 && preempted + slept >= 2, "{report}");
+    assert!(picture.contains("<td>22</td>") && picture.contains("<td>19</td>"), "{picture}");
+}
