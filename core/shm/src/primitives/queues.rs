@@ -1,7 +1,7 @@
 //! Queues of values in a world, by name.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::Wait;
@@ -244,13 +244,22 @@ impl World {
         let asked = K::geometry_of(words, capacity);
         let wanted = lines_of::<K>(asked).saturating_mul(LINE);
         let is_one = |bytes| of_bytes(bytes).is_some();
+        let queue = |object: &Shared<QueueObject<T, K>>, geometry| {
+            WorldQueue(WorldVenue { object: object.clone(), geometry })
+        };
         let made = |object: &Shared<QueueObject<T, K>>| {
-            let venue = WorldVenue { object: object.clone(), geometry: asked };
-            prepare(WorldQueue(venue).head());
+            let queue = queue(object, asked);
+            // Relaxed: before others know the queue.
+            K::slots(queue.head()).store(asked.capacity() as u64, Ordering::Relaxed);
+            prepare(queue.head());
         };
         let (object, bytes) = self.object_as(name, text, wanted, is_one, made)?;
         // The number of bytes was accepted, or is the wanted one.
-        let geometry = of_bytes(bytes).unwrap_or(asked);
-        Ok(WorldQueue(WorldVenue { object, geometry }))
+        let most = queue(&object, of_bytes(bytes).unwrap_or(asked));
+        // Relaxed: see above.
+        let noted = K::slots(most.head()).load(Ordering::Relaxed) as usize;
+        let fewer = (1..most.capacity()).contains(&noted).then(|| K::geometry_of(words, noted));
+        let is_possible = |fewer: &QueueGeometry| lines_of::<K>(*fewer) == bytes / LINE;
+        Ok(fewer.filter(is_possible).map_or(most, |fewer| queue(&object, fewer)))
     }
 }

@@ -447,6 +447,27 @@ mod tests {
     }
 
     #[test]
+    fn small_queues_have_as_many_slots_as_asked_for() {
+        let world = world_of_two();
+        for kind in [SizedKind::Mpmc, SizedKind::Mpsc, SizedKind::Spsc] {
+            for capacity in [1, 2, 4, 8, 16] {
+                let name = format!("{kind:?}-{capacity}");
+                let first = world.sized_queue(&name, kind, 8, capacity).unwrap();
+                // The one that is there keeps its size.
+                let second = world.sized_queue(&name, kind, 8, 1).unwrap();
+                for queue in [first, second] {
+                    let (sender, receiver) = (queue.sender().unwrap(), queue.receiver().unwrap());
+                    let sent = (0..32).take_while(|_| sender.send(&[7; 8], Deadline::PAST).is_ok()).count();
+                    assert_eq!((sent, receiver.len()), (capacity, capacity), "{name}");
+                    let mut into = [0u8; 8];
+                    // SAFETY: as many bytes, of this test alone.
+                    while unsafe { receiver.receive_into(into.as_mut_ptr(), Deadline::PAST) }.is_ok() {}
+                }
+            }
+        }
+    }
+
+    #[test]
     fn typed_and_sized_queues_are_the_same() {
         let world = world_of_two();
         let typed = world.spsc::<[u8; 11]>("q", 4).unwrap();

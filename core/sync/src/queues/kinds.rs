@@ -1,6 +1,7 @@
 //! Kinds of queues, and their places: in a process, or elsewhere.
 
 use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use towpath_machine::{Heap, Native};
@@ -38,6 +39,9 @@ pub trait QueueKind: 'static {
 
     /// The head of an empty queue between threads.
     fn head() -> Self::Head;
+
+    /// Word of the head for the number of slots.
+    fn slots(head: &Self::Head) -> &AtomicU64;
 
     /// The queue of these parts.
     ///
@@ -97,6 +101,9 @@ macro_rules! many_to_many {
             fn head() -> ManyHead<Native> {
                 ManyHead::in_arena(&Heap)
             }
+            fn slots(head: &Self::Head) -> &AtomicU64 {
+                head.slots()
+            }
             #[inline]
             fn queue<'a>(
                 head: &'a Self::Head,
@@ -144,6 +151,9 @@ impl QueueKind for Spsc {
     }
     fn head() -> OneHead<Native> {
         OneHead::in_arena(&Heap)
+    }
+    fn slots(head: &Self::Head) -> &AtomicU64 {
+        head.slots()
     }
     #[inline]
     fn queue<'a>(

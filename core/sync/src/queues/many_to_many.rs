@@ -223,6 +223,13 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
         self.members.set_limit(cpu, values);
     }
 
+    /// Word for the number of slots, which the lines of a small queue do not tell.
+    ///
+    /// The creator of a queue that processes share writes it before others know the queue.
+    pub const fn slots(&self) -> &P::Word {
+        self.members.slots()
+    }
+
     /// Maximum number of values at a time, in a queue of so many slots.
     pub fn limit(&self, cpu: &P, slots: usize) -> usize {
         self.members.limit(cpu, slots)

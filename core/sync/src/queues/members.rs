@@ -13,8 +13,8 @@
 //! ```
 //!
 //! **Fields.** `flags`: closed; a sender, or receiver, was ever there; hints that the last one has
-//! gone. Any process, by or/and. `limit`: the queue's creator, before others know the queue.
-//! `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
+//! gone. Any process, by or/and. `limit`, `slots`: the queue's creator, before others know the
+//! queue. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
 //! dead process's, by the process that takes it; its counts by that process; back to 0 by it, or by
 //! one that joins on the side of the dead.
 //!
@@ -92,6 +92,8 @@ struct FlagsLine<P: Processor> {
     asked: P::Word,
     /// Maximum number of values at a time; 0: as many as there are slots.
     limit: P::Word,
+    /// Number of slots; 0: the most that fit into the queue's lines.
+    slots: P::Word,
 }
 
 /// The table.
@@ -109,6 +111,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
                 bits: arena.word(Place::NewLine, 0),
                 asked: arena.word(Place::SameLine, 0),
                 limit: arena.word(Place::SameLine, 0),
+                slots: arena.word(Place::SameLine, 0),
             },
             places: core::array::from_fn(|i| arena.word(Place::in_row(i % 8), 0)),
         }
@@ -122,6 +125,10 @@ impl<P: Processor, const N: usize> Members<P, N> {
             0 => slots,
             limit => usize::try_from(limit).unwrap_or(slots).min(slots),
         }
+    }
+
+    pub(super) const fn slots(&self) -> &P::Word {
+        &self.flags.slots
     }
 
     pub(super) fn set_limit(&self, cpu: &P, values: usize) {

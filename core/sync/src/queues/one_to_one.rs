@@ -70,6 +70,13 @@ impl<P: Processor> OneHead<P> {
             members: Members::in_arena(arena),
         }
     }
+
+    /// Word for the number of slots, which the lines of a small queue do not tell.
+    ///
+    /// The creator of a queue that processes share writes it before others know the queue.
+    pub const fn slots(&self) -> &P::Word {
+        self.members.slots()
+    }
 }
 
 /// The queue, wherever its parts lie.
