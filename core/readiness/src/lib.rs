@@ -8,7 +8,7 @@
 //! | | waits for the futex by | costs |
 //! | --- | --- | --- |
 //! | [`ReadyDescriptor`] | the kernel, through `io_uring` (Linux 6.7; not everywhere allowed) | one system call for each sleep |
-//! | [`ReadyDescriptor`], otherwise; futures | a thread of the process, which sleeps on up to 127 words at a time (`futex_waitv`, Linux 5.16) | two system calls for each sleep, and a switch to that thread |
+//! | [`ReadyDescriptor`], otherwise; futures, after a watch of 50 µs | a thread of the process, which sleeps on up to 127 words at a time (`futex_waitv`, Linux 5.16) | two system calls for each sleep, and a switch to that thread |
 //!
 //! **Deaths.** An operation is tried again 4 ms after the first time without a change, and then
 //! after twice as long each time, up to 32 ms: so a waiter learns of a dead peer, and of a change
@@ -24,6 +24,7 @@ mod repeating;
 mod ring;
 mod sleepers;
 mod turn;
+mod watching;
 
 pub use descriptor::{Means, ReadyDescriptor};
 pub use operation::{

@@ -10,6 +10,7 @@ use towpath_sync::Attempt;
 use crate::operation::AsyncOperation;
 use crate::sleepers::SleepRegistration;
 use crate::turn::RetryTurn;
+use crate::watching::TaskWatch;
 
 /// Future of an operation, for any executor. Dropped, it has done nothing, unless it was
 /// ready.
@@ -18,6 +19,7 @@ use crate::turn::RetryTurn;
 pub struct Repeating<O> {
     operation: O,
     turn: RetryTurn,
+    watch: TaskWatch,
     sleep: Option<SleepRegistration>,
 }
 
@@ -40,7 +42,7 @@ pub struct Repeating<O> {
 /// assert!(pin!(until(Third(0))).poll(&mut context).is_ready());
 /// ```
 pub fn until<O: AsyncOperation + Unpin>(operation: O) -> Repeating<O> {
-    Repeating { operation, turn: RetryTurn::default(), sleep: None }
+    Repeating { operation, turn: RetryTurn::default(), watch: TaskWatch::default(), sleep: None }
 }
 
 impl<O> Repeating<O> {
@@ -62,7 +64,16 @@ impl<O: AsyncOperation + Unpin> Future for Repeating<O> {
         self.sleep = None;
         loop {
             match self.operation.attempt() {
-                Attempt::Done(output) => return Poll::Ready(output),
+                Attempt::Done(output) => {
+                    self.watch.end();
+                    return Poll::Ready(output);
+                }
+                Attempt::Asleep(_) if self.watch.goes_on() => {
+                    // The sender may wait for this core.
+                    std::thread::yield_now();
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Attempt::Asleep(asleep) => {
                     let turn = self.turn.next();
                     let sleep = SleepRegistration::new(asleep, turn, context.waker().clone());
