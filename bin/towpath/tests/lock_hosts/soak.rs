@@ -3,7 +3,7 @@
 //! Agents are killed and stopped, links cut, commands under the lock stopped, and processes of
 //! `towpath lock` killed and stopped. Each agent that starts has clocks of its own: a time
 //! namespace shifts `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`, so that they step at each restart, and
-//! differ between hosts. Links delay and lose packets where the kernel has netem.
+//! differ between hosts. Links delay and lose packets where the kernel can (`delay_and_lose`).
 //!
 //! The history is a file to which one write appends an event, so its order is that of time. The
 //! test appends `ask` before it starts a client, and each command its `grant`. At the resource, a
@@ -118,10 +118,7 @@ fn pause(process: u32, random: &mut Random) {
 pub fn disturb(dog: &Watchdog, rounds: u32) {
     let Some(mut cluster) = Cluster::start(dog, "300ms") else { return };
     let mut random = Random::new(11);
-    let slow = |host: usize| format!("tc qdisc add dev v{host} root netem delay 2ms 1ms loss 1%");
-    if !(0..3).all(|host| cluster.switch.run(&slow(host))) {
-        eprintln!("skipped: delay and loss (this kernel has no netem, or there is no tc)");
-    }
+    cluster.delay_and_lose(1);
     for host in 0..3 {
         cluster.agents[host].take().unwrap().kill();
         cluster.start_agent_at(host, &mut random);
