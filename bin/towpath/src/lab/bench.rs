@@ -168,9 +168,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = CopyScheduler::ALL.map(CopyScheduler::name), requires = "copies")]
     pub scheduler: Vec<String>,
 
-    /// Processes to kill, all of them however long it takes: senders in the crash test,
-    /// participants of structures, holders of mplocks, users of each primitive of locks, rw-locks,
-    /// queues, barriers, broadcast, pool, kills [default: crash, mplocks and kills 300]
+    /// Processes to kill, all of them however long it takes, and nothing else of the
+    /// experiment: senders in the crash test, participants of structures, holders of mplocks, users
+    /// of each primitive of locks, rw-locks, queues, barriers, broadcast, pool, kills [default:
+    /// crash, mplocks and kills 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
@@ -209,6 +210,8 @@ Examples:
   towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
   towpath bench mplocks                           locks by message beside pthread's, flock, MPI's, etcd's, Redis' (paper K)
   towpath bench mplocks --algorithms reactive,posix --procs 2,8 --runs 9
+  towpath bench mplocks --kills 1000 --algorithms reactive,hosts
+                                                  the next grant after kill -9 of the holder: this host, another one
   towpath bench locks --algorithms mutex,std,parking-lot,pthread --procs 1,2,8,32
                                                   the mutex beside the usual ones, by threads and by processes
   towpath bench locks --critical-section 1000 --between 5000 --waiting adaptive,park --sharing threads

@@ -45,8 +45,12 @@ impl Measure for MpLocks {
         let algorithms: Vec<LockAlgorithm> = LockAlgorithm::ALL.into_iter().filter(chosen).collect();
         let procs =
             if bench.settings.procs.is_empty() { PROCS.to_vec() } else { bench.settings.procs.clone() };
+        let states = match bench.settings.structures.kills {
+            Some(_) => &[LockState::Killed][..],
+            None => &LockState::ALL,
+        };
         let mut variants = Vec::new();
-        for state in LockState::ALL {
+        for &state in states {
             let procs = match state {
                 LockState::LocalIdle => vec![1],
                 LockState::Contended | LockState::BackToBack => procs.clone(),
@@ -87,7 +91,7 @@ impl Measure for MpLocks {
 mod tests {
     use super::*;
     use crate::fake::{Collected, bench_with, quick};
-    use crate::settings::BenchSettings;
+    use crate::settings::{BenchSettings, StructureSettings};
 
     fn asked(names: &[&str]) -> BenchSettings {
         let algorithms = names.iter().map(|name| name.to_string()).collect();
@@ -125,6 +129,20 @@ mod tests {
         // Table 1 of paper K, half of whose acquisitions are the home's own here.
         assert_eq!(found("central", LockState::RemoteIdle, "hops_per_grant").map(f64::round), Some(1.0));
         assert_eq!(found("central", LockState::LocalIdle, "messages_per_grant"), Some(0.0));
+    }
+
+    #[test]
+    fn kills_that_are_asked_for_are_all_made_and_nothing_else() {
+        let structures = StructureSettings { kills: Some(3), ..StructureSettings::default() };
+        let asked = BenchSettings { structures, kills: 3, runs: 2, ..asked(&["flock"]) };
+        let mut sink = Collected::default();
+        bench_with(&asked, &mut [], &mut sink, |b| MpLocks.run(b).unwrap());
+        assert!(sink.records.iter().all(|r| r.text("state") == Some("killed")), "{:?}", sink.records);
+        assert!(
+            sink.records.iter().any(|r| r.metric == "next_grant_ms" && r.runs == 3),
+            "{:?}",
+            sink.records
+        );
     }
 
     #[test]
