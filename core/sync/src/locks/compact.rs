@@ -6,12 +6,13 @@
 //! waiter.
 //!
 //! A thread takes the lock whenever it finds it free, also before those that sleep. A waiter
-//! watches the word for some microseconds, then enters itself and sleeps. A release calls a sleeper
-//! if none is called already: marks the word, wakes one, and does not wait for it. Each waiter that
-//! is entered and awake takes the mark off before it sleeps (again), and competes with the others:
-//! if none was asleep, one that is awake sees the mark. If no waiter has been handed the lock for a
-//! `LEASE`, the release that calls hands over: the lock stays taken until a waiter takes it. After
-//! its exchange a release touches the lock no more: the next owner may free its memory.
+//! watches the word for some microseconds, with pauses in which faster threads have its line to
+//! themselves, then enters itself and sleeps. A release calls a sleeper if none is called already:
+//! marks the word, wakes one, and does not wait for it. Each waiter that is entered and awake takes
+//! the mark off before it sleeps (again), and competes with the others: if none was asleep, one
+//! that is awake sees the mark. If no waiter has been handed the lock for a `LEASE`, the release
+//! that calls hands over: the lock stays taken until a waiter takes it. After its exchange a
+//! release touches the lock no more: the next owner may free its memory.
 //!
 //! **Progress.** Blocking; the oldest sleeper is handed the lock once a lease has passed and the
 //! waiter called before it has gone to sleep again.
@@ -114,6 +115,9 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
     fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
         let word = &self.word;
         let watch = |attempts: &mut u32, seen| {
+            if *attempts > 0 {
+                wait.keep_away(cpu, *attempts - 1);
+            }
             *attempts += if wait.watch(cpu, word, seen & !PARKED) { 1 } else { IN_VAIN };
         };
         let mut attempts = 0;

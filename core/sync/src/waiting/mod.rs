@@ -126,6 +126,12 @@ pub trait Waiting<P: Processor> {
         false
     }
 
+    /// Waits a little without a look at the word. By default it does not wait.
+    ///
+    /// `round`: number of looks in a row before the last one at which another process was faster.
+    /// The others have the word's line to themselves meanwhile.
+    fn keep_away(&self, _cpu: &P, _round: u32) {}
+
     /// Wakes the waiters that are parked on the word, for algorithms that keep a mark of
     /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}

@@ -120,6 +120,12 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen).is_ok()
     }
 
+    fn keep_away(&self, cpu: &P, round: u32) {
+        if self.policy != Policy::Park {
+            cpu.delay(BackOff { base: self.budget / 2, doublings: 2 }.pause(round));
+        }
+    }
+
     fn wake_all(&self, cpu: &P, word: &P::Word) {
         cpu.wake(word, u32::MAX);
     }
