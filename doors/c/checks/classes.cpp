@@ -53,8 +53,65 @@ struct job {
     double weight;
 };
 
+// Messages of a rank to itself, and structures of its world.
+static void endpoints_and_structures() {
+    auto world = towpath::world::create_with_endpoints(nullptr, 1, 4096, 1 << 20);
+    auto opened = world.endpoint();
+    std::uint32_t sum = 0;
+    std::string taken;
+    std::optional<towpath::token::place> stored;
+    opened.on(1, [](towpath::token &request) {
+        CHECK(request.is_request() && !request.stored());
+        std::string twice = std::string(reinterpret_cast<const char *>(request.bytes().data()), request.bytes().size());
+        twice += twice;
+        request.reply(2, std::array{2 * request.arguments()[0]}, std::as_bytes(std::span(twice)));
+    });
+    opened.on(2, [&](towpath::token &reply) {
+        CHECK(!reply.is_request());
+        sum += reply.arguments()[0];
+        taken.append(reinterpret_cast<const char *>(reply.bytes().data()), reply.bytes().size());
+    });
+    opened.on(3, [&](towpath::token &message) { stored = message.stored(); });
+    // Its handlers move with it.
+    towpath::endpoint endpoint = std::move(opened);
+    endpoint.map_world();
+    std::string text = "word";
+    auto bytes = std::as_bytes(std::span(text));
+    endpoint.request(0, 1, std::array{20u}, bytes);
+    endpoint.request(0, 1, std::array{1u});
+    endpoint.store(0, 3, {}, bytes, 100);
+    while (sum < 42 || !stored) {
+        CHECK(endpoint.wait_for(20s));
+        endpoint.poll();
+    }
+    std::array<std::byte, 4> read;
+    endpoint.read_segment(stored->offset, read);
+    CHECK(stored->offset == 100 && stored->length == 4 && std::memcmp(read.data(), "word", 4) == 0);
+    CHECK(sum == 42 && taken == "wordword" && endpoint.segment_size() >= 4096 && endpoint.poll() == 0);
+    int status = 0;
+    endpoint.on(0, [&](towpath::token &message) { status = message.status(); });
+    endpoint.on(3, nullptr);
+    endpoint.request(0, 3, {});
+    while (status == 0) endpoint.poll();
+    CHECK(status == 4 && code_of([&] { endpoint.request(7, 1, {}); }) != 0);
+    endpoint.barrier();
+
+    auto fifo = world.fifo("numbers");
+    auto stack = world.stack("pile");
+    auto map = world.map("table");
+    CHECK(fifo.push(1) && fifo.push(2) && fifo.pop() == 1 && fifo.pop() == 2 && !fifo.pop());
+    CHECK(stack.push(1) && stack.push(2) && stack.pop() == 2 && !stack.recover());
+    CHECK(stack.push(~0ull) && stack.pop() == ~0ull);
+    std::uint64_t pushed = 0;
+    while (fifo.push(pushed)) pushed++;
+    CHECK(pushed > 100 && pushed <= 255);
+    CHECK(!map.insert(7, 70) && map.insert(7, 71) == 70 && map.get(7) == 71 && !map.get(8));
+    CHECK(map.remove(7) == 71 && !map.remove(7) && !map.recover() && !fifo.recover());
+}
+
 int main() {
     alarm(120);
+    endpoints_and_structures();
     auto in = zeroed(towpath::mutex::size(4, 1));
     auto mutex = towpath::mutex::open_or_init(in, 4);
     auto changed = towpath::condition::open(mutex, "changed");

@@ -585,9 +585,9 @@ int tp_token_reply_medium(tp_token *token, uint8_t handler, const uint32_t *args
 
 /* @page tp_structures - stacks, queues and maps without locks
  *
- * They lie in a world, by name, and hold numbers (some bits fewer than 64: TP_ERANGE). No process waits for a dead or
- * stopped one; an operation of a dead one has happened or not. What the dead had in their hands is
- * missing until a survivor calls the function to recover, or another takes the place of the dead.
+ * They lie in a world, by name, and hold numbers of 64 bits. No process waits for a dead or stopped
+ * one; an operation of a dead one has happened or not. What the dead had in their hands is missing
+ * until a survivor calls the function to recover, or another takes the place of the dead.
  *
  * A small one has room for 255 numbers and 8 handles (32 KiB), a large one for 16,383 and 64
  * (1.4 MiB: see the object_bytes of tp_world_create(); `towpath run --objects 16M`). A handle is for

@@ -8,6 +8,8 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -44,6 +46,12 @@ namespace detail {
 
 inline void check(int result) {
     if (result < 0) throw error(result);
+}
+
+// True: 1. False: 0.
+inline bool has(int result) {
+    check(result);
+    return result == 1;
 }
 
 // True: done. False: the time was over.
@@ -89,6 +97,7 @@ private:
 } // namespace detail
 
 class mutex;
+class world;
 
 // A mutex is held while this lives.
 class [[nodiscard]] mutex_guard {
@@ -653,12 +662,185 @@ private:
     using handle::handle;
 };
 
+// Arguments of a message: up to 16.
+using arguments = std::span<const std::uint32_t>;
+
+// Message of endpoints, as long as its handler runs.
+class token {
+public:
+    towpath::arguments arguments() const {
+        std::size_t count = 0;
+        const std::uint32_t *at = tp_token_args(raw_, &count);
+        return {at, count};
+    }
+    // The bytes of a medium message.
+    std::span<const std::byte> bytes() const {
+        std::size_t length = 0;
+        const void *at = tp_token_bytes(raw_, &length);
+        return {static_cast<const std::byte *>(at), length};
+    }
+    // Where the bytes of a long message lie in the segment.
+    struct place {
+        std::uint64_t offset, length;
+    };
+    std::optional<place> stored() const {
+        place found{};
+        if (tp_token_stored(raw_, &found.offset, &found.length) != 1) return std::nullopt;
+        return found;
+    }
+    bool is_request() const { return tp_token_is_request(raw_) == 1; }
+    // Why it came back, in handler 0: see tp_token_status().
+    int status() const { return tp_token_status(raw_); }
+    void reply(std::uint8_t handler, towpath::arguments arguments) {
+        detail::check(tp_token_reply(raw_, handler, arguments.data(), arguments.size()));
+    }
+    void reply(std::uint8_t handler, towpath::arguments arguments, std::span<const std::byte> payload) {
+        detail::check(tp_token_reply_medium(raw_, handler, arguments.data(), arguments.size(), payload.data(),
+                                            payload.size()));
+    }
+
+private:
+    friend class endpoint;
+    explicit token(tp_token *raw) : raw_(raw) {}
+    tp_token *raw_;
+};
+
+// Endpoint of this process, for the thread that opens it. What a handler may do: see towpath.h. An exception that
+// leaves a handler ends the program.
+class endpoint : public detail::handle<tp_endpoint, tp_endpoint_close> {
+public:
+    using handler = std::function<void(token &)>;
+
+    endpoint(endpoint &&) noexcept = default;
+    endpoint &operator=(endpoint &&other) noexcept {
+        handle::operator=(std::move(other));
+        std::swap(handlers_, other.handlers_);
+        return *this;
+    }
+    // From now on messages go to ranks by number; waits for an endpoint of each rank that lives.
+    void map_world() { detail::check(tp_endpoint_map_world(raw())); }
+    // Sets a handler; an empty one clears it. Handler 0 gets messages that came back.
+    void on(std::uint8_t index, handler act) {
+        handler &place = (*handlers_)[index];
+        place = std::move(act);
+        detail::check(tp_endpoint_set_handler(raw(), index, place ? run : nullptr, &place));
+    }
+    void request(std::uint32_t to, std::uint8_t handler, towpath::arguments arguments) {
+        detail::check(tp_endpoint_request(raw(), to, handler, arguments.data(), arguments.size()));
+    }
+    void request(std::uint32_t to, std::uint8_t handler, towpath::arguments arguments,
+                 std::span<const std::byte> payload) {
+        detail::check(tp_endpoint_request_medium(raw(), to, handler, arguments.data(), arguments.size(),
+                                                 payload.data(), payload.size()));
+    }
+    // Stores bytes in the destination's segment, then runs the handler there.
+    void store(std::uint32_t to, std::uint8_t handler, towpath::arguments arguments,
+               std::span<const std::byte> payload, std::uint64_t offset) {
+        detail::check(tp_endpoint_request_long(raw(), to, handler, arguments.data(), arguments.size(),
+                                               payload.data(), payload.size(), offset));
+    }
+    // Handles the messages that are there. Returns their number.
+    int poll() {
+        int handled = tp_endpoint_poll(raw());
+        detail::check(handled);
+        return handled;
+    }
+    // Waits until a message is there to be handled.
+    void wait() { detail::check(tp_endpoint_wait(raw(), TP_FOREVER)); }
+    bool wait_for(duration time) { return detail::in_time(tp_endpoint_wait(raw(), detail::ns(time))); }
+    // Waits until all ranks are here, and handles messages meanwhile.
+    void barrier() { detail::check(tp_endpoint_barrier(raw())); }
+    std::uint64_t segment_size() const { return tp_endpoint_segment_size(raw()); }
+    void read_segment(std::uint64_t offset, std::span<std::byte> to) const {
+        detail::check(tp_endpoint_segment_read(raw(), offset, to.data(), to.size()));
+    }
+
+private:
+    friend class world;
+    using handle::handle;
+    static void run(tp_token *raw, void *context) noexcept {
+        token message(raw);
+        (*static_cast<handler *>(context))(message);
+    }
+    // They stay where they are when the endpoint moves.
+    std::unique_ptr<std::array<handler, 256>> handlers_ = std::make_unique<std::array<handler, 256>>();
+};
+
+// Sizes of structures without locks.
+enum class size : int { small = TP_SMALL, large = TP_LARGE };
+
+namespace detail {
+
+// Handle of a queue or a stack of numbers.
+template <typename T, void (*Close)(T *), int (*Push)(T *, std::uint64_t), int (*Pop)(T *, std::uint64_t *),
+          int (*Recover)(T *)>
+class numbers : public handle<T, Close> {
+public:
+    // False: there is no room.
+    bool push(std::uint64_t value) {
+        int result = Push(this->raw(), value);
+        if (result == TP_EFULL) return false;
+        check(result);
+        return true;
+    }
+    // The next number, if there is one.
+    std::optional<std::uint64_t> pop() {
+        std::uint64_t value = 0;
+        return has(Pop(this->raw(), &value)) ? std::optional(value) : std::nullopt;
+    }
+    // Frees what the dead had in their hands. True if something is left for another call.
+    bool recover() { return has(Recover(this->raw())); }
+
+private:
+    friend class towpath::world;
+    using handle<T, Close>::handle;
+};
+
+} // namespace detail
+
+// First-in, first-out queue of numbers without locks, and stack.
+using fifo = detail::numbers<tp_fifo, tp_fifo_close, tp_fifo_push, tp_fifo_pop, tp_fifo_recover>;
+using stack = detail::numbers<tp_stack, tp_stack_close, tp_stack_push, tp_stack_pop, tp_stack_recover>;
+
+// Map from numbers to numbers without locks.
+class map : public detail::handle<tp_map, tp_map_close> {
+public:
+    // Sets the value of a key. Returns the old one, if there was one.
+    std::optional<std::uint64_t> insert(std::uint64_t key, std::uint64_t value) {
+        return found([&](std::uint64_t *old) { return tp_map_insert(raw(), key, value, old); });
+    }
+    std::optional<std::uint64_t> get(std::uint64_t key) {
+        return found([&](std::uint64_t *value) { return tp_map_get(raw(), key, value); });
+    }
+    std::optional<std::uint64_t> remove(std::uint64_t key) {
+        return found([&](std::uint64_t *value) { return tp_map_remove(raw(), key, value); });
+    }
+    // Frees what the dead had in their hands. True if something is left for another call.
+    bool recover() { return detail::has(tp_map_recover(raw())); }
+
+private:
+    friend class world;
+    using handle::handle;
+    template <typename Call>
+    std::optional<std::uint64_t> found(Call call) {
+        std::uint64_t value = 0;
+        return detail::has(call(&value)) ? std::optional(value) : std::nullopt;
+    }
+};
+
 // World: processes that find each other and their objects by name.
 class world : public detail::handle<tp_world, tp_world_close> {
 public:
     static world join() { return world(tp_world_join); }
     static world create(const char *name, std::uint32_t processes, std::uint64_t object_bytes = 0) {
         return world([=](tp_world **out) { return tp_world_create(name, processes, object_bytes, out); });
+    }
+    // A world whose ranks have endpoints, with segments of so many bytes.
+    static world create_with_endpoints(const char *name, std::uint32_t processes, std::uint64_t segment_bytes,
+                                       std::uint64_t object_bytes = 0) {
+        return world([=](tp_world **out) {
+            return tp_world_create_with_endpoints(name, processes, segment_bytes, object_bytes, out);
+        });
     }
     static world open(const char *name) {
         return world([=](tp_world **out) { return tp_world_open(name, out); });
@@ -707,6 +889,20 @@ public:
     towpath::broadcast broadcast(const char *name, std::size_t bytes, bool lossy = false) {
         return towpath::broadcast(
             [&](tp_broadcast **out) { return tp_world_broadcast(raw(), name, bytes, lossy, out); });
+    }
+    towpath::endpoint endpoint() {
+        return towpath::endpoint([this](tp_endpoint **out) { return tp_endpoint_open(raw(), out); });
+    }
+    towpath::fifo fifo(const char *name, towpath::size size = towpath::size::small) {
+        return towpath::fifo(
+            [&](tp_fifo **out) { return tp_world_fifo(raw(), name, static_cast<int>(size), out); });
+    }
+    towpath::stack stack(const char *name, towpath::size size = towpath::size::small) {
+        return towpath::stack(
+            [&](tp_stack **out) { return tp_world_stack(raw(), name, static_cast<int>(size), out); });
+    }
+    towpath::map map(const char *name, towpath::size size = towpath::size::small) {
+        return towpath::map([&](tp_map **out) { return tp_world_map(raw(), name, static_cast<int>(size), out); });
     }
 
 private:
