@@ -129,10 +129,7 @@ mod tests {
         // Table 1 of paper K, half of whose acquisitions are the home's own here.
         assert_eq!(found("central", LockState::RemoteIdle, "hops_per_grant").map(f64::round), Some(1.0));
         assert_eq!(found("central", LockState::LocalIdle, "messages_per_grant"), Some(0.0));
-    }
-
-    #[test]
-    fn kills_that_are_asked_for_are_all_made_and_nothing_else() {
+        // Kills that are asked for are all made, and nothing else.
         let structures = StructureSettings { kills: Some(3), ..StructureSettings::default() };
         let asked = BenchSettings { structures, kills: 3, runs: 2, ..asked(&["flock"]) };
         let mut sink = Collected::default();
