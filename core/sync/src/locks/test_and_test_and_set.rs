@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | 0 | free | 1, by the first processor to come; 3, by one that has waited |
 //! | 1 | held | 0, by the holder; 3, by a waiter |
-//! | 3 | held, and a processor waits or has waited | 0, by the holder, which wakes all that sleep |
+//! | 3 | held, and a processor that may sleep waits or has waited | 0, by the holder, which wakes all that sleep |
 //!
 //! The mark for waiters is in the half of the word that falling asleep compares: if the lock is
 //! released and taken again in between, the waiter does not fall asleep on a lock that doesn't know
@@ -84,12 +84,14 @@ impl<P: Processor> TestAndTestAndSet<P> {
     #[cold]
     fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
         let mut failures = 0;
+        // Waiters that never sleep need no mark: the holder has none to wake.
+        let mark = if wait.parks() { CONTENDED } else { 0 };
+        let taken = LOCKED | mark;
         // Relaxed: only a test; (3) confirms it.
         let mut seen = cpu.load(&self.word, Ordering::Relaxed);
         loop {
             if seen & LOCKED == 0 {
                 // Others may wait as this waiter has: keep the mark.
-                let taken = LOCKED | CONTENDED;
                 // (3) Acquire: pairs with the Release (2), (2b) in `unlock`.
                 match cpu.compare_exchange(&self.word, seen, taken, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Ok(()),
@@ -100,9 +102,9 @@ impl<P: Processor> TestAndTestAndSet<P> {
                 failures = (failures + 1).min(7);
                 continue;
             }
-            if seen & CONTENDED == 0 {
+            if seen & mark != mark {
                 // Relaxed: the mark orders nothing.
-                let marked = seen | CONTENDED;
+                let marked = seen | mark;
                 match cpu.compare_exchange(&self.word, seen, marked, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => {}
                     Err(now) => {
@@ -111,9 +113,8 @@ impl<P: Processor> TestAndTestAndSet<P> {
                     }
                 }
             }
-            seen = wait
-                .wait_until(cpu, &self.word, |v| v & (LOCKED | CONTENDED) != LOCKED | CONTENDED)
-                .map_err(|_| LockError::Abandoned)?;
+            seen =
+                wait.wait_until(cpu, &self.word, |v| v & taken != taken).map_err(|_| LockError::Abandoned)?;
         }
     }
 }
