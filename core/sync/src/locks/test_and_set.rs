@@ -5,7 +5,8 @@
 //! (the exchange is unconditional: it writes the lock even when it does not get it). `test-and-set`
 //! exchanges with the processor's instruction, `test-and-set/ll-sc` by load-linked and
 //! store-conditional, and `test-and-set/fetch-op` at memory, where the only exchange is with zero,
-//! and so zero means held.
+//! and so zero means held. The latter two look at the lock before each exchange, as theirs do
+//! ("polling").
 //!
 //! **Progress.** Blocking; not fair: a waiter may be passed any number of times.
 //!
@@ -26,7 +27,7 @@ use core::marker::PhantomData;
 
 use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
-use crate::{Atomics, Lock, LockError, Primitive, Waiting};
+use crate::{Atomics, Lock, LockError, Primitive, PrimitiveKind, Waiting};
 
 /// Test&set lock, by the primitive `M`. All-zero memory is an unlocked one except over
 /// [`AtMemory`](crate::AtMemory).
@@ -49,7 +50,7 @@ impl<P: Processor, M: Primitive<P>> Lock<P> for TestAndSet<P, M> {
     #[inline(always)]
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
         // (1) Acquire, pairs with the Release (2) in `unlock`.
-        if M::test_and_set(cpu, &self.word, Ordering::Acquire) {
+        if self.seems_free(cpu) && M::test_and_set(cpu, &self.word, Ordering::Acquire) {
             return Ok(());
         }
         self.lock_slowly(cpu, wait)
@@ -69,6 +70,13 @@ impl<P: Processor, M: Primitive<P>> Lock<P> for TestAndSet<P, M> {
 }
 
 impl<P: Processor, M: Primitive<P>> TestAndSet<P, M> {
+    /// Returns whether it is worth an exchange. The processor's own looks for itself.
+    #[inline(always)]
+    fn seems_free(&self, cpu: &P) -> bool {
+        // Relaxed: only a test; the exchange confirms it.
+        M::KIND == PrimitiveKind::Atomics || cpu.load(&self.word, Ordering::Relaxed) == M::FREE
+    }
+
     #[cold]
     fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
         let mut round = 0;
@@ -76,7 +84,7 @@ impl<P: Processor, M: Primitive<P>> TestAndSet<P, M> {
             wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
             round = round.saturating_add(1);
             // (3) Acquire, pairs with the Release (2) in `unlock`.
-            if M::test_and_set(cpu, &self.word, Ordering::Acquire) {
+            if self.seems_free(cpu) && M::test_and_set(cpu, &self.word, Ordering::Acquire) {
                 return Ok(());
             }
         }
