@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use crate::stats::Summary;
+
 /// The width of every plot, in its own units; the page scales it.
 const WIDTH: f64 = 860.0;
 /// Room for labels at the right end of lines.
@@ -35,6 +37,18 @@ pub struct PlotValue {
     pub min: f64,
     /// The largest.
     pub max: f64,
+}
+
+impl From<Summary> for PlotValue {
+    fn from(all: Summary) -> Self {
+        PlotValue { value: all.median, min: all.min, max: all.max }
+    }
+}
+
+impl From<f64> for PlotValue {
+    fn from(value: f64) -> Self {
+        PlotValue { value, min: value, max: value }
+    }
 }
 
 /// One bar.

@@ -35,12 +35,29 @@ impl<'a> Context<'a> {
         Effort { seeds: self.seeds, threads: self.threads }
     }
 
+    fn once(&self) -> Effort {
+        Effort { seeds: 1, ..self.effort() }
+    }
+
     /// Returns the answers, from earlier runs or from runs made now.
     ///
     /// # Errors
     ///
     /// If an experiment fails.
     pub fn ask(&self, sweep: &Sweep) -> Result<Series, Error> {
+        self.ask_with(sweep, self.effort())
+    }
+
+    /// Returns the answers of one seed, for the cause of a verdict.
+    ///
+    /// # Errors
+    ///
+    /// If an experiment fails.
+    pub fn ask_once(&self, sweep: &Sweep) -> Result<Series, Error> {
+        self.ask_with(sweep, self.once())
+    }
+
+    fn ask_with(&self, sweep: &Sweep, effort: Effort) -> Result<Series, Error> {
         let experiment = find(sweep.experiment)
             .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
         let machine = format!("{:?}", sweep.run.machine.describe());
@@ -48,14 +65,15 @@ impl<'a> Context<'a> {
         let mut answers = Vec::new();
         for point in experiment.points(sweep)? {
             let s = &point.subject;
-            let key = format!("{machine} {s:?} {:?} {}", point.run.work, point.run.operations);
+            let key =
+                format!("{machine} {s:?} {:?} {} {}", point.run.work, point.run.operations, effort.seeds);
             let known = self.cache.borrow().get(&key).cloned();
             answers.push((key, s.clone(), known.clone()));
             if known.is_none() {
                 points.push(point);
             }
         }
-        let mut new = run_points(&points, self.effort(), self.watcher).into_iter();
+        let mut new = run_points(&points, effort, self.watcher).into_iter();
         let mut series = Vec::new();
         for (key, subject, known) in answers {
             let figures = match known {
@@ -68,7 +86,7 @@ impl<'a> Context<'a> {
             };
             series.push((subject, figures));
         }
-        Ok(Series { points: series, seeds: self.seeds as usize })
+        Ok(Series { points: series, seeds: effort.seeds as usize })
     }
 
     /// The answers to several sweeps as one series.
@@ -77,11 +95,24 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask_all(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
+        self.ask_all_with(sweeps, self.effort())
+    }
+
+    /// The answers of one seed to several sweeps, as [`Context::ask_once`] gives them.
+    ///
+    /// # Errors
+    ///
+    /// If an experiment fails.
+    pub fn ask_all_once(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
+        self.ask_all_with(sweeps, self.once())
+    }
+
+    fn ask_all_with(&self, sweeps: &[Sweep], effort: Effort) -> Result<Series, Error> {
         let mut points = Vec::new();
         for sweep in sweeps {
-            points.extend(self.ask(sweep)?.points);
+            points.extend(self.ask_with(sweep, effort)?.points);
         }
-        Ok(Series { points, seeds: self.seeds as usize })
+        Ok(Series { points, seeds: effort.seeds as usize })
     }
 }
 
@@ -204,22 +235,11 @@ impl Series {
         of: &dyn Fn(usize, usize) -> f64,
         format: impl Fn(f64) -> String,
     ) -> String {
-        let mut all = Vec::new();
-        for (n, (label, paper)) in places.iter().enumerate() {
-            let values: Vec<f64> = (0..self.seeds).map(|seed| of(n, seed)).collect();
-            let colour = n % 15;
-            if let Some(s) = summarise(&values) {
-                let value = PlotValue { value: s.median, min: s.min, max: s.max };
-                let look = Look { colour, dashed: false, bold: false };
-                all.push(Bar { label: label.clone(), value, look });
-            }
-            all.extend(paper.map(|value| Bar {
-                label: format!("paper: {label}"),
-                value: PlotValue { value, min: value, max: value },
-                look: Look { colour, dashed: true, bold: false },
-            }));
-        }
-        bars(title, &all, format, None)
+        let ours = |n| summarise(&(0..self.seeds).map(|seed| of(n, seed)).collect::<Vec<_>>());
+        let place = |(n, (label, paper)): (usize, &(String, Option<f64>))| {
+            (label.clone(), ours(n).map(Into::into), *paper)
+        };
+        bars_beside(title, &places.iter().enumerate().map(place).collect::<Vec<_>>(), format)
     }
 
     /// A plot of a metric over the length of messages, a line for each algorithm.
@@ -258,11 +278,27 @@ impl Series {
         let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
         let procs = distinct(subjects().map(|s| s.procs));
         let value = |algorithm: &str, procs: u32| {
-            let all = summarise(self.each(At::new(algorithm, procs as usize), metric))?;
-            Some(PlotValue { value: all.median, min: all.min, max: all.max })
+            summarise(self.each(At::new(algorithm, procs as usize), metric)).map(PlotValue::from)
         };
         by_processors_beside(title, &algorithms, &procs, value, paper, format)
     }
+}
+
+/// Bars, each with its name and our value, and beside it the paper's, if known, hollow.
+pub(super) fn bars_beside(
+    title: &str,
+    places: &[(String, Option<PlotValue>, Option<f64>)],
+    format: impl Fn(f64) -> String,
+) -> String {
+    let mut all = Vec::new();
+    for (n, (label, ours, paper)) in places.iter().enumerate() {
+        let look = |dashed| Look { colour: n % 15, dashed, bold: false };
+        all.extend(ours.map(|value| Bar { label: label.clone(), value, look: look(false) }));
+        let of_paper =
+            |value: f64| Bar { label: format!("paper: {label}"), value: value.into(), look: look(true) };
+        all.extend(paper.map(of_paper));
+    }
+    bars(title, &all, format, None)
 }
 
 /// The contradiction if a value is not within a part of the expected one (T1: 0.25).

@@ -3,7 +3,7 @@
 
 use towpath_sim::{Parameters, Sim, machines};
 
-use super::context::{within, within_factor};
+use super::context::{bars_beside, within, within_factor};
 use super::{Claim, Context, Finding};
 use crate::sim::list::{Advisory, Locked, Versioned, alone};
 use towpath_host::Error;
@@ -86,8 +86,17 @@ fn g1(_: &Context<'_>) -> Result<Finding, Error> {
     against.push("the R3000's lock, a system call or a bus of its own, is not modelled".into());
     against.extend(within("the R4000's lock", lock, 24.0, 0.25));
     let ours = format!("{}, {}, –, {}", digits(one), digits(pair), digits(lock));
+    let places = [
+        ("DCAS by CAS2 on the 68040", Some(one), 114.0),
+        ("DCAS by LLP/SCP", Some(pair), 26.0),
+        ("lock and unlock on the R3000", None, 70.0),
+        ("lock and unlock on the R4000", Some(lock), 24.0),
+    ]
+    .map(|(name, ours, paper)| (name.to_string(), ours.map(Into::into), Some(paper)));
+    let title = "What synchronising a deletion adds, in instruction times (G figure 4)";
+    let plot = bars_beside(title, &places, digits);
     let because = "the simulated costs are those that §7.2 gives (17 cycles more than the references for a DCAS, 9 for a CAS), not those of the machines of Figure 4: nothing of the R4000's no-ops and SYNC in a lock, nor of the 68040's microcode, is in them";
-    Ok(Finding::new(ours, against).because(because))
+    Ok(Finding::new(ours, against).because(because).with([plot]))
 }
 
 fn g2(_: &Context<'_>) -> Result<Finding, Error> {

@@ -244,8 +244,7 @@ pub(super) fn charts(
                 let time = |a: &str| series[m].with_seed(At::new(a, n), COMPLETION_CYCLES, seed);
                 time(a) / time(MCS)
             };
-            let all = summarise(&(0..series[m].seeds()).map(of).collect::<Vec<_>>())?;
-            Some(PlotValue { value: all.median, min: all.min, max: all.max })
+            summarise(&(0..series[m].seeds()).map(of).collect::<Vec<_>>()).map(PlotValue::from)
         };
         let title = format!("{program} on {}: time ÷ MCS's (K figures 1 to 3, left)", BOTH[m]);
         by_processors_beside(&title, &ALL, &PROCS.map(|n| n as u32), value, paper[m], digits)

@@ -316,9 +316,9 @@ fn l10(context: &Context<'_>) -> Result<Finding, Error> {
     let series = ask(context, &PAPER)?;
     let order = [LOCK_FREE, "ticket", "anderson", "test-and-test-and-set", "test-and-set", POSIX];
     let against = series.judge(|f| rising("7 writers", &order.map(|name| (name, f(at(name, 7), TIME)))));
+    let varied = if against.is_empty() { l_causes::spinning(context)? } else { Vec::new() };
     let finding = Finding::new(row(&series, &order, 7, TIME), against);
-    let finding = finding.varied("constants by which spinning locks resonate", l_causes::spinning(context)?);
-    Ok(finding)
+    Ok(finding.varied("constants by which spinning locks resonate", varied))
 }
 
 fn l11(context: &Context<'_>) -> Result<Finding, Error> {

@@ -9,8 +9,8 @@
 use super::context::{At, Series, judge_together};
 use super::n_barriers::CACHED;
 use super::n_multiprogramming::{
-    BARRIERS, COMPETITIVE, CONSCIOUS, CUSTOM, DISCIPLINES, GANG, LOCKS, NON_BLOCKING, QUEUES, SHARED, SPIN,
-    is_lock, procs, question,
+    BARRIERS, COMPETITIVE, CONSCIOUS, CUSTOM, GANG, LOCKS, NON_BLOCKING, QUEUES, SHARED, SPIN, disciplines,
+    procs, question,
 };
 use super::{Claim, Context, Finding, above, below};
 use crate::sim::Sweep;
@@ -83,18 +83,30 @@ impl Combination {
     }
 }
 
-/// Combinations that the queues' program ran in.
-fn combinations() -> Vec<Combination> {
+/// Combinations that algorithms run in.
+fn combinations(algorithms: &[&'static str]) -> Vec<Combination> {
     let of = |&algorithm: &&'static str| {
-        let disciplines = if is_lock(algorithm) { &DISCIPLINES[..] } else { &DISCIPLINES[..1] };
-        let shared = disciplines.iter().map(|d| (d.0, SHARED));
+        let shared = disciplines(algorithm).iter().map(|d| (d.0, SHARED));
         shared.chain([(SPIN, GANG)]).map(move |(waiting, scheduler)| Combination {
             algorithm,
             waiting,
             scheduler,
         })
     };
-    TASK_QUEUES.iter().flat_map(of).collect()
+    algorithms.iter().flat_map(of).collect()
+}
+
+/// The paper's Figure 9: a chart for each application, a bar for each combination.
+fn figure_9(applications: &Series) -> Vec<String> {
+    let chart = |pattern: &str, all: &[Combination]| {
+        let places: Vec<(String, Option<f64>)> = all.iter().map(|c| (c.name(), None)).collect();
+        let time = |c: &Combination, seed| applications.with_seed(c.at(pattern), TIME, seed);
+        let worst = |seed| all.iter().map(|c| time(c, seed)).fold(f64::NEG_INFINITY, f64::max);
+        let title = format!("{pattern} in two copies: time by the worst combination's (N figure 9)");
+        applications.bars_beside(&title, &places, &|n, seed| time(&all[n], seed) / worst(seed), digits)
+    };
+    let [cholesky, radiosity] = WITH_QUEUES.map(|pattern| chart(pattern, &combinations(&TASK_QUEUES)));
+    vec![cholesky, chart(WITH_BARRIERS, &combinations(&BARRIERS.map(|b| b.0))), radiosity]
 }
 
 /// An application's runs in several copies, as [`question`] asks for the program's.
@@ -132,7 +144,7 @@ fn gain_of_lu(f: Look<'_>, barrier: &'static str) -> f64 {
 }
 
 fn n32(context: &Context<'_>) -> Result<Finding, Error> {
-    let all = combinations();
+    let all = combinations(&TASK_QUEUES);
     let mut programs = Vec::new();
     for name in TASK_QUEUES {
         let (shared, gang) = QUEUES.iter().find(|q| q.0 == name).map_or((6_400, 6_400), |q| (q.1, q.2));
@@ -179,7 +191,7 @@ fn n32(context: &Context<'_>) -> Result<Finding, Error> {
         WITH_QUEUES.map(row).join(". "),
         lu.join(", ")
     );
-    Ok(Finding::new(ours, against))
+    Ok(Finding::new(ours, against).with(figure_9(&applications)))
 }
 
 /// Numbers of processors of the programs alone.

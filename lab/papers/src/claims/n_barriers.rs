@@ -95,7 +95,7 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
         ("polls 2 µs apart", "fetch_op.poll=2us"),
     ] {
         let question = Sweep::on("barriers", "origin2000", &[AT_MEMORY, TREE], &[64]).set(change);
-        let changed = context.ask(&question)?;
+        let changed = context.ask_once(&question)?;
         let g = |at: At<'_>, metric| changed.median(at, metric);
         sweep.push(format!("with {what} {}", digits(episode(&g, TREE, 64) / episode(&g, AT_MEMORY, 64))));
     }

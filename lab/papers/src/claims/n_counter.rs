@@ -251,7 +251,7 @@ fn n7(context: &Context<'_>) -> Result<Finding, Error> {
             question.algorithms = vec![BOTH[1].into()];
             question
         };
-        let (busy, empty) = (context.ask(&set(with_work()))?, context.ask(&set(without_work()))?);
+        let (busy, empty) = (context.ask_once(&set(with_work()))?, context.ask_once(&set(without_work()))?);
         let from = match flat(&|at, metric| empty.median(at, metric)) {
             0 => "never flat".to_string(),
             n => format!("flat from {n}"),

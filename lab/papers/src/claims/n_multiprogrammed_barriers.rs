@@ -62,7 +62,7 @@ fn barrier_sweep(context: &Context<'_>, spread: f64, changes: &[&str]) -> Result
                 question
             })
         };
-        let other = context.ask_all(&BARRIERS.iter().flat_map(both).collect::<Vec<_>>())?;
+        let other = context.ask_all_once(&BARRIERS.iter().flat_map(both).collect::<Vec<_>>())?;
         let f = &median(&other);
         let all = BARRIERS.map(|(name, _)| {
             let both = [DISCIPLINES[1].0, DISCIPLINES[2].0].map(|w| digits(gap(f, name, w, 2)));

@@ -17,8 +17,8 @@ use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
 use towpath_report::record::metrics::{CONTEXT_SWITCHES, INVALIDATIONS, PROGRAM_TIME as TIME, STANDSTILL};
-use towpath_report::stats::percentile;
-use towpath_report::svg::{Bar, Look, PlotValue, bars};
+use towpath_report::stats::summarise;
+use towpath_report::svg::{Bar, Look, bars};
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
@@ -129,7 +129,7 @@ pub(super) fn is_lock(name: &str) -> bool {
 }
 
 /// The disciplines of an algorithm, or none but its own.
-fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
+pub(super) fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
     if is_lock(name) || is_barrier(name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
 }
 
@@ -170,7 +170,7 @@ fn queues(context: &Context<'_>) -> Result<Series, Error> {
 }
 
 /// Some algorithms under both schedulers, two copies, on a machine with a parameter
-/// changed.
+/// changed, by one seed.
 fn changed(context: &Context<'_>, names: &[&'static str], change: &str) -> Result<Series, Error> {
     let operations = |name: &str, scheduler: &str| {
         let queue = QUEUES.iter().find(|q| q.0 == name).map(|q| if scheduler == SHARED { q.1 } else { q.2 });
@@ -179,7 +179,7 @@ fn changed(context: &Context<'_>, names: &[&'static str], change: &str) -> Resul
     let both = |&name: &&'static str| {
         [SHARED, GANG].map(|s| question(name, s, &[2], operations(name, s) / 2, 0.2).set(change))
     };
-    context.ask_all(&names.iter().flat_map(both).collect::<Vec<_>>())
+    context.ask_all_once(&names.iter().flat_map(both).collect::<Vec<_>>())
 }
 
 /// Figures 7 and 8: a chart for each number of copies, a bar for each combination.
@@ -190,13 +190,11 @@ pub(super) fn charts(series: &Series, names: &[&str], copies: &[u64], title: &st
             let shared = disciplines(name).iter().map(|d| (d.0, SHARED));
             for (waiting, scheduler) in shared.chain([(SPIN, GANG)]) {
                 let values = series.each(at(name, waiting, copies, scheduler), TIME);
-                let Some(value) = percentile(values, 50.0) else { continue };
-                let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let Some(value) = summarise(values) else { continue };
                 let how = if scheduler == GANG { GANG } else { waiting };
                 all.push(Bar {
                     label: format!("{}, {how}", short(name)),
-                    value: PlotValue { value, min: least, max: most },
+                    value: value.into(),
                     look: Look { colour: n % 15, dashed: scheduler == GANG, bold: false },
                 });
             }
@@ -285,7 +283,7 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
     }
     // Where the paper's own queue is what limits the program.
     let busy = |q: Sweep| q.work(5_000, 0.2);
-    let busy = context.ask_all(&[SHARED, GANG].map(|s| busy(question(CUSTOM, s, &[2], 64_000, 0.2))))?;
+    let busy = context.ask_all_once(&[SHARED, GANG].map(|s| busy(question(CUSTOM, s, &[2], 64_000, 0.2))))?;
     sweep.push(format!("5 µs of work: {}", gaps(&median(&busy), CUSTOM, &[2])));
     let ours = format!(
         "gang ÷ time sharing (spinning, competitive, blocking) for 2 | 3 copies: {}. Invalidations by gang and time sharing: {}; {}. Time sharing stands still for {}. For 2 copies with {}",
@@ -345,7 +343,7 @@ fn n25(context: &Context<'_>) -> Result<Finding, Error> {
     let against = series.judge(|f| NON_BLOCKING.iter().flat_map(|n| slower_than_a_lock(f, n)).collect());
     // The cost of copies beyond the algorithm's own speed.
     let all = [NON_BLOCKING[0], NON_BLOCKING[1], NON_BLOCKING[2], LOCKS[2], LOCKS[3]];
-    let alone = context.ask_all(&all.map(|n| question(n, SHARED, &[1], 9_600, 0.2)))?;
+    let alone = context.ask_all_once(&all.map(|n| question(n, SHARED, &[1], 9_600, 0.2)))?;
     let alone = all.map(|n| format!("{} {}", short(n), digits(alone.median(at(n, SPIN, 1, SHARED), TIME))));
     let ours = format!(
         "{}; alone on the machine: {}",
@@ -400,7 +398,7 @@ fn n27(context: &Context<'_>) -> Result<Finding, Error> {
         let other = |copies, operations| {
             question(CONSCIOUS, SHARED, copies, operations, 0.2).work(work, 0.2).set(change)
         };
-        let other = context.ask_all(&[other(&[1], 6_400), other(&[2, 3], 12_800)])?;
+        let other = context.ask_all_once(&[other(&[1], 6_400), other(&[2, 3], 12_800)])?;
         let g = &median(&other);
         sweep.push(format!("with {what} {} and {}", digits(ratio(g, 2)), digits(ratio(g, 3))));
     }

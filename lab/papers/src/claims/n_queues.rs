@@ -144,14 +144,18 @@ pub(super) fn figure_5() -> Sweep {
     Sweep::on("queues", "origin2000", &ALL, &PROCS)
 }
 
-/// The figures of some algorithms on 64 processors with a parameter changed, to see the
+/// Some algorithms on 64 processors with a parameter changed, by one seed, to see the
 /// causes.
 pub(super) fn changed(
     context: &Context<'_>,
     algorithms: &[&'static str],
     change: &str,
 ) -> Result<Series, Error> {
-    context.ask(&Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change))
+    context.ask_once(&with(algorithms, change))
+}
+
+fn with(algorithms: &[&'static str], change: &str) -> Sweep {
+    Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change)
 }
 
 /// The constant without a source that claims on placement are tried with other values of.
@@ -166,7 +170,7 @@ pub(super) fn with_other_retries(
 ) -> Result<Vec<String>, Error> {
     let mut against = Vec::new();
     for retry in ["50ns", "200ns"] {
-        let other = changed(context, algorithms, &format!("directory.retry={retry}"))?;
+        let other = context.ask(&with(algorithms, &format!("directory.retry={retry}")))?;
         against.extend(other.judge(claim).into_iter().map(|text| format!("with {retry} {text}")));
     }
     Ok(against)

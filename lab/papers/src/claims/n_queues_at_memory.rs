@@ -60,7 +60,7 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
         let others = with_other_retries(context, &both, &claim)?;
         return Ok(Finding::new(ours, against).varied(RETRY, others));
     }
-    let word = context.ask(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
+    let word = context.ask_once(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
     let fifo = changed(context, &both, "directory.service=fifo")?;
     let why = format!(
         "under a lock the queue's own lines move one after the other while no other may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
@@ -92,7 +92,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
     }
     // The same locks around a single word.
     const WORD: [&str; 3] = ["hybrid-queue", "ticket/fetch-op", "test-and-set/fetch-op"];
-    let word = context.ask(&Sweep::on("locks", "origin2000", &WORD, &[MOST]))?;
+    let word = context.ask_once(&Sweep::on("locks", "origin2000", &WORD, &[MOST]))?;
     let why = format!(
         "it hangs on how long a poll at memory occupies the home (chosen for N7): {}. The queue's own lines do not decide, it is the same around a single word: {}",
         sweep.join("; "),
@@ -145,7 +145,7 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
     if against.is_empty() {
         return Ok(Finding::new(ours, against));
     }
-    let faster = context.ask(
+    let faster = context.ask_once(
         &Sweep::on("queues", "origin2000", &[TICKETS], &PROCS)
             .set("fetch_op.occupancy=10ns")
             .set("fetch_op.occupancy_miss=10ns"),

@@ -135,9 +135,11 @@ fn losing_less<'n>(slowdowns: &[(&'n str, f64)]) -> Vec<&'n str> {
 /// Two copies of the stress test beside one, on the simulated Enterprise 5000.
 fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
     let mut one = Layer::on(enterprise(), 8, 20_000);
-    // Run and time slice are shortened together: still 250 context switches, and hundreds of
-    // messages, long.
-    one.run.machine.set_from_text("os.quantum=1ms").expect("a parameter and its value");
+    // Run, time slice and the receiver's patience are shortened together: a slice is still 250
+    // context switches, and hundreds of messages, long.
+    const SHORTER: u64 = 20;
+    one.run.machine.quantum /= SHORTER;
+    one.habits.patience /= SHORTER;
     let mut two = one.clone();
     two.run.copies = 2;
     let mut against = Vec::new();

@@ -14,7 +14,7 @@ const OWN: [(&str, &str); 12] = [
         "L10",
         "the pause between two attempts at a spin lock, of which 12 to 36 ns are tried, and a send's instructions within the rounding of Table 1; that the mutex is handed over (published)",
     ),
-    ("L17", "the patience of a receiver, which is not scaled with the time slice"),
+    ("L17", "the patience of a receiver (a millisecond; scaled with the time slice)"),
     ("N3", "both processors of a node count an intervention, which has no source"),
     ("N7", "the time of a fetch-op at its home, chosen for it"),
     ("N12", "the bounds of back-off, which are not in the paper; where lines lie (published)"),

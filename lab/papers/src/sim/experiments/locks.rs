@@ -7,51 +7,52 @@ use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Sim, SimArena, SimCell};
 use towpath_sync::{Lock, for_each_lock};
 
+use super::super::Patience;
 use super::super::replay::ReplayedLocks;
 use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
+/// A lock and a word that its holders change.
 struct LockWork<L> {
     lock: L,
     count: SimCell,
 }
 
+impl<L: Lock<Sim> + 'static> LockWork<L> {
+    fn new(arena: &SimArena) -> Self {
+        let lock = L::new(arena);
+        LockWork { lock, count: arena.cell(Place::NewLine, 0) }
+    }
+
+    /// Reads the word under the lock, calls `within`, and writes the word.
+    fn pass(&self, cpu: &Sim, patience: &Patience, within: &mut dyn FnMut()) {
+        let wait = patience.clone().at_memory(L::NAME.ends_with("fetch-op"));
+        // No thread dies here, and there are places enough.
+        let held = self.lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
+        let count = cpu.read(&self.count);
+        within();
+        cpu.write(&self.count, count + 1);
+        self.lock.unlock(cpu, &wait, held);
+    }
+
+    /// Locks of a replay.
+    fn replayed(arena: &SimArena, number: usize) -> ReplayedLocks {
+        let locks: Vec<Self> = (0..number).map(|_| LockWork::new(arena)).collect();
+        Rc::new(move |cpu, patience, lock, within| locks[lock].pass(cpu, patience, within))
+    }
+}
+
 fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
-    let at_memory = L::NAME.ends_with("fetch-op");
     if let Some(replay) = &run.replay {
-        return run.play(replay, |arena, number| replayed::<L>(arena, number, at_memory));
+        return run.play(replay, LockWork::<L>::replayed);
     }
     let inside = 1000 * run.inside;
-    run.measure(
-        |arena| {
-            let lock = L::new(arena);
-            LockWork { lock, count: arena.cell(Place::NewLine, 0) }
-        },
-        move |cpu, shared, patience, _| {
-            let wait = patience.clone().at_memory(at_memory);
-            // No thread dies here, and there are places enough.
-            let held = shared.lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
-            let count = cpu.read(&shared.count);
+    run.measure(LockWork::<L>::new, move |cpu, shared, patience, _| {
+        shared.pass(cpu, patience, &mut || {
             if inside > 0 {
                 cpu.compute(inside);
             }
-            cpu.write(&shared.count, count + 1);
-            shared.lock.unlock(cpu, &wait, held);
-        },
-    )
-}
-
-/// Locks of a replay, each with a word that its holders change.
-fn replayed<L: Lock<Sim> + 'static>(arena: &SimArena, number: usize, at_memory: bool) -> ReplayedLocks {
-    let make = |_| LockWork { lock: L::new(arena), count: arena.cell(Place::NewLine, 0) };
-    let locks: Vec<LockWork<L>> = (0..number).map(make).collect();
-    Rc::new(move |cpu, patience, lock, within| {
-        let (LockWork { lock, count }, wait) = (&locks[lock], patience.clone().at_memory(at_memory));
-        // No thread dies here, and there are places enough.
-        let held = lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
-        cpu.write(count, cpu.read(count) + 1);
-        within();
-        lock.unlock(cpu, &wait, held);
+        });
     })
 }
 
