@@ -20,7 +20,8 @@ impl Engine {
     pub fn is_hit(&mut self, t: usize, word: u32, op: Op) -> bool {
         let line = self.memory.line_of(word);
         let thread = &mut self.threads[t];
-        let hits = thread.clock < self.events.horizon
+        let hits = self.buffered == 0
+            && thread.clock < self.events.horizon
             && self.memory.copies[line * self.memory.processors + thread.cpu] >= op.need();
         if hits {
             self.counters.hits += 1;

@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     pub counters: Counters,
     /// True if lines have marks ([`crate::memory::Mark`]).
     pub marks: bool,
+    /// Number of stores in all processors' buffers.
+    pub buffered: usize,
     pub random: Random,
     /// Sleepers with their words, in the order of their coming.
     pub parked: Vec<(u32, usize)>,
@@ -77,6 +79,7 @@ impl Engine {
             numbers: BTreeMap::new(),
             counters: Counters::default(),
             marks,
+            buffered: 0,
             random: Random::stream(seed, u64::MAX),
             parked: Vec::new(),
             active_job: 0,

@@ -65,6 +65,7 @@ impl Machine {
                 panic!("at {} ps, {request:?} of processor {cpu} complete: {error}", self.engine.now);
             }
         }
+        self.drain(cpu);
         let e = &mut self.engine;
         let it = &mut e.cpus[cpu];
         if let Some(asked) = it.deferred.take() {

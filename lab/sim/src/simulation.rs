@@ -17,6 +17,7 @@ use crate::interconnect::uncached::Uncached;
 use crate::machine::Machine;
 use crate::messages::{ArrivedMessage, NodeKernel};
 use crate::parameters::{BLOCKING, BUS, NO_COHERENCE, Parameters, WRITE_ONCE};
+use crate::processor::buffered::Buffered;
 use crate::processor::coherent::Coherent;
 use crate::processor::uncached::PastCache;
 use crate::processor::{AccessPath, Note, Sim, SimArena};
@@ -185,13 +186,17 @@ impl Simulation {
     }
 
     /// Lets all that is under way end, and checks the model (debug builds).
+    ///
+    /// Buffered stores reach memory in other builds, too.
     fn settle(&self) {
-        if cfg!(debug_assertions) {
-            let machine = &mut *self.machine.borrow_mut();
+        let machine = &mut *self.machine.borrow_mut();
+        if cfg!(debug_assertions) || machine.engine.buffered > 0 {
             machine.finish_transactions();
-            if let Err(error) = machine.check_at_rest() {
-                panic!("at the end: {error}");
-            }
+        }
+        if cfg!(debug_assertions)
+            && let Err(error) = machine.check_at_rest()
+        {
+            panic!("at the end: {error}");
         }
     }
 
@@ -251,7 +256,11 @@ fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn Ac
         let path = Rc::new(PastCache(memory.clone()));
         return (Machine { engine, interconnect: Box::new(memory) }, path);
     }
-    let path = Rc::new(Coherent::new(p));
+    let (coherent, is_split) = (Coherent::new(p), p.fabric == BUS && p.protocol != WRITE_ONCE);
+    let path: Rc<dyn AccessPath> = match p.store_buffer {
+        1.. if is_split => Rc::new(Buffered::new(coherent)),
+        _ => Rc::new(coherent),
+    };
     let machine = match (p.fabric, p.protocol) {
         (BUS, WRITE_ONCE) => Machine { engine, interconnect: Box::new(AtomicBus::default()) },
         (BUS, _) => Machine { engine, interconnect: Box::new(SplitBus::new(p.banks as usize)) },

@@ -15,6 +15,8 @@ pub(crate) struct Cpu {
     pub reservation: u32,
     /// Line of a second load-linked, which is reserved no longer than the first.
     pub second: u32,
+    /// Stores that its threads have gone on without: words and values, the oldest first.
+    pub stores: VecDeque<(u32, u64)>,
     /// The line that its thread spins on.
     pub spinning: u32,
     pub current: Option<usize>,
@@ -128,6 +130,7 @@ impl Cpu {
             deferred: None,
             reservation: NONE,
             second: NONE,
+            stores: VecDeque::new(),
             spinning: NONE,
             current: None,
             queue: VecDeque::new(),

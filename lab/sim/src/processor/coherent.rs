@@ -4,7 +4,7 @@ use towpath_machine::{Ordering, Processor};
 
 use crate::memory::AT_MEMORY;
 use crate::parameters::{LL_SC, Parameters};
-use crate::processor::{AccessPath, Sim, SimBytes, SimWord};
+use crate::processor::{AccessPath, Sim, SimBytes, SimCell, SimWord};
 use crate::request::{Op, Request, Want};
 use crate::task::Task;
 
@@ -69,11 +69,11 @@ impl AccessPath for Coherent {
             bytes[start..start + part].copy_from_slice(&from[done..done + part]);
             let mask = if part == 8 { u64::MAX } else { ((1 << (8 * part)) - 1) << (8 * start) };
             if mask == u64::MAX {
-                cpu.operate(word, Op::Store(u64::from_le_bytes(bytes)), |p| p.store);
+                cpu.write(&SimCell(word), u64::from_le_bytes(bytes));
             } else {
                 // No other processor writes these bytes meanwhile.
-                let old = cpu.operate(word, Op::Load, |p| p.load);
-                cpu.operate(word, Op::Store(old & !mask | u64::from_le_bytes(bytes)), |p| p.store);
+                let old = cpu.read(&SimCell(word));
+                cpu.write(&SimCell(word), old & !mask | u64::from_le_bytes(bytes));
             }
             done += part;
         }
@@ -83,7 +83,7 @@ impl AccessPath for Coherent {
         while done < to.len() {
             let (word, start) = (from.first + ((at + done) / 8) as u32, (at + done) % 8);
             let part = (8 - start).min(to.len() - done);
-            let bytes = cpu.operate(word, Op::Load, |p| p.load).to_le_bytes();
+            let bytes = cpu.read(&SimCell(word)).to_le_bytes();
             to[done..done + part].copy_from_slice(&bytes[start..start + part]);
             done += part;
         }

@@ -4,6 +4,7 @@
 //! coroutine's own stack can lend it.
 #![allow(unsafe_code)]
 
+pub(crate) mod buffered;
 mod capabilities;
 pub(crate) mod coherent;
 mod mutex;
@@ -71,7 +72,8 @@ impl Arena<Sim> for SimArena {
 
 /// Path of a processor's accesses that its cache does not answer at once.
 ///
-/// Chosen with the interconnect: [`coherent::Coherent`] caches, or [`uncached::PastCache`].
+/// Chosen with the interconnect: [`coherent::Coherent`] caches, perhaps behind a store buffer
+/// ([`buffered::Buffered`]), or [`uncached::PastCache`].
 pub(crate) trait AccessPath: std::fmt::Debug {
     /// Loads a word that the cache does not have.
     fn load(&self, cpu: &Sim, word: u32, order: Ordering) -> u64;

@@ -1,11 +1,12 @@
 //! Litmus tests: on every machine with coherence (`incoherent.rs` has the other's),
-//! exactly the outcomes that sequential consistency allows are seen.
+//! exactly the outcomes that sequential consistency allows are seen; with a store buffer those of
+//! total store order.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
+use towpath_machine::{Arena, Ordering::Relaxed, Ordering::SeqCst, Place, Processor};
 use towpath_sim::{Sim, Simulation, machines};
 
 /// Program of one thread: its accesses to the words, and the values that it reads (0 if
@@ -14,8 +15,11 @@ type Program = fn(&Sim, &[towpath_sim::SimWord]) -> Vec<u64>;
 
 /// Collects the outcomes of many runs with pauses of all lengths before each access, on
 /// lines of their own and on a common one.
-fn outcomes(machine: &str, programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
+fn outcomes(machine: &str, changes: &[&str], programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
     let mut p = machines::by_name(machine).unwrap();
+    for change in changes {
+        p.set_from_text(change).unwrap();
+    }
     if machine == "avalanche-slow" {
         // As fast as the others, so that the pauses decide.
         p.set_from_text("network.fall_through=30ns").unwrap();
@@ -77,29 +81,85 @@ fn all_but(reads: u32, forbidden: &[&[u64]]) -> BTreeSet<Vec<u64>> {
         .collect()
 }
 
+/// Outcomes with a store buffer of many entries, or of few.
+fn buffered(entries: u32, programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
+    outcomes("enterprise5000", &[&format!("processor.store_buffer={entries}")], programs)
+}
+
+/// Checks programs whose outcomes are the same under total store order.
 #[track_caller]
 fn check(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
+    check_consistent(programs, reads, forbidden);
+    assert_eq!(buffered(8, programs), all_but(reads, forbidden), "with a store buffer");
+}
+
+#[track_caller]
+fn check_consistent(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
     for machine in machines::names().filter(|name| *name != "sx4") {
-        assert_eq!(outcomes(machine, programs), all_but(reads, forbidden), "{machine}");
+        assert_eq!(outcomes(machine, &[], programs), all_but(reads, forbidden), "{machine}");
     }
 }
 
 #[test]
 fn store_buffering() {
-    check(
-        &[
-            |cpu, w| {
-                store(cpu, &w[0], 1);
-                vec![load(cpu, &w[1])]
-            },
-            |cpu, w| {
-                store(cpu, &w[1], 1);
-                vec![load(cpu, &w[0])]
-            },
-        ],
-        2,
-        &[&[0, 0]],
-    );
+    const PROGRAMS: &[Program] = &[
+        |cpu, w| {
+            store(cpu, &w[0], 1);
+            vec![load(cpu, &w[1])]
+        },
+        |cpu, w| {
+            store(cpu, &w[1], 1);
+            vec![load(cpu, &w[0])]
+        },
+    ];
+    check_consistent(PROGRAMS, 2, &[&[0, 0]]);
+    // At once, while the store is in its buffer.
+    const AT_ONCE: &[Program] = &[
+        |cpu, w| {
+            cpu.store(&w[0], 1, Relaxed);
+            vec![cpu.load(&w[1], Relaxed)]
+        },
+        |cpu, w| {
+            cpu.store(&w[1], 1, Relaxed);
+            vec![cpu.load(&w[0], Relaxed)]
+        },
+    ];
+    check_consistent(AT_ONCE, 2, &[&[0, 0]]);
+    for entries in [1, 8] {
+        assert_eq!(buffered(entries, AT_ONCE), all_but(2, &[]), "{entries}");
+    }
+}
+
+#[test]
+fn store_buffer_is_empty_after_a_fence_or_an_update() {
+    const FENCED: &[Program] = &[
+        |cpu, w| {
+            store(cpu, &w[0], 1);
+            cpu.fence(SeqCst);
+            vec![load(cpu, &w[1])]
+        },
+        |cpu, w| {
+            store(cpu, &w[1], 1);
+            vec![cpu.fetch_add(&w[0], 0, SeqCst)]
+        },
+    ];
+    assert_eq!(buffered(8, FENCED), all_but(2, &[&[0, 0]]));
+}
+
+#[test]
+fn own_stores_are_seen_in_the_buffer_and_in_order() {
+    const OWN: &[Program] = &[|cpu, w| {
+        cpu.store(&w[0], 7, Relaxed);
+        cpu.store(&w[0], 1, Relaxed);
+        cpu.store(&w[1], 1, Relaxed);
+        let first = cpu.load(&w[0], Relaxed);
+        let seen = cpu.spin_until(&w[1], Relaxed, u64::MAX, |value| value == 1);
+        pause(cpu, 3_000);
+        vec![first, seen.unwrap(), cpu.load(&w[0], Relaxed)]
+    }];
+    for entries in [1, 2, 8] {
+        assert_eq!(buffered(entries, OWN), BTreeSet::from([vec![1, 1, 1]]), "{entries}");
+    }
 }
 
 #[test]
