@@ -233,6 +233,20 @@ pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Opt
     svg
 }
 
+/// The labels below an axis, by their middles, without those that would overlap.
+///
+/// The last one stays.
+fn apart(labels: impl DoubleEndedIterator<Item = (f64, String)>) -> Vec<(f64, String)> {
+    let half = |text: &str| text.chars().count() as f64 * 3.5 + 3.0;
+    let mut shown: Vec<(f64, String)> = Vec::new();
+    for (x, text) in labels.rev() {
+        if shown.last().is_none_or(|(next, of_next)| next - x >= half(of_next) + half(&text)) {
+            shown.push((x, text));
+        }
+    }
+    shown
+}
+
 /// Lines with marks, whiskers and a label at the right end of each; the x axis is
 /// logarithmic with ticks where the points are.
 pub fn lines(
@@ -241,7 +255,9 @@ pub fn lines(
     format_x: impl Fn(f64) -> String,
     format_y: impl Fn(f64) -> String,
 ) -> String {
-    let (left, top, bottom, right) = (70.0, 34.0, HEIGHT - 30.0, WIDTH - LABELS);
+    let longest = lines.iter().map(|l| l.label.chars().count()).max().unwrap_or(0);
+    let labels = (longest as f64 * 7.5 + 20.0).clamp(LABELS, 2.0 * LABELS);
+    let (left, top, bottom, right) = (70.0, 34.0, HEIGHT - 30.0, WIDTH - labels);
     let mut xs: Vec<f64> = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
@@ -257,13 +273,12 @@ pub fn lines(
     let scale = Scale::fit(values, 20.0, bottom, top);
     let mut svg = open(HEIGHT, title);
     grid(&mut svg, &scale, (left, right), &format_y);
-    for &x in &xs {
+    for (x, text) in apart(xs.iter().map(|&x| (at_x(x), format_x(x)))) {
         let _ = write!(
             svg,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            at_x(x),
+            "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             bottom + 20.0,
-            escape(&format_x(x))
+            escape(&text)
         );
     }
     let ends: Vec<f64> =
@@ -388,6 +403,14 @@ mod tests {
     use super::*;
 
     const LOOK: Look = Look { colour: 1, dashed: false, bold: false };
+
+    #[test]
+    fn labels_below_an_axis_do_not_overlap() {
+        let labels = [(70.0, "8 B"), (310.0, "1023 B"), (311.0, "1 KiB"), (600.0, "2 MiB"), (620.0, "4 MiB")];
+        let shown = apart(labels.into_iter().map(|(x, text)| (x, text.to_string())));
+        let texts: Vec<&str> = shown.iter().map(|label| label.1.as_str()).collect();
+        assert_eq!(texts, ["4 MiB", "1 KiB", "8 B"]);
+    }
 
     fn value(value: f64) -> PlotValue {
         PlotValue { value, min: value * 0.9, max: value * 1.1 }
