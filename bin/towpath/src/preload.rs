@@ -78,7 +78,7 @@ fn lock_of_a_mutex(name: &str) -> Result<String, String> {
     match LOCKS.contains(&name) {
         true => Ok(name.to_owned()),
         false => Err(format!(
-            "a mutex of another program can have one of {}. Locks with a place for each waiter (robust, mcs, clh and others) are compared for a program by `towpath recommend --trace`",
+            "a mutex of another program can have one of {}. Locks with a place for each waiter (mcs, clh and others), and robust, are compared for a program by `towpath recommend --trace`",
             LOCKS.join(", ")
         )),
     }

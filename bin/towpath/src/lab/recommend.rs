@@ -21,7 +21,7 @@ use towpath_sync::Policy;
 use super::bench::{policies, results};
 use super::screen::Screen;
 use super::sim::{ProgressBar, by_name};
-use super::trace::MOST_SIMULATED;
+use super::trace::{MOST_SIMULATED, TracedProgram, traced_program};
 use crate::{CommandFailure, Outcome, output};
 
 /// Arguments of `towpath recommend`.
@@ -85,12 +85,6 @@ pub struct Arguments {
     report: PathBuf,
 }
 
-/// Program of a trace: its replay, and the table of its own locks.
-struct TracedProgram {
-    replay: Arc<LockReplay>,
-    locks: Table,
-}
-
 /// The experiments that recommend something.
 const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
 /// Operations of each simulated processor, and of all together at least.
@@ -101,10 +95,8 @@ const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
 impl Arguments {
     /// The program of the trace, if there is one, with at most so many threads.
-    fn replay(&self, most: usize) -> Result<Option<TracedProgram>, CommandFailure> {
-        let made = |file| super::trace::replay_with_locks(file, most, &self.report);
-        let traced = self.trace.as_deref().map(made).transpose()?;
-        Ok(traced.map(|(replay, locks)| TracedProgram { replay: Arc::new(replay), locks }))
+    fn traced(&self, most: usize) -> Result<Option<TracedProgram>, CommandFailure> {
+        self.trace.as_deref().map(|file| traced_program(file, most, &self.report)).transpose()
     }
 
     fn participants(&self) -> u32 {
@@ -187,7 +179,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         );
         return Err(CommandFailure::new(text).with_code(2));
     }
-    let traced = arguments.replay(MOST)?;
+    let traced = arguments.traced(MOST)?;
     let replay = traced.as_ref().map(|traced| Arc::clone(&traced.replay));
     let primitives = if replay.is_some() { vec!["locks"] } else { arguments.primitives()? };
     let experiments = primitives.into_iter().filter_map(find).collect();
@@ -232,7 +224,7 @@ fn answer(
 /// Recommends for a simulated machine.
 fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     let machine = by_name(name)?;
-    let traced = arguments.replay(MOST_SIMULATED)?;
+    let traced = arguments.traced(MOST_SIMULATED)?;
     let replay = traced.as_ref().map(|traced| Arc::clone(&traced.replay));
     let most = replay.as_ref().map_or(usize::MAX, |replay| replay.threads.len());
     let procs = (arguments.participants.unwrap_or(machine.processors as u32) as usize).min(most);

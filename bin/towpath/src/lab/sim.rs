@@ -289,7 +289,7 @@ impl SimArgs {
         match &self.trace {
             None => Ok(None),
             Some(file) if experiment == "locks" => {
-                Ok(Some(Arc::new(super::trace::replay(file, super::trace::MOST_SIMULATED)?)))
+                Ok(Some(super::trace::replay(file, super::trace::MOST_SIMULATED)?))
             }
             Some(_) => {
                 let text =

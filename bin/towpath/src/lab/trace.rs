@@ -2,6 +2,7 @@
 //! program's own locks.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
 use towpath_host::trace::{LockReplay, LockTrace, TracedLock};
@@ -21,18 +22,23 @@ const SHOWN: usize = 10;
 /// Folder of the program's own figures, in that of the report.
 pub const PROGRAM: &str = "program";
 
-/// The replay of a file, by at most so many threads.
-pub fn replay(file: &Path, most: usize) -> Result<LockReplay, CommandFailure> {
-    let failed = |why: String| CommandFailure::new(why).with_code(2);
-    let trace = LockTrace::read(file).map_err(failed)?;
-    made(&trace, most)
+/// Program of a trace: its replay, and the table of its own locks.
+pub struct TracedProgram {
+    pub replay: Arc<LockReplay>,
+    pub locks: Table,
 }
 
-/// The replay of a trace, by at most so many threads.
-fn made(trace: &LockTrace, most: usize) -> Result<LockReplay, CommandFailure> {
+/// The replay of a file, by at most so many threads.
+pub fn replay(file: &Path, most: usize) -> Result<Arc<LockReplay>, CommandFailure> {
+    read(file, most).map(|(_, replay)| replay)
+}
+
+/// The trace of a file, and its replay.
+fn read(file: &Path, most: usize) -> Result<(LockTrace, Arc<LockReplay>), CommandFailure> {
     let failed = |why: String| CommandFailure::new(why).with_code(2);
+    let trace = LockTrace::read(file).map_err(failed)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let replay = LockReplay::new(trace, most, cores).map_err(failed)?;
+    let replay = LockReplay::new(&trace, most, cores).map_err(failed)?;
     if trace.dropped > 0 {
         output::remark!(
             "towpath: the trace had no room for {} events: it has the program's beginning; more with `towpath preload --trace-events N`",
@@ -45,19 +51,13 @@ fn made(trace: &LockTrace, most: usize) -> Result<LockReplay, CommandFailure> {
             trace.forks
         );
     }
-    Ok(replay)
+    Ok((trace, Arc::new(replay)))
 }
 
-/// The replay of a file, and the table of the program's own locks.
-///
-/// Their picture is written into a folder of the report.
-pub fn replay_with_locks(
-    file: &Path,
-    most: usize,
-    report: &Path,
-) -> Result<(LockReplay, Table), CommandFailure> {
-    let trace = LockTrace::read(file).map_err(|why| CommandFailure::new(why).with_code(2))?;
-    let replay = made(&trace, most)?;
+/// The program of a file. The picture of its locks is written into a folder of the
+/// report.
+pub fn traced_program(file: &Path, most: usize, report: &Path) -> Result<TracedProgram, CommandFailure> {
+    let (trace, replay) = read(file, most)?;
     let locks = trace.locks();
     let shown = &locks[..locks.len().min(SHOWN)];
     let table = table(&trace, shown, locks.len());
@@ -75,7 +75,7 @@ pub fn replay_with_locks(
     let page = plain_page("the program's locks", &introduction, &[], &[section], &[]);
     let records: String = locks.iter().map(|lock| to_json(&trace, lock) + "\n").collect();
     write_files(&report.join(PROGRAM), &records, &page).map_err(CommandFailure::new)?;
-    Ok((replay, table))
+    Ok(TracedProgram { replay, locks: table })
 }
 
 fn bars_of(title: &str, trace: &LockTrace, locks: &[TracedLock], ns: impl Fn(&TracedLock) -> u64) -> String {

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use towpath::{EpisodeError, LockError, Shared, World};
+use towpath::{Condvar, EpisodeError, LockError, MutexGuard, Shared, World};
+use towpath_sync::Unrepaired;
 use towpath_sync::robust::Once;
 
 use super::super::work;
@@ -87,20 +88,28 @@ fn gets_on(procs: usize, victim: usize, other: usize) -> bool {
     puts(other) || (0..procs).any(|me| puts(me) && me != victim)
 }
 
+/// The guard of the items, repaired after a death.
+fn repaired<'a>(
+    locked: Result<MutexGuard<'a, u64>, LockError<Unrepaired<MutexGuard<'static, u64>>>>,
+    more: &Shared<Condvar>,
+) -> Result<MutexGuard<'a, u64>, String> {
+    match locked {
+        Ok(guard) => Ok(guard),
+        Err(LockError::OwnerDied { guard, .. }) => {
+            // The dead one may have owed a notification.
+            more.notify_all();
+            Ok(guard.assume_consistent())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl Attacked for Items {
     fn act(&self, player: &Player<'_>) -> Result<(), String> {
         let items = player.world.mutex("items", 0u64).map_err(|e| e.to_string())?;
         let more = player.world.condvar("more").map_err(|e| e.to_string())?;
         while !player.has_ended() {
-            let mut guard = match items.lock() {
-                Ok(guard) => guard,
-                Err(LockError::OwnerDied { guard, .. }) => {
-                    // The dead one may have owed a notification.
-                    more.notify_all();
-                    guard.assume_consistent()
-                }
-                Err(error) => return Err(error.to_string()),
-            };
+            let mut guard = repaired(items.lock(), &more)?;
             if puts(player.me) {
                 if *guard < MOST_ITEMS {
                     *guard += 1;
@@ -112,14 +121,7 @@ impl Attacked for Items {
                 }
             } else {
                 while *guard == 0 && !player.has_ended() {
-                    guard = match more.wait(guard) {
-                        Ok(guard) => guard,
-                        Err(LockError::OwnerDied { guard, .. }) => {
-                            more.notify_all();
-                            guard.assume_consistent()
-                        }
-                        Err(error) => return Err(error.to_string()),
-                    };
+                    guard = repaired(more.wait(guard), &more)?;
                 }
                 if *guard == 0 {
                     break;
