@@ -46,7 +46,7 @@ pub use writing::{Reservation, WriterEnd};
 
 use super::members::{Members, PLACES};
 use super::positions::Positions;
-use super::{TransferError, WordLine};
+use super::{TransferError, WordLine, all_words, word_at};
 use crate::Waiting;
 
 /// In `published`: nothing more is sent.
@@ -165,15 +165,14 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
 
     #[inline(always)]
     fn word(&self, at: u64) -> &'a P::Word {
-        let place = (at & (self.size() - 1)) as usize;
-        &self.ring[place / 8].0[place % 8]
+        word_at(self.ring, (at & (self.size() - 1)) as usize)
     }
 
     /// The words of so many bytes of the piece there, which end with the ring at most.
     #[inline(always)]
-    fn content(&self, at: u64, bytes: usize) -> impl Iterator<Item = &'a P::Word> {
+    fn content(&self, at: u64, bytes: usize) -> &'a [P::Word] {
         let first = self.first_byte(at) / 8;
-        self.ring[first / 8..].iter().flat_map(|line| &line.0).skip(first % 8).take(bytes.div_ceil(8))
+        &all_words(self.ring)[first..][..bytes.div_ceil(8)]
     }
 
     /// Number of readers, some of which may be dead.

@@ -17,8 +17,9 @@ mod plain;
 mod positions;
 mod value;
 mod value_in_place;
+mod words;
 
-use towpath_machine::{Arena, Place, Plain, Processor};
+use towpath_machine::{Plain, Processor};
 
 pub use broadcast::{Broadcast, BroadcastHead, ReaderEnd, Reservation, RingPiece, WriterEnd};
 pub use broadcast_handles::{
@@ -39,6 +40,8 @@ pub use one_to_one::{OneHead, OneToOne};
 pub use plain::{BroadcastObject, QueueObject, queue_text};
 pub use value::{BytesAt, BytesInto, ReceivedShape, SentWords, WordsAt, WordsInto};
 pub use value_in_place::{SlotInPlace, ValueInPlace};
+pub use words::WordLine;
+use words::{all_words, word_at};
 
 use crate::{Deadline, Waiting};
 
@@ -73,7 +76,7 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::TimedOut`]; and, after all that was sent, and all that other processes have
     /// under leases, [`TransferError::Closed`], or
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
-    #[inline]
+    #[inline(always)]
     fn receive<T: Plain, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -115,37 +118,12 @@ pub trait BoundedQueue<P: Processor>: Copy {
     }
 }
 
-/// Eight words, on a line.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct WordLine<P: Processor>(pub(super) [P::Word; 8]);
-
-impl<P: Processor> WordLine<P> {
-    /// Lines of zeros in memory of the given arena.
-    pub fn row(arena: &impl Arena<P>, lines: usize) -> Box<[Self]> {
-        let line = |_| WordLine(core::array::from_fn(|i| arena.word(Place::in_row(i), 0)));
-        (0..lines).map(line).collect()
-    }
-}
-
-impl<P: Processor> WordLine<P> {
-    /// The words.
-    pub const fn words(&self) -> &[P::Word; 8] {
-        &self.0
-    }
-}
-
-/// A word of these lines, by its place among all of them.
-#[inline(always)]
-fn word_at<P: Processor>(lines: &[WordLine<P>], place: usize) -> &P::Word {
-    &lines[place / 8].0[place % 8]
-}
-
 /// Number of slots of a queue, and of words of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueGeometry {
     bits: u32,
-    stride: usize,
+    mask: u32,
+    stride: u32,
 }
 
 impl QueueGeometry {
@@ -154,18 +132,20 @@ impl QueueGeometry {
     ///
     /// # Panics
     ///
-    /// If the capacity is not from 1 to 2³¹.
+    /// If the capacity is not from 1 to 2³¹, or a value has 32 GiB or more.
     pub(super) fn of(words: usize, capacity: usize, beside: usize) -> QueueGeometry {
         assert!((1..=1 << 31).contains(&capacity), "a queue of {capacity} slots");
         let words = (beside + words).max(1);
         let stride = if words <= 8 { words.next_power_of_two() } else { words.next_multiple_of(8) };
-        QueueGeometry { bits: capacity.next_power_of_two().ilog2(), stride }
+        let stride = u32::try_from(stride).expect("a value of less than 32 GiB");
+        let slots = capacity.next_power_of_two();
+        QueueGeometry { bits: slots.ilog2(), mask: (slots - 1) as u32, stride }
     }
 
     /// Number of slots.
     #[inline(always)]
     pub const fn capacity(self) -> usize {
-        1 << self.bits
+        self.mask() + 1
     }
 
     #[inline(always)]
@@ -175,13 +155,13 @@ impl QueueGeometry {
 
     #[inline(always)]
     const fn mask(self) -> usize {
-        (1 << self.bits) - 1
+        self.mask as usize
     }
 
     /// Number of words from one slot to the next.
     #[inline(always)]
     const fn stride(self) -> usize {
-        self.stride
+        self.stride as usize
     }
 
     /// Place of word `k` of a slot, among all words of the slots.
@@ -197,7 +177,7 @@ impl QueueGeometry {
 
     /// Number of lines of the slots.
     pub const fn slot_lines(self) -> usize {
-        (self.capacity() * self.stride).div_ceil(8)
+        (self.capacity() * self.stride()).div_ceil(8)
     }
 }
 

@@ -211,11 +211,15 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
     #[inline]
     pub fn copy(&self, cpu: &P, piece: &RingPiece, to: &mut [u8]) {
         let most = piece.bytes.min(to.len());
-        self.content(piece.at, most).zip(to[..most].chunks_mut(8)).for_each(|(word, chunk)| {
-            // Relaxed: after (BC9), and (BC8) tells whether it was overwritten.
-            let bytes = cpu.load(word, Ordering::Relaxed).to_ne_bytes();
-            chunk.copy_from_slice(&bytes[..chunk.len()]);
-        });
+        // Relaxed: after (BC9), and (BC8) tells whether it was overwritten.
+        let bytes_of = |word| cpu.load(word, Ordering::Relaxed).to_ne_bytes();
+        let (content, (chunks, rest)) = (self.content(piece.at, most), to[..most].as_chunks_mut());
+        for (word, chunk) in content.iter().zip(chunks) {
+            *chunk = bytes_of(word);
+        }
+        if let (Some(last), false) = (content.last(), rest.is_empty()) {
+            rest.copy_from_slice(&bytes_of(last)[..rest.len()]);
+        }
     }
 
     /// Returns whether all that was copied of a piece until now belongs to it. If it does
