@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::thread::Builder;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::native::Native;
 use crate::processor::{Park, Processor};
@@ -42,6 +42,24 @@ impl Native {
             Some(cost) => *cost,
             None => measured(),
         }
+    }
+}
+
+impl Native {
+    /// Number of cores on which the process's main thread may run, asked for once.
+    ///
+    /// The calling thread may be bound to one of them.
+    ///
+    /// ```
+    /// assert!(towpath_machine::Native::cores() >= 1);
+    /// ```
+    pub fn cores() -> u64 {
+        static CORES: OnceLock<u64> = OnceLock::new();
+        *CORES.get_or_init(|| {
+            // More processors than the set has room for: then there are enough.
+            let of = |thread| sched_getaffinity(thread).map_or(u64::MAX, |set| u64::from(set.count()));
+            of(Pid::from_raw(std::process::id() as i32)).max(of(None))
+        })
     }
 }
 

@@ -5,6 +5,9 @@
 //! context switch takes, it finds many values, or much room, on lines that the other end has left.
 //! (Giacomoni, Moseley & Vachharajani 2008 call that temporal slipping.)
 //!
+//! If there are more ends than cores, a pause leaves the core to another end: they then change
+//! places on one core, and no line moves. Senders on two cores that meet at an entry rest likewise.
+//!
 //! A sender that finds no room pauses always: it has nothing to lose while the receiver is behind.
 //! A receiver pauses as long as it is worth it: after [`EVERY`] waits it tries, and then goes on as
 //! long as [`WORTH`] values come between one pause and the next. So a receiver of single values,
@@ -12,6 +15,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
+use crate::turns::TURN;
 use crate::{Deadline, Waiting};
 
 /// Number of values between two pauses of a receiver that make them worth it.
@@ -49,11 +53,29 @@ pub(super) fn is_worth_it<P: Processor>(cpu: &P, hint: &P::Word, number: u64) ->
 }
 
 /// Pauses until a word differs from its present value, but not longer than a context
-/// switch takes.
+/// switch takes; if there are more ends than cores, leaves the core to another one.
 pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word) {
     // Relaxed: the caller looks again.
     let seen = cpu.load(word, Ordering::Relaxed) & !crate::PARKED;
-    wait.watch(cpu, word, seen);
+    if wait.is_oversubscribed() {
+        wait.wait_turn(cpu, word, seen, 0, TURN);
+    } else {
+        wait.watch(cpu, word, seen);
+    }
+}
+
+/// Rests, if there are more ends than cores, after two senders have met at an entry.
+///
+/// Else each of them would take the lines on which the other works. `later`: an entry that is
+/// written when the other one has sent many values; so long the rest lasts at most.
+#[cold]
+pub(super) fn give_way<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, later: &P::Word) {
+    if wait.is_oversubscribed() {
+        // Relaxed: a hint.
+        let seen = cpu.load(later, Ordering::Relaxed) & !crate::PARKED;
+        pause(cpu, wait, later);
+        wait.watch(cpu, later, seen);
+    }
 }
 
 #[cfg(test)]

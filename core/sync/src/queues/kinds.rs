@@ -10,8 +10,8 @@ use super::{
     BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError,
     WordLine, value,
 };
-use crate::Wait;
 use crate::mutex::adaptive;
+use crate::{Surroundings, Wait, is_oversubscribed};
 
 /// Kind of a queue: how many may send, and receive.
 pub trait QueueKind: 'static {
@@ -222,7 +222,14 @@ unsafe impl<K: QueueKind> Venue for Threads<K> {
     ) -> Result<R, TransferError> {
         let parts = &*self.0;
         let queue = K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry);
-        act(queue, &Native::with_id(0), &adaptive())
+        act(queue, &Native::with_id(0), &Wait { around: self, ..adaptive() })
+    }
+}
+
+impl<K: QueueKind> Surroundings for Threads<K> {
+    fn oversubscribed(&self) -> bool {
+        // One for each handle: about the number of threads.
+        is_oversubscribed(Arc::strong_count(&self.0) as u64, Native::cores())
     }
 }
 

@@ -14,6 +14,7 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive`].
+    #[inline]
     pub fn receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::NEVER)
     }
@@ -23,6 +24,7 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::try_receive`].
+    #[inline]
     pub fn try_receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::PAST)
     }
@@ -45,6 +47,7 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
         self.lease_before(Deadline::at(instant))
     }
 
+    #[inline(always)]
     fn lease_before(&self, deadline: Deadline) -> Result<ValueLease<T, V>, TransferError> {
         let (value, leased) = self
             .venue
@@ -65,6 +68,7 @@ pub struct ValueLease<T, V: Venue<Kind: Leasing>> {
 
 impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     /// Says that the value is done with: it does not come in again.
+    #[inline]
     pub fn complete(mut self) {
         self.end(true);
     }
@@ -119,6 +123,7 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
         Ok(())
     }
 
+    #[inline(always)]
     fn end(&mut self, completed: bool) {
         if let Some(leased) = self.leased.take() {
             end(&self.venue, leased, completed);
@@ -127,6 +132,7 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
 }
 
 /// Ends a lease: the value is done with, or comes in again.
+#[inline(always)]
 pub(super) fn end<V: Venue<Kind: Leasing>>(venue: &V, leased: Leased, completed: bool) {
     let ended = venue.call(|queue, cpu, wait| {
         V::Kind::leasing(queue).end(cpu, wait, leased, completed);
@@ -144,6 +150,7 @@ impl<T, V: Venue<Kind: Leasing>> core::ops::Deref for ValueLease<T, V> {
 }
 
 impl<T, V: Venue<Kind: Leasing>> Drop for ValueLease<T, V> {
+    #[inline]
     fn drop(&mut self) {
         self.end(false);
     }

@@ -57,7 +57,9 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Plain, Processor};
 
 use super::complete_into::LinkedWords;
 use super::members::{Members, PLACES, QueueSide};
-use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
+use super::{
+    BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, gathering, value, word_at,
+};
 use crate::{Deadline, PARKED, Waiting};
 
 /// In an entry of the ring: number of the slot.
@@ -271,7 +273,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If there are fewer: here, or when the first is missing.
     #[inline(always)]
     pub fn of(
         head: &'a ManyHead<P, N>,
@@ -280,7 +282,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         geometry: QueueGeometry,
     ) -> Self {
         debug_assert!(geometry.capacity() <= Self::MOST);
-        assert!(ring.len() >= geometry.ring_lines() && slots.len() >= geometry.slot_lines());
+        debug_assert!(ring.len() >= geometry.ring_lines() && slots.len() >= geometry.slot_lines());
         ManyToMany { head, ring, slots, geometry, one_receiver: false, words: None }
     }
 
@@ -404,7 +406,8 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// Sends nothing more: puts the mark where the next value would be.
-    fn mark_closed<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+    #[cold]
+    fn mark_closed<W: Waiting<P>>(self, cpu: &P, wait: &W) {
         loop {
             let (ticket, entry) = self.next_ticket(cpu);
             let marked = (entry | CLOSED) & !PARKED;
@@ -440,10 +443,16 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
     ) -> Result<(), TransferError> {
         debug_assert!(value.words() < self.geometry.stride());
         if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
-            && let Some(reserved) = self.take_slot(cpu, wait.identity())
+            && let Some(reserved) = self.take_next_slot(cpu, wait.identity())
         {
             self.fill(cpu, &reserved, value);
-            return self.put(cpu, wait, reserved);
+            let ticket = self.put(cpu, wait, reserved)?;
+            if ticket != reserved.ticket
+                && let Some(batch) = gathering::batch(self.geometry.capacity(), deadline)
+            {
+                gathering::give_way(cpu, wait, self.entry(ticket.wrapping_add(batch as u64)));
+            }
+            return Ok(());
         }
         self.send_slowly(cpu, wait, value, deadline)
     }
@@ -463,18 +472,19 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
             self.complete_own(cpu, wait, leased);
             return Ok(value);
         }
-        self.take(cpu, wait, deadline, false, |slot| self.read_as(cpu, slot, shape)).map(|(value, _)| value)
+        self.take(cpu, wait, deadline, false, |queue, slot| queue.read_as(cpu, slot, shape))
+            .map(|(value, _)| value)
     }
 
     #[inline]
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
         if value::is_large(value::words::<T>()) {
-            let ((), leased) = self.try_take(cpu, wait, true, |_| ()).ok()?;
+            let ((), leased) = self.try_take(cpu, wait, true, |_, _| ()).ok()?;
             let value = self.read(cpu, leased.slot);
             self.complete_own(cpu, wait, leased);
             return Some(value);
         }
-        self.try_take(cpu, wait, false, |slot| self.read(cpu, slot)).ok().map(|(value, _)| value)
+        self.try_take(cpu, wait, false, |queue, slot| queue.read(cpu, slot)).ok().map(|(value, _)| value)
     }
 
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {

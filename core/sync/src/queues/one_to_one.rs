@@ -124,10 +124,10 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If there are fewer: here, or when the first is missing.
     #[inline(always)]
     pub fn of(head: &'a OneHead<P>, slots: &'a [WordLine<P>], geometry: QueueGeometry) -> Self {
-        assert!(slots.len() >= geometry.slot_lines());
+        debug_assert!(slots.len() >= geometry.slot_lines());
         OneToOne { head, slots, geometry }
     }
 

@@ -132,6 +132,12 @@ pub trait Waiting<P: Processor> {
     /// The others have the word's line to themselves meanwhile.
     fn keep_away(&self, _cpu: &P, _round: u32) {}
 
+    /// Returns whether more runnable participants than cores share the machine, as far as
+    /// it matters to the policy.
+    fn is_oversubscribed(&self) -> bool {
+        false
+    }
+
     /// Wakes the waiters that are parked on the word, for algorithms that keep a mark of
     /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}

@@ -90,7 +90,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 
     #[inline]
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
-        if self.policy == Policy::Adaptive && self.around.oversubscribed() { ATTEMPTS } else { 0 }
+        if Waiting::<P>::is_oversubscribed(self) { ATTEMPTS } else { 0 }
     }
 
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
@@ -124,6 +124,10 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         if self.policy != Policy::Park {
             cpu.delay(BackOff { base: self.budget / 2, doublings: 2 }.pause(round));
         }
+    }
+
+    fn is_oversubscribed(&self) -> bool {
+        self.policy == Policy::Adaptive && self.around.oversubscribed()
     }
 
     fn wake_all(&self, cpu: &P, word: &P::Word) {

@@ -15,20 +15,29 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Takes a free slot for the calling process, with a ticket and the entry there.
     #[inline(always)]
     pub(super) fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
-        // Relaxed: where values come and go in turn, the next free slot has the number of the
-        // ticket.
-        let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
-        let (used, first) = self.used_slots(cpu, next);
-        match self.take_if_free(cpu, me, first) {
-            Some(reserved) => Some(reserved),
-            None => self.take_another(cpu, me, used, first),
-        }
+        self.take_next_slot(cpu, me).or_else(|| self.take_another(cpu, me))
     }
 
-    /// Takes any free slot but this one.
-    #[inline(never)]
-    fn take_another(&self, cpu: &P, me: u32, used: usize, first: usize) -> Option<Reserved> {
-        (first + 1..used).chain(0..first).find_map(|slot| self.take_if_free(cpu, me, slot))
+    /// Takes the slot that is free next where values come and go in turn, if it is free.
+    #[inline(always)]
+    pub(super) fn take_next_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
+        // Relaxed: a hint. It has the number of the ticket.
+        let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
+        self.take_if_free(cpu, me, self.used_slots(cpu, next).1)
+    }
+
+    /// Takes any free slot.
+    #[cold]
+    fn take_another(self, cpu: &P, me: u32) -> Option<Reserved> {
+        // As many values wait as there are slots: a look at each would fetch all their lines.
+        let (next, _) = self.next_ticket(cpu);
+        let (used, first) = self.used_slots(cpu, next);
+        if let Oldest::Value(oldest, ..) = self.front(cpu)
+            && next.wrapping_sub(oldest) >= used as u64
+        {
+            return None;
+        }
+        (first..used).chain(0..first).find_map(|slot| self.take_if_free(cpu, me, slot))
     }
 
     #[inline(always)]
@@ -47,7 +56,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         taken.ok().map(|_| Reserved { slot, word, ticket, entry })
     }
 
-    /// Puts a slot of the calling process into the ring.
+    /// Puts a slot of the calling process into the ring. Returns its ticket.
     ///
     /// # Errors
     ///
@@ -58,7 +67,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         cpu: &P,
         wait: &W,
         reserved: Reserved,
-    ) -> Result<(), TransferError> {
+    ) -> Result<u64, TransferError> {
         let Reserved { slot, mut word, mut ticket, mut entry } = reserved;
         let returned = word & STATE == RETURNED;
         loop {
@@ -76,7 +85,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 entry = now;
                 while lap(entry) != self.lap_of(ticket) - 1 {
                     ticket = self.after(ticket, entry);
-                    word = self.retry(cpu, slot, word, ticket);
+                    word = Self::retry(cpu, self.word(slot, 0), word, ticket);
                     // (Q3e) Acquire: as (Q3b); pairs with the Release (Q4).
                     entry = cpu.load(self.entry(ticket), Ordering::Acquire);
                 }
@@ -90,23 +99,19 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             if entry & CLOSED != 0 {
                 self.mark_closed(cpu, wait);
             }
-            return Ok(());
+            return Ok(ticket);
         }
     }
 
     /// Writes another ticket into the word of a slot that is not in the ring.
     #[cold]
-    fn retry(&self, cpu: &P, slot: usize, word: u64, ticket: u64) -> u64 {
+    fn retry(cpu: &P, at: &P::Word, word: u64, ticket: u64) -> u64 {
         let next = word & !(TICKETS << TICKET | PARKED) | (ticket & TICKETS) << TICKET;
         let mut seen = word;
         // Relaxed, both: no other reads it before it is in the ring (Q4), but waiters that mark it.
-        while let Err(now) = cpu.compare_exchange(
-            self.word(slot, 0),
-            seen,
-            next | seen & PARKED,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        ) {
+        while let Err(now) =
+            cpu.compare_exchange(at, seen, next | seen & PARKED, Ordering::Relaxed, Ordering::Relaxed)
+        {
             if now & !PARKED != word & !PARKED {
                 // Damaged memory: another has changed the word.
                 return next;
@@ -158,7 +163,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         if identity(reserved.word) != wait.identity() {
             return Err(TransferError::NotEntered);
         }
-        self.put(cpu, wait, reserved)
+        self.put(cpu, wait, reserved).map(drop)
     }
 
     /// Frees a slot that the caller reserved: nothing is sent.
@@ -171,7 +176,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     #[cold]
     pub(super) fn send_slowly<T: SentWords, W: Waiting<P>>(
-        &self,
+        self,
         cpu: &P,
         wait: &W,
         value: &T,
@@ -179,12 +184,12 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     ) -> Result<(), TransferError> {
         let reserved = self.reserve_slowly(cpu, wait, deadline)?;
         self.fill(cpu, &reserved, value);
-        self.put(cpu, wait, reserved)
+        self.put(cpu, wait, reserved).map(drop)
     }
 
     #[cold]
     fn reserve_slowly<W: Waiting<P>>(
-        &self,
+        self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
@@ -219,7 +224,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     /// Wakes senders that sleep on the oldest value's slot, after another became free.
-    pub(in crate::queues) fn wake_senders<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+    pub(in crate::queues) fn wake_senders<W: Waiting<P>>(self, cpu: &P, wait: &W) {
         let (slot, word) = self.turn_of_senders(cpu);
         if word & PARKED != 0 {
             wait.wake_all(cpu, self.word(slot, 0));

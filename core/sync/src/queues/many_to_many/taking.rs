@@ -16,14 +16,14 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         cpu: &P,
         wait: &W,
         leases: bool,
-        read: impl Fn(usize) -> R,
+        read: impl Fn(&Self, usize) -> R,
     ) -> Result<(R, Leased), (u64, u64)> {
         loop {
             let (ticket, slot, word) = match self.front(cpu) {
                 Oldest::Value(ticket, slot, word) => (ticket, slot, word),
                 Oldest::Empty(ticket, entry) => return Err((ticket, entry)),
             };
-            let value = read(slot);
+            let value = read(self, slot);
             let next = if leases { slot_word(LEASED, ticket, wait.identity()) } else { free_after(ticket) };
             // (Q6b) Release: as (Q6): what was read comes before what the next owner writes, or it
             // fails; pairs with the Acquire (Q9), (Q5). Not Acquire: (Q5) has acquired the word.
@@ -53,12 +53,12 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     #[cold]
     fn take_slowly<R, W: Waiting<P>>(
-        &self,
+        self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
         leases: bool,
-        read: impl Fn(usize) -> R,
+        read: impl Fn(&Self, usize) -> R,
     ) -> Result<(R, Leased), TransferError> {
         if let Some(batch) = gathering::batch(self.geometry.capacity(), deadline) {
             // Relaxed: a hint, as it always is.
@@ -113,6 +113,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// # Errors
     ///
     /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
+    #[inline(always)]
     pub fn receive_leased<T: Plain, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -123,7 +124,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             let leased = self.lease_in_place(cpu, wait, deadline)?;
             return Ok((self.read(cpu, leased.slot), leased));
         }
-        self.take(cpu, wait, deadline, true, |slot| self.read(cpu, slot))
+        self.take(cpu, wait, deadline, true, |queue, slot| queue.read(cpu, slot))
     }
 
     /// Takes the oldest value as [`ManyToMany::receive_leased`], and leaves it to the
@@ -139,7 +140,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<Leased, TransferError> {
-        self.take(cpu, wait, deadline, true, |_| ()).map(|((), leased)| leased)
+        self.take(cpu, wait, deadline, true, |_, _| ()).map(|((), leased)| leased)
     }
 
     /// Takes the oldest value, when there is one: its slot is leased, or free.
@@ -150,15 +151,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
         leases: bool,
-        read: impl Fn(usize) -> R,
+        read: impl Fn(&Self, usize) -> R,
     ) -> Result<(R, Leased), TransferError> {
         match self.try_take(cpu, wait, leases, &read) {
             Ok(taken) => Ok(taken),
-            Err(_) => self.take_slowly(cpu, wait, deadline, leases, &read),
+            Err(_) => self.take_slowly(cpu, wait, deadline, leases, read),
         }
     }
 
     /// Ends a lease: the value is done with, or comes in again.
+    #[inline(always)]
     pub fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
         if completed {
             self.complete(cpu, wait, leased);
