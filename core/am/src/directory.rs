@@ -95,9 +95,9 @@ pub(crate) trait Directory: Membership + Hooks {
         let ours = owner.to_bits();
         if last_owner != ours {
             // (E2) AcqRel: as in `take_entry`.
-            let (word, acq_rel, relaxed) = (&entry.owner, Ordering::AcqRel, Ordering::Relaxed);
+            let word = &entry.owner;
             if owner_lives(self, &entry)
-                || cpu.compare_exchange(word, last_owner, ours, acq_rel, relaxed).is_err()
+                || cpu.compare_exchange(word, last_owner, ours, Ordering::AcqRel, Ordering::Relaxed).is_err()
             {
                 let endpoint = name.endpoint;
                 return Err(Error::InUse(format!("endpoint {endpoint} belongs to a rank that lives")));
@@ -216,9 +216,11 @@ pub(crate) trait Directory: Membership + Hooks {
     fn has_stragglers(&self, me: u16) -> Result<bool, Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
-            // (D2) SeqCst: after this no claim succeeds, and those before it are visible; it
-            // pairs with the load (C4) in `claim/locked.rs` and with (D1).
-            self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::SeqCst);
+            // (D2) AcqRel: after this no claim succeeds, and those before it are visible. The
+            // fence, SeqCst: before the looks at intents; pairs with the load (C4) in
+            // `claim/locked.rs` and with (D1).
+            self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
+            self.cpu().fence(Ordering::SeqCst);
             if self.is_written(me, &side) {
                 return Ok(true);
             }

@@ -496,10 +496,10 @@ impl Receiver {
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();
-        // Relaxed, here and below: what the suspects' owners published is known, with their deaths
-        // or by their intents (I5).
-        let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
         if !suspects.is_empty() {
+            // Relaxed, here and below: what the suspects' owners published is known, with their
+            // deaths or by their intents (I5).
+            let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
             let mut named = vec![false; q.blocks.len()];
             let late = self.late.iter().map(|late| late.ticket);
             for ticket in (self.head..tail.min(self.head + q.len())).chain(late) {
@@ -515,7 +515,7 @@ impl Receiver {
                 q.free_block(cpu, block);
             }
         }
-        c.sweep_packets(q, self, cpu, census, tail);
+        c.sweep_packets(q, self, cpu, census);
     }
 
     /// Numbers of packets and of blocks in use, for audits of an idle queue: both 0 if

@@ -13,6 +13,7 @@ use crate::inner::Inner;
 use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
 use crate::limits;
 use crate::participant::{EntryState, EntryWord, ParticipantId};
+use crate::table::ParticipantTable;
 
 impl Surroundings for Inner {
     fn oversubscribed(&self) -> bool {
@@ -55,7 +56,7 @@ impl Surroundings for Inner {
     }
 
     fn deaths(&self) -> u64 {
-        self.deaths().count()
+        self.noted_deaths().count()
     }
 
     /// A process sleeps as soon as one of its threads does: those that wait are usually
@@ -112,8 +113,7 @@ impl Inner {
     ///
     /// `None`: there is none any more.
     fn participant_of_generation(&self, index: u32, low: u32, mask: u32) -> Option<ParticipantId> {
-        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-        let generation = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire)).generation;
+        let generation = self.entry_word(index).generation;
         (generation & mask == low).then_some(ParticipantId { index, generation })
     }
 

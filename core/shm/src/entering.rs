@@ -22,6 +22,7 @@ use crate::layout::LOCKS;
 use crate::participant::{EntryState, EntryWord, ParticipantId, joining_hash};
 use crate::process::{ProcessIdentity, Pulse};
 use crate::segment::{lock_byte, open_again};
+use crate::table::ParticipantTable;
 
 impl Inner {
     pub(crate) fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
@@ -72,11 +73,9 @@ impl Inner {
         identity: ProcessIdentity,
         patience: Duration,
     ) -> Result<Result<ParticipantId, u32>, Error> {
-        let entry = self.entry(index);
         let since = Instant::now();
         loop {
-            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-            let bits = entry.word.load(Ordering::Acquire);
+            let bits = self.entry_bits(index);
             let word = EntryWord::unpack(bits);
             match word.state {
                 EntryState::Entered | EntryState::Joining => match self.pulse(index, bits) {
@@ -97,12 +96,8 @@ impl Inner {
                         pid: identity.pid,
                         state: EntryState::Joining,
                     };
-                    // (E3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
-                    // fails if another process was faster.
-                    if entry
-                        .word
-                        .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
-                        .is_ok()
+                    // Fails if another process was faster.
+                    if self.change(index, bits, claim)
                         && let Some(me) = self.finish_entering(index, claim, identity, lock)
                     {
                         return Ok(Ok(me));
@@ -130,18 +125,14 @@ impl Inner {
         let me = ParticipantId { index, generation: claim.generation };
         // A predecessor may only just have let go of it.
         let lock = lock.or_else(|| self.lock_rank(index));
-        // Relaxed, all: published by (E5).
+        // Relaxed, all: published with the word.
         entry.start.store(identity.start, Ordering::Relaxed);
         entry.namespace.store(identity.namespace, Ordering::Relaxed);
         entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
         self.reset_arrival(index);
         let entered = EntryWord { state: EntryState::Entered, ..claim };
-        // (E5) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if the others
-        // took this process for dead.
-        entry
-            .word
-            .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)
-            .ok()?;
+        // Fails if the others took this process for dead.
+        self.change(index, claim.pack(), entered).then_some(())?;
         self.show_presence(index, true);
         self.local.sleepers.store(0, Ordering::Relaxed);
         self.note_processors(me);
@@ -187,15 +178,12 @@ impl Inner {
         }
         let me = ParticipantId::from_bits(bits);
         self.show_presence(me.index, false);
-        let entry = self.entry(me.index);
-        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-        let seen = entry.word.load(Ordering::Acquire);
+        let seen = self.entry_bits(me.index);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == EntryState::Entered {
             let free = EntryWord { state: EntryState::Free, pid: 0, start_hash: 0, ..word };
-            // (E3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took
-            // this process for dead.
-            let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
+            // Fails if the others took this process for dead.
+            self.change(me.index, seen, free);
         }
         if let Ok(mut held) = self.lock.try_lock() {
             *held = None;
@@ -209,8 +197,7 @@ impl Inner {
     /// the others are not done.
     pub(crate) fn fail(&self) {
         let Ok(me) = self.me() else { return };
-        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-        let seen = self.entry(me.index).word.load(Ordering::Acquire);
+        let seen = self.entry_bits(me.index);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == EntryState::Entered {
             self.note_death(me.index, seen);
@@ -221,8 +208,7 @@ impl Inner {
     pub(crate) fn is_inhabited(&self) -> bool {
         self.look_for_deaths(0, self.processes);
         (0..self.processes).any(|index| {
-            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-            let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
+            let word = self.entry_word(index);
             matches!(word.state, EntryState::Entered | EntryState::Joining)
         })
     }

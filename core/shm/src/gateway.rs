@@ -24,9 +24,11 @@ use core::sync::atomic::Ordering;
 use towpath_machine::{Native, Park};
 
 use crate::Error;
+use crate::episodes::MemberEpisodes;
 use crate::inner::{Inner, WorldSpec};
 use crate::layout::MOST_PROCESSES;
-use crate::participant::{EntryState, EntryWord};
+use crate::participant::EntryState;
+use crate::table::ParticipantTable;
 use crate::world::World;
 
 /// In the header: the world spans hosts.
@@ -173,8 +175,7 @@ impl World {
         if rank >= self.0.processes {
             return RankState::NotCome;
         }
-        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-        let word = EntryWord::unpack(self.0.entry(rank).word.load(Ordering::Acquire));
+        let word = self.0.entry_word(rank);
         match (word.state, word.generation) {
             (EntryState::Entered, generation) => RankState::Present(generation),
             (EntryState::Dying | EntryState::Dead, generation) => RankState::HasDied(generation),
@@ -216,7 +217,7 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn conclude(&self, episode: u32, dead: Option<u32>) {
-        self.0.conclude(episode, dead);
+        self.0.conclude_episode(episode, dead);
     }
 
     /// Returns the number of events of this host since the world was made: arrivals at

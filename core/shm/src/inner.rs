@@ -33,6 +33,7 @@ use crate::local::LocalPage;
 use crate::participant::ParticipantId;
 use crate::parts::Parts;
 use crate::segment::Segment;
+use crate::table::ParticipantTable;
 use crate::watchlist::Watchlist;
 use crate::{Error, process, shown};
 
@@ -180,6 +181,27 @@ pub(crate) fn adopt(
         watched: Mutex::new(Watchlist::new(processes)),
         lock: Mutex::new(None),
     })
+}
+
+impl ParticipantTable for Inner {
+    type Cpu = Native;
+
+    #[inline]
+    fn cpu(&self) -> &Native {
+        const { &Native::with_id(0) }
+    }
+    #[inline]
+    fn ranks(&self) -> u32 {
+        self.processes
+    }
+    #[inline]
+    fn word(&self, index: u32) -> &AtomicU64 {
+        &self.entry(index).word
+    }
+    #[inline]
+    fn last_death(&self) -> &AtomicU64 {
+        &self.control().counts.deaths
+    }
 }
 
 impl Inner {

@@ -142,7 +142,7 @@ pub(crate) struct Presence {
     pub pad: [AtomicU64; 6],
 }
 
-/// See `barrier.rs`.
+/// See `episodes.rs`.
 #[repr(C, align(128))]
 pub(crate) struct BarrierState {
     /// Number and outcome of the last completed episode.

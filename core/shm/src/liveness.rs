@@ -36,6 +36,7 @@ use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
 use crate::participant::{Ending, EntryState, EntryWord, PID_BITS, ParticipantId};
 use crate::process::{self, Dead, FoundProcess, Pulse, Wanted};
 use crate::segment::byte_is_locked;
+use crate::table::ParticipantTable;
 use crate::watchlist::{WATCHED, Watched};
 
 /// Number of ranks that are looked after in a [`TICK`] in a larger world.
@@ -46,33 +47,6 @@ const TICK: u64 = 2_000_000;
 
 /// A unit of the time in `counts.looked`, as a shift of nanoseconds: 65 µs.
 const LOOKED_UNIT: u32 = 16;
-
-/// Number of the first bit of the count in [`Deaths`].
-const COUNT: u32 = 24 + RANK_BITS;
-
-/// The last death counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deaths(u64);
-
-impl Deaths {
-    pub fn count(self) -> u64 {
-        self.0 >> COUNT
-    }
-    /// Rank of the last death, unchecked: only for messages, or to be compared.
-    pub fn rank(self) -> u32 {
-        (self.0 >> 24) as u32 & (MOST_PROCESSES - 1)
-    }
-    fn generation(self) -> u32 {
-        self.0 as u32 & 0xff_ffff
-    }
-    fn next(self, rank: u32, generation: u32) -> Deaths {
-        Deaths(
-            self.count().wrapping_add(1) << COUNT
-                | u64::from(rank & (MOST_PROCESSES - 1)) << 24
-                | u64::from(generation & 0xff_ffff),
-        )
-    }
-}
 
 impl Inner {
     /// Finds out whether the participant described by the entry's word is alive.
@@ -159,8 +133,7 @@ impl Inner {
         if id.index >= self.processes {
             return false;
         }
-        // (E4) Acquire: pairs with the Release (E5) in `entering.rs`.
-        let bits = self.entry(id.index).word.load(Ordering::Acquire);
+        let bits = self.entry_bits(id.index);
         let word = EntryWord::unpack(bits);
         if word.generation != id.generation {
             return false;
@@ -188,7 +161,7 @@ impl Inner {
         } else if let Some((from, count)) = self.due_look(Native::with_id(0).now()) {
             self.look_for_deaths(from, count);
         }
-        self.deaths().count()
+        self.noted_deaths().count()
     }
 
     /// First rank after which this process has to look now in a large world, and their
@@ -221,8 +194,7 @@ impl Inner {
             if me != 0 && ParticipantId::from_bits(me).index == index {
                 continue;
             }
-            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-            let bits = self.entry(index).word.load(Ordering::Acquire);
+            let bits = self.entry_bits(index);
             match EntryWord::unpack(bits).state {
                 EntryState::Entered | EntryState::Joining => {
                     if self.pulse(index, bits) == Pulse::Dead {
@@ -235,68 +207,14 @@ impl Inner {
         }
     }
 
-    pub(crate) fn deaths(&self) -> Deaths {
-        // (E1) Acquire: pairs with the Release half of (E2): a reader of the count sees the entry's
-        // DYING or DEAD.
-        Deaths(self.control().counts.deaths.load(Ordering::Acquire))
-    }
-
     /// Tells all, once, that the participant is dead. `bits`: the entry's word when that
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
-        let dying = EntryWord { state: EntryState::Dying, ..EntryWord::unpack(bits) }.pack();
-        // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry; it fails if another
-        // process has noted it, or it left.
-        if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if self.mark_dead(index, bits) {
             self.show_presence(index, false);
         }
-        self.count_death(index);
         self.count_processors();
         self.wake_all_waiters();
-    }
-
-    /// Counts the death of the participant if its entry is DYING, unless it is counted,
-    /// and makes the entry DEAD.
-    pub(crate) fn count_death(&self, index: u32) {
-        let deaths = &self.control().counts.deaths;
-        loop {
-            let seen = self.deaths();
-            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-            // After `seen` was read with (E1): the order on which the module's argument rests.
-            let bits = self.entry(index).word.load(Ordering::Acquire);
-            let word = EntryWord::unpack(bits);
-            if word.state != EntryState::Dying {
-                return;
-            }
-            if (seen.rank(), seen.generation()) != (index, word.generation) {
-                self.bury(seen.rank(), seen.generation());
-                let next = seen.next(index, word.generation);
-                // (E2) AcqRel: Release pairs with (E1); fails if another death was counted
-                // meanwhile.
-                if deaths.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                    continue;
-                }
-            }
-            self.bury(index, word.generation);
-            return;
-        }
-    }
-
-    /// Moves an entry whose death is counted from DYING to DEAD.
-    fn bury(&self, index: u32, generation: u32) {
-        if index >= self.processes {
-            return;
-        }
-        let entry = self.entry(index);
-        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-        let bits = entry.word.load(Ordering::Acquire);
-        let word = EntryWord::unpack(bits);
-        if word.state == EntryState::Dying && word.generation == generation {
-            let dead = EntryWord { state: EntryState::Dead, pid: 0, ..word }.pack();
-            // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails only if
-            // another process has done it.
-            let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
-        }
     }
 
     /// Wakes all that sleep on a doorbell or at the barrier, so that they look around.
@@ -314,10 +232,8 @@ impl Inner {
         if index >= self.processes {
             return Ending::NeverCame;
         }
-        let entry = self.entry(index);
         loop {
-            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
-            let bits = entry.word.load(Ordering::Acquire);
+            let bits = self.entry_bits(index);
             let word = EntryWord::unpack(bits);
             match word.state {
                 // The caller may be mistaken: as long as the process lives, it may hold locks. One
@@ -350,13 +266,8 @@ impl Inner {
                         pid: if failed { pid & ((1 << PID_BITS) - 1) } else { 0 },
                         state: if failed { EntryState::Dying } else { EntryState::Free },
                     };
-                    // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if
-                    // a newcomer was faster.
-                    if entry
-                        .word
-                        .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
-                        .is_ok()
-                    {
+                    // Fails if a newcomer was faster.
+                    if self.change(index, bits, next) {
                         self.count_death(index);
                         self.wake_all_waiters();
                         return ending;
@@ -396,6 +307,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Deaths;
     use crate::{World, WorldSpec};
 
     fn world(processes: u32) -> World {

@@ -72,8 +72,10 @@ pub enum Ending {
     NeverCame,
 }
 
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryState {
+#[expect(missing_docs, reason = "the module's table says what they mean")]
+pub enum EntryState {
     Free,
     Joining,
     Entered,
@@ -83,10 +85,14 @@ pub(crate) enum EntryState {
 
 /// The word, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryWord {
+pub struct EntryWord {
+    /// Number of participants that the rank has had, modulo 2²⁴, without 0.
     pub generation: u32,
+    /// Part of the time at which the process started.
     pub start_hash: u16,
+    /// The process; 0: none, or DEAD.
     pub pid: u32,
+    /// State.
     pub state: EntryState,
 }
 
@@ -103,6 +109,7 @@ pub(crate) const PID_BITS: u32 = 22;
 const GENERATION_BITS: u32 = 24;
 
 impl EntryWord {
+    /// Takes a word apart.
     pub fn unpack(bits: u64) -> Self {
         let pid = (bits >> 2) as u32 & ((1 << PID_BITS) - 1);
         EntryWord {
@@ -119,6 +126,7 @@ impl EntryWord {
         }
     }
 
+    /// Returns the word.
     pub fn pack(self) -> u64 {
         let state = match self.state {
             EntryState::Free => 0,

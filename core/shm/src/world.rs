@@ -13,6 +13,7 @@ use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
 use crate::participant::{Ending, EntryState, EntryWord, ParticipantId};
 use crate::segment::{Segment, open_again, path_of};
+use crate::table::ParticipantTable;
 use crate::{Error, environment, sweep};
 
 /// A world of processes that share a segment; this is one process's handle. Clones are
@@ -324,8 +325,7 @@ impl World {
         if index >= self.0.processes {
             return None;
         }
-        // (E4) Acquire: pairs with the Release (E5) in `entering.rs`.
-        let word = EntryWord::unpack(self.0.entry(index).word.load(Ordering::Acquire));
+        let word = self.0.entry_word(index);
         (word.state == EntryState::Entered).then_some(ParticipantId { index, generation: word.generation })
     }
 
@@ -375,12 +375,8 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn has_died(&self, rank: u32) -> bool {
-        // (E4) Acquire: pairs with the Release (E3) in `liveness.rs`.
         rank < self.0.processes
-            && matches!(
-                EntryWord::unpack(self.0.entry(rank).word.load(Ordering::Acquire)).state,
-                EntryState::Dying | EntryState::Dead
-            )
+            && matches!(self.0.entry_word(rank).state, EntryState::Dying | EntryState::Dead)
     }
 
     /// Number of deaths that were noted so far in this world. One load of a line that is
@@ -394,7 +390,7 @@ impl World {
     /// ```
     #[inline]
     pub fn deaths(&self) -> u64 {
-        self.0.deaths().count()
+        self.0.noted_deaths().count()
     }
 
     /// Asks after the others and notes the dead; returns [`World::deaths`].

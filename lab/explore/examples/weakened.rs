@@ -2,8 +2,9 @@
 //! `ci/weaken-orderings` and `ci/leave-out-repairs`.
 //!
 //! `weakened list` prints the names of the subjects, `weakened reach` each place of an access with
-//! the subjects that reach it. `weakened try` reads trials from its input, a line each, and answers
-//! each with a line; `weakened show` answers with the shortest schedule that fails, and its steps.
+//! the subjects that reach it (`weakened reach TEXT`: of those with this in their names). `weakened
+//! try` reads trials from its input, a line each, and answers each with a line; `weakened show`
+//! answers with the shortest schedule that fails, and its steps.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -23,10 +24,14 @@ fn settings(method: Method, plan: Plan, kills: u32, schedules: u64) -> SearchSet
 }
 
 /// Prints place, subject, policy, and whether the subject endures deaths.
-fn reach() {
+///
+/// Only of subjects with this text in their names.
+fn reach(text: &str) {
     let mut reached: BTreeMap<AccessPlace, Vec<String>> = BTreeMap::new();
     for (policy, policy_name) in Policy::ALL {
-        for case in subjects(policy).iter().filter(|c| !c.name.starts_with("planted/")) {
+        for case in
+            subjects(policy).iter().filter(|c| c.name.contains(text) && !c.name.starts_with("planted/"))
+        {
             let (places, ()) = weaken::places(|| {
                 for kills in [0, 1] {
                     for method in [Method::Random, Method::Pct { depth: 3 }] {
@@ -104,7 +109,7 @@ impl Known {
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some("reach") => reach(),
+        Some("reach") => reach(&std::env::args().nth(2).unwrap_or_default()),
         Some("list") => subjects(Policy::Spin).iter().for_each(|case| println!("{}", case.name)),
         Some(how @ ("try" | "show")) => {
             let mut known = Known::default();

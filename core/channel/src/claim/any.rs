@@ -309,15 +309,8 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         each!(self, c => c.resolve_late(q, receiver, cpu, census))
     }
-    fn sweep_packets(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-        tail: u64,
-    ) {
-        each!(self, c => c.sweep_packets(q, receiver, cpu, census, tail))
+    fn sweep_packets(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) {
+        each!(self, c => c.sweep_packets(q, receiver, cpu, census))
     }
     fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
         each!(self, c => c.is_unlocked(cpu, wait))

@@ -137,8 +137,9 @@ impl<P: Processor> Claim<P> for LockFree {
                         ticket
                     }
                     None => {
-                        // Relaxed: this sender owns nothing, and has done nothing.
-                        cpu.store(intent, 0, Ordering::Relaxed);
+                        // (I2) Release: our earlier steps; pairs with the Acquire (I1) of the
+                        // census.
+                        cpu.store(intent, 0, Ordering::Release);
                         return Err(ClaimError::Closed);
                     }
                 }
@@ -182,9 +183,9 @@ impl<P: Processor> Claim<P> for LockFree {
         sender.pending = None;
         sender.pending_block = None;
         sender.misses = 0;
-        // Relaxed: the census then finds no sender that owes a message for the ticket, and this one
-        // has written nothing in its place.
-        cpu.store(intent, 0, Ordering::Relaxed);
+        // (I2) Release: our earlier steps; pairs with the Acquire (I1) of the census, which then
+        // finds no sender that owes a message for the ticket.
+        cpu.store(intent, 0, Ordering::Release);
     }
 
     fn claim_block<W: WaitForSpace<P>>(
@@ -336,14 +337,7 @@ impl<P: Processor> Claim<P> for LockFree {
         before != receiver.late.len()
     }
 
-    fn sweep_packets(
-        &self,
-        q: &Queue<'_, P>,
-        _receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-        _tail: u64,
-    ) {
+    fn sweep_packets(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, census: &dyn Census) {
         for slot in q.slots {
             free_if_dead(&slot.header, cpu, census);
         }
@@ -396,8 +390,9 @@ fn may_owe<P: Processor>(q: &Queue<'_, P>, word: u64, place: usize, head: u64) -
 
 /// Frees a packet that a dead endpoint had claimed.
 fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> bool {
-    // Relaxed: what the dead one wrote is known with its death.
-    let header = Header(cpu.load(word, Ordering::Relaxed));
+    // (F2) Acquire: a sender that has claimed it is not taken for its endpoint's predecessor; pairs
+    // with the Release (F2) of the claim.
+    let header = Header(cpu.load(word, Ordering::Acquire));
     header.state() == CLAIMED
         && !census.alive(header.source() as u16, header.lap())
         // (F6) Release: what the dead one wrote into the packet comes before the next claim; pairs

@@ -72,8 +72,9 @@ fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
         tail = refute(cpu, &q.control.tail);
     }
     if sender.shut_out(tail) {
-        // Relaxed: this sender has not touched the lock.
-        cpu.store(intent, 0, Ordering::Relaxed);
+        // (C1) Release: this sender has not touched the lock, but has taken earlier steps; pairs
+        // with the Acquire (I1) of the census.
+        cpu.store(intent, 0, Ordering::Release);
         return Err(ClaimError::Closed);
     }
     let result = match lock.lock(cpu, wait) {
@@ -125,9 +126,9 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
             if Header(cpu.load(header, Ordering::Acquire)).state() != FREE {
                 return Err(ClaimError::Full);
             }
-            // Relaxed: ordered by (C5).
             let claimed = Header::claimed(sender.endpoint, sender.generation);
-            cpu.store(header, claimed.0, Ordering::Relaxed);
+            // (C7) Release: the sender is there; pairs with the Acquire (C7) of the sweep.
+            cpu.store(header, claimed.0, Ordering::Release);
             // (C5) Release: a survivor that sees the tail advanced sees the packet's owner; pairs
             // with the Acquire (C6).
             cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
@@ -242,14 +243,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
         false
     }
 
-    fn sweep_packets(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-        _tail: u64,
-    ) {
+    fn sweep_packets(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) {
         free_packets_of_the_dead(q, receiver, cpu, census);
     }
 
@@ -398,8 +392,9 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
 ) {
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
-        // Relaxed: what the dead one wrote is known with its death.
-        let header = Header(cpu.load(word, Ordering::Relaxed));
+        // (C7) Acquire: a sender that has claimed it is not taken for its endpoint's predecessor;
+        // pairs with the Release (C7), (F2) of the claims.
+        let header = Header(cpu.load(word, Ordering::Acquire));
         let dead = header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
         // Relaxed: likewise. Only now: a sender may have claimed and died since the sweep began.
         let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;

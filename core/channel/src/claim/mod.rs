@@ -154,14 +154,7 @@ pub trait Claim<P: Processor> {
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool;
 
     /// Frees packets that the dead had claimed.
-    fn sweep_packets(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-        tail: u64,
-    );
+    fn sweep_packets(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census);
 
     /// Returns whether the lock in front of the queue, if any, is free at this moment.
     fn is_unlocked<W: WaitForSpace<P>>(&self, _cpu: &P, _wait: &W) -> bool {

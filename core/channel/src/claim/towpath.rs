@@ -102,8 +102,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 sender.must_wake |= tail & SLEEPING != 0;
                 // (T7) Acquire: pairs with the Release of `valid_from` (T6).
                 if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
-                    // Void: the receiver knows that too. Relaxed: nothing was written in the place.
-                    cpu.store(intent, 0, Ordering::Relaxed);
+                    // Void: the receiver knows that too. (I2) Release: our earlier publications;
+                    // pairs with the Acquire (I1) of the census.
+                    cpu.store(intent, 0, Ordering::Release);
                     continue;
                 }
             }
@@ -193,6 +194,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
         receiver.late.retain(|late| late.ticket != ticket);
         close_hole(q, receiver, cpu, ticket);
+        // (Q3) Release: the hole is closed, so that no survivor takes the message for one that was
+        // not delivered; pairs with the Acquire of survivors (`Outstanding::take_all` in `am`).
+        cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
     }
 
     #[inline(always)]
@@ -291,14 +295,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         !dead.is_empty()
     }
 
-    fn sweep_packets(
-        &self,
-        _q: &Queue<'_, P>,
-        _receiver: &mut Receiver,
-        _cpu: &P,
-        _census: &dyn Census,
-        _tail: u64,
-    ) {
+    fn sweep_packets(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _census: &dyn Census) {
         // A ticket of the dead becomes overdue, is passed over, and returns by `resolve_late`.
     }
 

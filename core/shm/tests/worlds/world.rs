@@ -305,7 +305,7 @@ fn end_of_an_episode_changes_doorbells_of_announced_sleepers() {
     world.enter(Some(0)).unwrap();
     let other = world.reopen().unwrap();
     other.enter(Some(1)).unwrap();
-    // Acquire: pairs with the Release (B6) in `barrier.rs`.
+    // Acquire: of messages; a waiter at the barrier is ordered by the fences (B4), (B5).
     let doorbells = || [0, 1].map(|rank| world.doorbell(rank).load(Ordering::Acquire));
     for sleeps in [false, true, false, true] {
         let before = doorbells();

@@ -4,6 +4,8 @@
 mod broadcast;
 mod channel;
 mod compact;
+mod endpoints;
+mod members;
 mod pools;
 mod repair;
 mod robust;
@@ -35,8 +37,18 @@ const BUDGET: u64 = 5_000;
 const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 8] =
-    ["counter", "lock", "readers-writer", "barrier", "queue", "transfer", "broadcast", "channel"];
+pub const FAMILIES: [&str; 10] = [
+    "counter",
+    "lock",
+    "readers-writer",
+    "barrier",
+    "queue",
+    "transfer",
+    "broadcast",
+    "channel",
+    "endpoint",
+    "members",
+];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
@@ -65,6 +77,8 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     transfer::all(&mut cases, policy);
     broadcast::all(&mut cases, policy);
     channel::all(&mut cases);
+    endpoints::all(&mut cases, policy);
+    members::all(&mut cases, policy);
     structures::all(&mut cases, policy);
     repair::all(&mut cases, policy);
     pools::all(&mut cases);
@@ -88,7 +102,7 @@ pub fn find(name: &str, policy: Policy) -> Vec<Case> {
 }
 
 /// A processor of the explorer as a participant that others may ask about.
-struct ExploredMember {
+pub struct ExploredMember {
     dead: Arc<AtomicU64>,
     told: Arc<AtomicU64>,
     me: u32,

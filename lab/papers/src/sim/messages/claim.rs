@@ -104,7 +104,7 @@ impl Claim<Sim> for AnyClaim {
         fn wake_up(q: &Q<'_>, cpu: &Sim);
         fn resolve_head(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, census: &dyn Census, overdue: bool) -> bool;
         fn resolve_late(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, census: &dyn Census) -> bool;
-        fn sweep_packets(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, census: &dyn Census, tail: u64);
+        fn sweep_packets(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, census: &dyn Census);
         fn overdraws() -> bool;
         fn heal(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim) -> bool;
         fn packets_in_use(q: &Q<'_>, receiver: &Receiver, cpu: &Sim) -> u64;

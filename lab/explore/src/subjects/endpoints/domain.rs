@@ -1,0 +1,249 @@
+//! A domain of endpoints in the explored memory. The endpoints themselves are `am`'s.
+//!
+//! Threads are participants: a thread's generation is its number plus one, so that several may
+//! have one rank after the other. A queue has few packets, and what keeps its receiver waiting is
+//! overdue at once.
+
+use std::sync::Arc;
+
+use towpath_am::answer_line::AnswerLine;
+use towpath_am::claim::{Algorithm, Any, Locks};
+use towpath_am::domain::{DomainMemory, Entry, Hooks, Membership, Side, Stored};
+use towpath_am::packet::{BlockHead, Extra, Slot};
+use towpath_am::queue::{Queue, QueueControl};
+use towpath_am::stream::Stream;
+use towpath_am::{Direction, Domain, Error, Token, WorldConfig};
+use towpath_machine::{Arena, Place, Processor};
+use towpath_schedules::{Bytes, ExploredMemory, Explorer, Word};
+use towpath_shm::ParticipantId;
+use towpath_sync::{Policy, Surroundings, Wait};
+
+use super::super::{BUDGET, ExploredMember};
+
+/// Packets and blocks of a queue, and bytes of a block and of a segment.
+const PACKETS: u32 = 4;
+const BLOCKS: u32 = 2;
+const BLOCK_SIZE: u32 = 64;
+const SEGMENT: u64 = 64;
+
+/// Memory of a queue, and of the locks in front of it.
+struct ExploredQueueMemory {
+    control: QueueControl<Explorer>,
+    slots: Vec<Slot<Explorer>>,
+    extras: Vec<Extra<Explorer>>,
+    blocks: Vec<BlockHead<Explorer>>,
+    bytes: Arc<Bytes>,
+    locks: Locks<Explorer>,
+}
+
+/// Memory of an endpoint.
+struct EndpointMemory {
+    entry: Entry<Explorer>,
+    queues: [ExploredQueueMemory; 2],
+    segment: Bytes,
+}
+
+/// Memory of all endpoints.
+pub struct ExploredWorld {
+    config: WorldConfig,
+    parts: Vec<EndpointMemory>,
+    doorbells: Vec<Word>,
+}
+
+impl ExploredWorld {
+    pub fn new(memory: &ExploredMemory, ranks: usize, algorithm: Algorithm, waiting: Policy) -> Self {
+        let config = WorldConfig {
+            packets: PACKETS,
+            blocks: BLOCKS,
+            block_size: BLOCK_SIZE,
+            segment_bytes: SEGMENT,
+            algorithm,
+            waiting,
+            answer_lines: false,
+            streams: 0,
+            ..WorldConfig::new(ranks as u32)
+        };
+        let queue = |_| ExploredQueueMemory {
+            control: QueueControl::new(memory),
+            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
+            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
+            blocks: (0..BLOCKS).map(|_| BlockHead::new(memory)).collect(),
+            bytes: Arc::new(memory.bytes((BLOCKS * BLOCK_SIZE) as usize)),
+            locks: Locks::new(memory),
+        };
+        let part = |_| EndpointMemory {
+            entry: Entry::new(memory),
+            queues: [0, 1].map(queue),
+            segment: memory.bytes(SEGMENT as usize),
+        };
+        ExploredWorld {
+            config,
+            parts: (0..ranks).map(part).collect(),
+            doorbells: (0..ranks).map(|_| memory.word(Place::NewLine, 0)).collect(),
+        }
+    }
+
+    /// The world as this thread sees it, under a rank.
+    pub fn domain<'m>(&'m self, cpu: &'m Explorer, rank: usize) -> ExploredDomain<'m> {
+        ExploredDomain { cpu, world: self, rank: rank as u32 }
+    }
+}
+
+/// World of a thread.
+pub struct ExploredDomain<'m> {
+    cpu: &'m Explorer,
+    world: &'m ExploredWorld,
+    rank: u32,
+}
+
+impl<'m> ExploredDomain<'m> {
+    fn part(&self, endpoint: u16) -> Result<&'m EndpointMemory, Error> {
+        let part = self.world.parts.get(usize::from(endpoint));
+        part.ok_or_else(|| Error::BadArgument(format!("there is no endpoint {endpoint}")))
+    }
+}
+
+/// Queue of an endpoint.
+pub struct ExploredSide<'m> {
+    queue: Queue<'m, Explorer>,
+    claim: Any<'m, Explorer>,
+    segment: ExploredSegment<'m>,
+}
+
+impl<'m> Side<Explorer> for ExploredSide<'m> {
+    type Claim = Any<'m, Explorer>;
+    fn queue(&self) -> &Queue<'_, Explorer> {
+        &self.queue
+    }
+    fn claim(&self) -> &Self::Claim {
+        &self.claim
+    }
+    /// Makes the endpoint's segment new, into which no sender may store now.
+    ///
+    /// The locks stay: no thread dies in front of an algorithm with locks.
+    fn renew_locks(&self, _first: bool) {
+        self.segment.write(0, &[0; SEGMENT as usize]);
+    }
+}
+
+/// Segment of an endpoint.
+pub struct ExploredSegment<'m>(&'m Explorer, &'m Bytes);
+
+impl Stored for ExploredSegment<'_> {
+    fn len(&self) -> u64 {
+        SEGMENT
+    }
+    fn read(&self, at: usize, to: &mut [u8]) {
+        self.0.copy_out(self.1, at, to);
+    }
+    fn write(&self, at: usize, from: &[u8]) {
+        self.0.copy_in(self.1, at, from);
+    }
+}
+
+impl<'m> Domain for ExploredDomain<'m> {
+    type Handler = dyn Fn(&Token<'_, Self>) + 'm;
+}
+
+impl<'m> DomainMemory for ExploredDomain<'m> {
+    type Cpu = Explorer;
+    type Side = ExploredSide<'m>;
+    type Entry = &'m Entry<Explorer>;
+    type Segment = ExploredSegment<'m>;
+    type Line = &'m AnswerLine<Explorer>;
+    type Stream = &'m Stream<Explorer>;
+
+    fn cpu(&self) -> &Explorer {
+        self.cpu
+    }
+    fn act_for(&mut self, _endpoint: u16) {}
+    fn config(&self) -> &WorldConfig {
+        &self.world.config
+    }
+    fn entry(&self, endpoint: u16) -> Result<&'m Entry<Explorer>, Error> {
+        Ok(&self.part(endpoint)?.entry)
+    }
+    fn side(&self, endpoint: u16, direction: Direction) -> Result<ExploredSide<'m>, Error> {
+        let reply = direction.is_reply();
+        let memory = &self.part(endpoint)?.queues[usize::from(reply)];
+        let ExploredQueueMemory { control, slots, extras, blocks, bytes, locks } = memory;
+        let (bytes, block_size) = (Arc::clone(bytes), BLOCK_SIZE as usize);
+        let id = 2 * u32::from(endpoint) + u32::from(reply);
+        let queue = Queue { id, control, slots, extras, blocks, bytes, block_size };
+        let claim = locks.choose(self.world.config.algorithm);
+        Ok(ExploredSide { queue, claim, segment: self.segment(endpoint)? })
+    }
+    fn segment(&self, endpoint: u16) -> Result<ExploredSegment<'m>, Error> {
+        Ok(ExploredSegment(self.cpu, &self.part(endpoint)?.segment))
+    }
+    fn answer_line(&self, _one: u16, _other: u16) -> Option<&'m AnswerLine<Explorer>> {
+        None
+    }
+    fn stream(&self, _endpoint: u16, _number: u32) -> Option<&'m Stream<Explorer>> {
+        None
+    }
+}
+
+impl Membership for ExploredDomain<'_> {
+    fn me(&self) -> Option<ParticipantId> {
+        Some(ParticipantId { index: self.rank, generation: self.cpu.id() as u32 + 1 })
+    }
+    fn size(&self) -> u32 {
+        self.world.config.processes
+    }
+    fn is_alive(&self, participant: ParticipantId) -> bool {
+        ExploredMember::new(self.cpu).is_alive(participant.generation)
+    }
+    /// Never: no subject maps all ranks, which is where it is asked.
+    fn has_died(&self, _rank: u32) -> bool {
+        false
+    }
+    fn deaths(&self) -> u64 {
+        ExploredMember::new(self.cpu).deaths()
+    }
+    fn check_deaths(&self) {}
+    /// Returns whether the run is being taken down.
+    fn has_ended(&self) -> bool {
+        std::thread::panicking()
+    }
+    fn doorbell(&self, rank: u32) -> Option<&Word> {
+        self.world.doorbells.get(rank as usize)
+    }
+}
+
+impl Hooks for ExploredDomain<'_> {
+    type Around<'a>
+        = ExploredMember
+    where
+        Self: 'a;
+    type Wait<'a>
+        = Wait<'a>
+    where
+        Self: 'a;
+
+    fn around<'a>(&'a self, _queue: &'a Queue<'a, Explorer>) -> ExploredMember {
+        ExploredMember::new(self.cpu)
+    }
+    fn wait<'a, 'b: 'a>(&'a self, around: &'a ExploredMember) -> Wait<'a> {
+        Wait { policy: self.policy(), around, budget: BUDGET }
+    }
+    fn policy(&self) -> Policy {
+        self.world.config.waiting
+    }
+    fn budget(&self) -> u64 {
+        BUDGET
+    }
+    fn oversubscribed(&self) -> bool {
+        false
+    }
+    fn asleep(&self, _asleep: bool) {}
+    fn pause(&self, ns: u64) {
+        self.cpu.delay(ns);
+    }
+    fn patience(&self) -> u64 {
+        0
+    }
+    fn look_every(&self) -> Option<u64> {
+        Some(0)
+    }
+}

@@ -1,0 +1,241 @@
+//! Endpoints of `am`: clients send requests to a server, whose successor takes its entry
+//! over when it has left or is dead.
+//!
+//! Thread 0 serves until it has handled as many requests as a client sends; thread 1 then takes the
+//! same entry of the directory, and serves until all clients are done. The others are clients. Of
+//! each request either the reply or the request itself comes back, once; a request that came back
+//! was not handled, unless its server died. Requests are short, have a block, or are stored into
+//! the server's segment, in turns.
+
+mod domain;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use towpath_am::claim::Algorithm;
+use towpath_am::{Endpoint, Error, Payload, SegmentKind, Tag, Token};
+use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_schedules::harness::Case;
+use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_sync::Policy;
+
+use domain::{ExploredDomain, ExploredWorld};
+
+/// Threads that serve, one after the other, as rank 0.
+const SERVERS: usize = 2;
+/// Between two looks of a thread that cannot go on, in nanoseconds.
+const PAUSE: u64 = 1_000;
+/// Handlers of requests, and of replies.
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
+
+/// All of them.
+pub fn all(cases: &mut Vec<Case>, policy: Policy) {
+    for algorithm in [Algorithm::Towpath, Algorithm::LockFree, Algorithm::Ticket] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            if plan.threads != SERVERS + 1 {
+                return Err("is for three threads".into());
+            }
+            Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, policy)))
+        };
+        let about = "each request is answered or comes back, once, also from a server's successor";
+        let endures_deaths = algorithm != Algorithm::Ticket;
+        let name = format!("endpoint/{}", algorithm.name());
+        cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
+    }
+}
+
+/// Clients, and servers that take over from each other.
+struct ServiceHandover {
+    world: ExploredWorld,
+    plan: Plan,
+    /// Stage of each thread: 1 when it has an endpoint, 2 when it is done.
+    stage: Vec<Word>,
+    /// Data of each request: one of its client and one of its handler, written before.
+    data: Vec<[DatumId; 2]>,
+    /// Number of requests that the servers have handled.
+    served: DatumId,
+    /// Times that each request was handled, was answered and came back, kept by the host.
+    known: Vec<[Cell<u32>; 3]>,
+}
+
+type ExploredEndpoint<'m> = Endpoint<ExploredDomain<'m>>;
+
+impl ServiceHandover {
+    fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm, waiting: Policy) -> ServiceHandover {
+        let requests = (plan.threads - SERVERS) * plan.ops;
+        ServiceHandover {
+            world: ExploredWorld::new(memory, plan.threads - 1, algorithm, waiting),
+            plan: *plan,
+            stage: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            data: (0..requests).map(|_| [0, 1].map(|_| memory.cell(Place::NewLine, 0))).collect(),
+            served: memory.cell(Place::NewLine, 0),
+            known: (0..requests).map(|_| Default::default()).collect(),
+        }
+    }
+
+    /// Number of a client's request among all.
+    fn request(&self, client: usize, n: usize) -> usize {
+        (client - SERVERS) * self.plan.ops + n
+    }
+
+    /// Tells the others how far this thread is, by nothing that orders.
+    fn reach(&self, cpu: &Explorer, stage: u64) {
+        // Relaxed: the endpoints are what orders.
+        cpu.store(&self.stage[cpu.id()], stage, Ordering::Relaxed);
+    }
+
+    /// Returns whether this thread has come so far, or is dead.
+    fn has_reached(&self, cpu: &Explorer, thread: usize, stage: u64) -> bool {
+        // Relaxed: as in `reach`.
+        cpu.load(&self.stage[thread], Ordering::Relaxed) >= stage || cpu.is_dead(thread)
+    }
+
+    fn clients_have_reached(&self, cpu: &Explorer, stage: u64) -> bool {
+        (SERVERS..self.plan.threads).all(|client| self.has_reached(cpu, client, stage))
+    }
+
+    /// Opens an endpoint, as soon as there is an entry for it.
+    fn open<'m>(&'m self, cpu: &'m Explorer, rank: usize) -> ExploredEndpoint<'m> {
+        loop {
+            match Endpoint::in_domain(self.world.domain(cpu, rank), SegmentKind::Shared) {
+                Ok(endpoint) => return endpoint,
+                Err(Error::Resource(_)) => cpu.delay(PAUSE),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn serve(&self, cpu: &Explorer) {
+        if cpu.id() > 0 {
+            // No other entry is to be free than the one that the predecessor leaves.
+            let all_have_come = || self.has_reached(cpu, 0, 1) && self.clients_have_reached(cpu, 1);
+            while !all_have_come() {
+                cpu.delay(PAUSE);
+            }
+        }
+        let handled = Rc::new(Cell::new(0));
+        let endpoint = self.open(cpu, 0);
+        let count = handled.clone();
+        endpoint.set_boxed_handler(
+            REQUEST,
+            Box::new(move |token| {
+                count.set(count.get() + 1);
+                self.handle(cpu, token);
+            }),
+        );
+        endpoint.set_boxed_handler(
+            0,
+            Box::new(|token| {
+                let back = token.returned().expect("handler 0 gets no others");
+                assert!(!back.operation.is_request(), "a server sends no requests");
+            }),
+        );
+        self.reach(cpu, 1);
+        while !self.clients_have_reached(cpu, 2) && (cpu.id() > 0 || handled.get() < self.plan.ops) {
+            if endpoint.poll() == 0 {
+                endpoint.recover();
+                cpu.delay(PAUSE);
+            }
+        }
+        drop(endpoint);
+        self.reach(cpu, 2);
+    }
+
+    fn handle<'m>(&'m self, cpu: &Explorer, token: &Token<'_, ExploredDomain<'m>>) {
+        let request = token.args()[0] as usize;
+        let [asked, answered] = &self.data[request];
+        assert_eq!(cpu.read(asked), request as u64 + 1, "the act of the client before request {request}");
+        let mut bytes = [0; 8];
+        match token.payload() {
+            Payload::None => bytes[0] = request as u8,
+            Payload::Medium(payload) => bytes.copy_from_slice(payload),
+            Payload::Long { offset, .. } => token.segment().read(offset, &mut bytes),
+        }
+        assert_eq!(bytes[0], request as u8, "the payload of request {request}");
+        let served = cpu.read(&self.served);
+        cpu.write(&self.served, served + 1);
+        cpu.write(answered, request as u64 + 1);
+        let handled = &self.known[request][0];
+        handled.set(handled.get() + 1);
+        token.reply(REPLY, &[request as u32]).expect("the requester is here");
+    }
+
+    fn send(&self, cpu: &Explorer) {
+        let (me, rank) = (cpu.id(), cpu.id() - 1);
+        let endpoint = self.open(cpu, rank);
+        endpoint.set_boxed_handler(
+            REPLY,
+            Box::new(move |token| {
+                let request = token.args()[0] as usize;
+                assert_eq!(cpu.read(&self.data[request][1]), request as u64 + 1, "the act of the handler");
+                self.known[request][1].set(self.known[request][1].get() + 1);
+            }),
+        );
+        endpoint.set_boxed_handler(
+            0,
+            Box::new(move |token| {
+                let request = token.args()[0] as usize;
+                // It is not to be handled any more.
+                cpu.write(&self.data[request][0], 0);
+                self.known[request][2].set(self.known[request][2].get() + 1);
+            }),
+        );
+        self.reach(cpu, 1);
+        for request in self.request(me, 0)..self.request(me, self.plan.ops) {
+            if !self.map_server(cpu, &endpoint) {
+                break;
+            }
+            self.ask(cpu, &endpoint, request);
+            let [handled, answered, back] = &self.known[request];
+            while answered.get() + back.get() == 0 {
+                if endpoint.poll() == 0 {
+                    endpoint.recover();
+                    cpu.delay(PAUSE);
+                }
+            }
+            // One that its server was handling when it died comes back although it may be answered.
+            if !(0..SERVERS).any(|server| cpu.is_dead(server)) {
+                assert_eq!(handled.get(), answered.get(), "answers of request {request}");
+                assert_eq!(answered.get() + back.get(), 1, "ends of request {request}");
+            }
+        }
+        while endpoint.poll() > 0 {}
+        self.reach(cpu, 2);
+    }
+
+    /// Waits for a server, and maps it. `false`: there is none any more.
+    fn map_server(&self, cpu: &Explorer, endpoint: &ExploredEndpoint<'_>) -> bool {
+        loop {
+            if let Some(name) = endpoint.name_of_rank(0)
+                && endpoint.map(0, name, Tag::ALL).is_ok()
+            {
+                return true;
+            }
+            if (0..SERVERS).all(|server| self.has_reached(cpu, server, 2)) {
+                return false;
+            }
+            cpu.delay(PAUSE);
+        }
+    }
+
+    fn ask(&self, cpu: &Explorer, endpoint: &ExploredEndpoint<'_>, request: usize) {
+        cpu.write(&self.data[request][0], request as u64 + 1);
+        let (args, bytes) = ([request as u32], [request as u8; 8]);
+        let sent = match request % 3 {
+            0 => endpoint.request_long(0, REQUEST, &args, &bytes, 8 * (cpu.id() - SERVERS) as u64),
+            1 => endpoint.request(0, REQUEST, &args),
+            _ => endpoint.request_medium(0, REQUEST, &args, &bytes),
+        };
+        sent.expect("the entry is mapped");
+    }
+}
+
+impl SubjectRun for ServiceHandover {
+    fn thread(&self, cpu: &Explorer) {
+        if cpu.id() < SERVERS { self.serve(cpu) } else { self.send(cpu) }
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
