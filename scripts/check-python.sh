@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 # Checked for what it does, not for how fast it is.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=${CARGO_PROFILE_RELEASE_OPT_LEVEL:-1}
 export CARGO_PROFILE_RELEASE_LTO=${CARGO_PROFILE_RELEASE_LTO:-off} CARGO_PROFILE_RELEASE_CODEGEN_UNITS=${CARGO_PROFILE_RELEASE_CODEGEN_UNITS:-16}
+cargo clippy --quiet --manifest-path doors/python/Cargo.toml --all-targets -- -D warnings
 bash scripts/build-python.sh
 target=${CARGO_TARGET_DIR:-target}/python
 "$target/venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/towpath-*.whl

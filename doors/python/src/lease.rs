@@ -49,7 +49,7 @@ impl PyLease {
     /// A copy of the message.
     fn bytes(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
         match &*self.message.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, leased)) => Ok(PyBytes::new(py, &leased).unbind()),
+            Some((_, leased)) => Ok(PyBytes::new(py, leased).unbind()),
             None => Err(PyValueError::new_err("the message was done with already")),
         }
     }
