@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares towpath with multiprocessing: a queue of eight producers, NumPy arrays there and back,
-and an uncontended lock; and with faster-fifo and a copy of memory.
+and an uncontended lock; and with faster-fifo, copies of memory, and memory that two processes share.
 
     python doors/python/bench.py [--messages 20000] [--runs 3]
 
@@ -11,7 +11,9 @@ is installed (`pip install faster-fifo`).
 
 import argparse
 import functools
+import mmap
 import multiprocessing
+import os
 import resource
 import statistics
 import time
@@ -120,6 +122,32 @@ def copy_time(rounds, pick):
     return pick(times)
 
 
+def bare_time(rounds, pick):
+    """Microseconds for an array of 1 MB there and back in bare shared memory, with busy waiting."""
+    sent, returned = (numpy.frombuffer(mmap.mmap(-1, 1 << 20), "u1", 1_000_000) for _ in range(2))
+    turns = numpy.frombuffer(mmap.mmap(-1, 4096), "i8")
+    there, back = turns[:1], turns[64:65]
+    child = os.fork()
+    if child == 0:
+        for turn in range(rounds):
+            while there[0] <= turn:
+                pass
+            returned[:] = sent
+            back[0] = turn + 1
+        os._exit(0)
+    array, times = numpy.ones(1_000_000, "u1"), []
+    for turn in range(rounds):
+        since = time.perf_counter()
+        sent[:] = array
+        there[0] = turn + 1
+        while back[0] <= turn:
+            pass
+        assert returned[-1] == 1
+        times.append((time.perf_counter() - since) * 1e6)
+    os.waitpid(child, 0)
+    return pick(times)
+
+
 def lock_time(ctx, rounds=5_000):
     """Nanoseconds of an acquire and a release."""
     lock = ctx.Lock()
@@ -171,6 +199,7 @@ def main():
         "towpath put and get": functools.partial(array_time, ours, asked.rounds, least, False),
         "multiprocessing": functools.partial(array_time, theirs, asked.rounds, least, False),
         "two copies": functools.partial(copy_time, asked.rounds, least),
+        "bare memory": functools.partial(bare_time, asked.rounds, least),
     }
     compare("array of 1 MB there and back, us (ratio)", arrays, asked.runs, least)
     for name, measure in (("acquire and release", lock_time), ("with block", with_time)):
