@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::native_bytes::NativeBytes;
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
-use crate::streaming::copy_past_caches;
+use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
 
 /// The processor that really acts. Copy it freely; it holds nothing but its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +278,7 @@ impl Processor for Native {
         assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
         // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps
         // mapped, and `from` can't overlap it, since no Rust reference to those bytes exists.
-        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.base.as_ptr().add(at), from.len()) }
+        unsafe { store_by_lines(from.as_ptr(), to.base.as_ptr().add(at), from.len()) }
     }
     #[inline]
     fn copy_away(&self, to: &NativeBytes, at: usize, from: &[u8]) {
@@ -294,7 +294,7 @@ impl Processor for Native {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
         // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps
         // mapped, and `to` can't overlap it, since no Rust reference to those bytes exists.
-        unsafe { core::ptr::copy_nonoverlapping(from.base.as_ptr().add(at), to.as_mut_ptr(), to.len()) }
+        unsafe { copy_by_lines(from.base.as_ptr().add(at), to.as_mut_ptr(), to.len()) }
     }
 
     #[inline]
