@@ -60,7 +60,7 @@ impl Experiment for Floor {
 
 impl Measure for Floor {
     fn seconds(&self) -> u64 {
-        6
+        4
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let variants = variants(self.name());
