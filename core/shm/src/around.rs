@@ -16,10 +16,15 @@ use crate::participant::{EntryState, EntryWord, ParticipantId};
 use crate::table::ParticipantTable;
 
 impl Surroundings for Inner {
+    fn cores(&self) -> Option<u64> {
+        // Relaxed: a hint.
+        Some(self.control().counts.cores.load(Ordering::Relaxed).max(1))
+    }
+
     fn oversubscribed(&self) -> bool {
-        // Relaxed, all three: hints, which order nothing.
-        let cores = self.control().counts.cores.load(Ordering::Relaxed).max(1);
+        let cores = self.cores().unwrap_or(1);
         let mut running = 0;
+        // Relaxed, both: hints, which order nothing.
         self.segment.presence().iter().any(|group| {
             let bits = group.entered.load(Ordering::Relaxed) & !group.asleep.load(Ordering::Relaxed);
             running += u64::from(bits.count_ones());

@@ -86,7 +86,7 @@ plain_objects! {
     [const N: usize, M: Primitive<Native>] Anderson<Native, N, M> => "lock/anderson v1", N, M::NAME;
     [const N: usize, M: Universal<Native>] Mcs<Native, N, M> => "lock/mcs v1", N, M::NAME;
     [] Posix<Native> => "lock/posix v1";
-    [const N: usize, const LEASE: u64] Robust<Native, N, LEASE> => "lock/robust v2", N, LEASE;
+    [const N: usize, const LEASE: u64] Robust<Native, N, LEASE> => "lock/robust v3", N, LEASE;
     [const N: usize, M: Universal<Native>] Clh<Native, N, M> => "lock/clh v1", N, M::NAME;
     [const N: usize] HybridQueue<Native, N> => "lock/hybrid-queue v1", N;
     [const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64] Reactive<Native, N, TO_QUEUE, TO_FLAG>

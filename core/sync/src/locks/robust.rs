@@ -12,6 +12,11 @@
 //! longer than many critical sections. A called waiter that gets the lock is its tenant; turns go
 //! round from there.
 //!
+//! Where there are more users than cores, a user that finds the lock taken after it has had its core
+//! for a while ([`Waiting::rest_after`]) gives it to another one. Otherwise the system would do so
+//! when its time slice ends, often while it has the lock: then all others sleep, are called
+//! afterwards, and it is chance which of them run.
+//!
 //! A lease begins with the tenant, or with the first waiter that joins. A waiter is handed the lock
 //! if it was called and sleeps again after a lease, or is awake and has not got it within
 //! [`PATIENCE`] of them. With a `LEASE` of 0 every release hands over.
@@ -27,7 +32,8 @@
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
 //! `lease`, `tenant`, `looked`, `due`: hints, by the holder or the last one; `lease` also by the
-//! first waiter. `turns[i]`: set by a waiter on its own place (by its `id`), cleared by the waiter
+//! first waiter. `rests`, `waiters[i].rested`: hints, by any; by the place's user.
+//! `waiters[i].turn`: set by a waiter on its own place (by its `id`), cleared by the waiter
 //! when it has the lock or gives up, and by others when it is dead. Marks on a place: `PARKED` when
 //! its waiter goes to sleep; `CALLED` by the process that wakes it; `AWAKE` by the called waiter,
 //! instead; both, when it has not come for a lease; `HANDED` by the holder that hands over to it.
@@ -66,6 +72,8 @@ const USUAL_LEASE: u64 = 200_000;
 const PATIENCE: u64 = 8;
 /// Number of looks for waiters in a lease.
 const CALLS: u64 = 8;
+/// Number of rests after a count of more users than cores, of all together.
+const RESTS: u64 = 256;
 /// Number of looks at a lock before a waiter sleeps.
 const ATTEMPTS: u32 = 64;
 /// Number of them for which one counts during which the lock did not change hands.
@@ -95,7 +103,7 @@ const MARKS: u64 = PARKED | HANDED | CALLED | AWAKE;
 #[repr(C)]
 pub struct Robust<P: Processor, const N: usize = 64, const LEASE: u64 = USUAL_LEASE> {
     head: LockHead<P>,
-    turns: [OwnLine<P::Word>; N],
+    waiters: [OwnLine<WaiterWords<P::Word>>; N],
 }
 
 #[derive(Debug)]
@@ -111,6 +119,16 @@ struct LockHead<P: Processor> {
     looked: P::Word,
     /// 1: the next release looks for the waiter to hand over to.
     due: P::Word,
+    /// Number of rests until there must be more users than cores again.
+    rests: P::Word,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct WaiterWords<W> {
+    turn: W,
+    /// Time of its user's last rest, in nanoseconds.
+    rested: W,
 }
 
 /// State of the holder.
@@ -172,7 +190,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     }
 
     fn turn(&self, owner: u64) -> &P::Word {
-        &self.turns[Self::place(owner)].0
+        &self.waiters[Self::place(owner)].turn
     }
 
     /// Takes the lock if it is free, with or without waiters that sleep.
@@ -251,8 +269,14 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
                 tenant: arena.word(Place::SameLine, 0),
                 looked: arena.word(Place::SameLine, 0),
                 due: arena.word(Place::SameLine, 0),
+                rests: arena.word(Place::SameLine, 0),
             },
-            turns: core::array::from_fn(|_| OwnLine(arena.word(Place::NewLine, 0))),
+            waiters: core::array::from_fn(|_| {
+                OwnLine(WaiterWords {
+                    turn: arena.word(Place::NewLine, 0),
+                    rested: arena.word(Place::SameLine, 0),
+                })
+            }),
         }
     }
 

@@ -138,6 +138,16 @@ pub trait Waiting<P: Processor> {
         false
     }
 
+    /// Time after which one of so many users of a lock gives its core to another thread,
+    /// in nanoseconds. `None`: it keeps the core, since they have one each, or this way of waiting
+    /// leaves that to the system.
+    fn rest_after(&self, _users: usize) -> Option<u64> {
+        None
+    }
+
+    /// Gives the core to another thread.
+    fn rest(&self, _cpu: &P) {}
+
     /// Wakes the waiters that are parked on the word, for algorithms that keep a mark of
     /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}

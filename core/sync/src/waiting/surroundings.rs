@@ -1,10 +1,16 @@
 //! Surroundings of a waiter: load of the machine, identities, deaths.
 
+use std::sync::LazyLock;
+
 /// Knowledge of a waiter about the world around it. Asked only on slow paths.
 pub trait Surroundings: Sync {
     /// Returns whether more runnable participants than cores share the machine.
     fn oversubscribed(&self) -> bool {
         false
+    }
+    /// Number of cores that the participants share, if it is known.
+    fn cores(&self) -> Option<u64> {
+        None
     }
     /// Returns whether the wait can't end any more. Asked about every millisecond of a
     /// wait.
@@ -37,11 +43,17 @@ pub trait Surroundings: Sync {
     }
 }
 
-/// Surroundings of which nothing is known.
+/// Surroundings of which nothing is known but the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
-impl Surroundings for Alone {}
+impl Surroundings for Alone {
+    fn cores(&self) -> Option<u64> {
+        static CORES: LazyLock<Option<u64>> =
+            LazyLock::new(|| std::thread::available_parallelism().ok().map(|cores| cores.get() as u64));
+        *CORES
+    }
+}
 
 /// Returns whether that many runnable participants oversubscribe that many cores: then a
 /// waiter that spins keeps the core from one that could bring what it waits for.

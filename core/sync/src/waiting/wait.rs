@@ -3,7 +3,7 @@
 use towpath_machine::{Ordering, Park, Processor};
 
 use super::strategy::{BackOff, Limits, Step, Strategy, WaitState};
-use super::{Abandoned, PARKED, Policy, Surroundings, Waiting};
+use super::{Abandoned, PARKED, Policy, Surroundings, Waiting, is_oversubscribed};
 
 /// Policy in its surroundings, as operations are given it.
 #[derive(Clone, Copy)]
@@ -21,6 +21,12 @@ pub struct Wait<'a> {
 const ASK_EVERY: u64 = 1_000_000;
 /// Number of rounds of back-off between two questions to the surroundings.
 const ASK_ROUNDS: u32 = 256;
+/// Time for which a user of a lock keeps its core where there are more of them, in
+/// nanoseconds: less than a time slice of the system, which would end wherever it is.
+const STRETCH: u64 = 1_000_000;
+/// Number of users of a lock for each core above which they give their cores to each
+/// other.
+const CROWD: u64 = 4;
 /// Number of attempts at a lock before queueing when oversubscribed.
 const ATTEMPTS: u32 = 200;
 
@@ -128,6 +134,15 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 
     fn is_oversubscribed(&self) -> bool {
         self.policy == Policy::Adaptive && self.around.oversubscribed()
+    }
+
+    fn rest_after(&self, users: usize) -> Option<u64> {
+        let is_crowd = |cores: u64| is_oversubscribed(users as u64, cores.saturating_mul(CROWD));
+        (self.policy == Policy::Adaptive && self.around.cores().is_some_and(is_crowd)).then_some(STRETCH)
+    }
+
+    fn rest(&self, cpu: &P) {
+        cpu.yield_now();
     }
 
     fn wake_all(&self, cpu: &P, word: &P::Word) {

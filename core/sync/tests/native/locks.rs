@@ -3,8 +3,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use towpath_machine::{Heap, Native, Processor, Random};
@@ -100,38 +99,6 @@ fn one_at_a_time() {
     excludes::<Reactive<Native, 8, 0, 0>>(); // Changes over all the time.
     excludes::<Reactive<Native, 8, 1, 1, ModeWord<Native>>>();
     for_each_lock!([atomics ll_sc fetch_op published kernel_mutex] Native, 8 => excludes());
-}
-
-#[test]
-fn robust_serves_every_waiter() {
-    let _cores = crate::CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let mutex: Mutex<u64> = Mutex::new(0);
-    let stop = AtomicBool::new(false);
-    let counts: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
-    // A thread that is started while others run starts late.
-    let start = std::sync::Barrier::new(17);
-    std::thread::scope(|scope| {
-        for count in &counts {
-            let (mutex, stop, start) = (&mutex, &stop, &start);
-            scope.spawn(move || {
-                start.wait();
-                while !stop.load(Ordering::Relaxed) {
-                    *mutex.lock().unwrap() += 1;
-                    count.fetch_add(1, Ordering::Relaxed);
-                    std::hint::black_box(count);
-                }
-            });
-        }
-        start.wait();
-        std::thread::sleep(Duration::from_secs(3));
-        stop.store(true, Ordering::Relaxed);
-    });
-    let counts: Vec<u64> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
-    let mean = counts.iter().sum::<u64>() as f64 / 16.0;
-    let least = *counts.iter().min().unwrap() as f64;
-    eprintln!("least share {:.2} of the mean, {:.1} M/s", least / mean, mean * 16.0 / 3e6);
-    assert_eq!(mutex.into_inner(), counts.iter().sum::<u64>());
-    assert!(least >= mean / 2.0, "{counts:?}");
 }
 
 /// Knows one process, which is dead.

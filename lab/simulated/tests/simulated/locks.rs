@@ -1,11 +1,13 @@
-//! Locks that promise it are granted in the order of arrival, on every machine.
+//! Locks that promise it are granted in the order of arrival, on every machine; the default lock
+//! serves its waiters alike.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use towpath_machine::{KernelMutex, LockOutcome, Processor};
 use towpath_sim::{Parameters, Sim, SimMutex, Simulation, machines};
-use towpath_sync::{Lock, Spinning, for_each_lock};
+use towpath_sync::locks::Robust;
+use towpath_sync::{Lock, Policy, Spinning, Surroundings, Wait, for_each_lock};
 
 use crate::support::machine;
 
@@ -107,4 +109,38 @@ fn owners(handover: &str) -> Vec<usize> {
 fn a_mutex_is_handed_to_its_sleeper_where_the_system_does_so() {
     assert_eq!(owners("yes"), [0, 1, 0]);
     assert_eq!(owners("no"), [0, 0, 1]);
+}
+
+/// Threads that share two processors.
+struct Crowd;
+
+impl Surroundings for Crowd {
+    fn oversubscribed(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn robust_serves_every_waiter() {
+    // Threads that do nothing but hold the lock, eight on each processor.
+    let p = machine("epyc-milan", &["os.quantum=3ms", "os.switch=2us"]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let lock = Rc::new(Robust::<Sim, 16>::new(&s.arena()));
+    let counts: Rc<[Cell<u64>; 16]> = Rc::default();
+    for (me, wait) in (0..16).map(|me| (me, Wait { policy: Policy::Adaptive, around: &Crowd, budget: 2_000 }))
+    {
+        let (lock, counts) = (Rc::clone(&lock), Rc::clone(&counts));
+        s.spawn(me % 2, me, move |cpu| {
+            while cpu.now() < 200_000_000 {
+                let held = lock.lock(cpu, &wait).unwrap();
+                cpu.work(2_000);
+                counts[me].set(counts[me].get() + 1);
+                lock.unlock(cpu, &wait, held);
+            }
+        });
+    }
+    s.run().unwrap();
+    let counts = counts.each_ref().map(Cell::get);
+    let (least, all) = (counts.iter().min().unwrap(), counts.iter().sum::<u64>());
+    assert!(least * 4 * 16 >= all, "{counts:?}");
 }

@@ -84,7 +84,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         let age = now.wrapping_sub(cpu.load(&self.head.lease, Ordering::Relaxed));
         let tenant = Self::place(cpu.load(&self.head.tenant, Ordering::Relaxed));
         // Beginning behind the tenant's place.
-        for turn in (1..=N).map(|i| &self.turns[(tenant + i) % N].0) {
+        for turn in (1..=N).map(|i| &self.waiters[(tenant + i) % N].turn) {
             // Relaxed: hints.
             let place = cpu.load(turn, Ordering::Relaxed);
             let waiter = place & !MARKS;

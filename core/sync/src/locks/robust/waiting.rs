@@ -2,7 +2,9 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use super::{ATTEMPTS, AWAKE, CALLED, HANDED, IN_VAIN, MARKS, PROCESSOR, Robust, RobustHeld, TURN, identity};
+use super::{
+    ATTEMPTS, AWAKE, CALLED, HANDED, IN_VAIN, MARKS, PROCESSOR, RESTS, Robust, RobustHeld, TURN, identity,
+};
 use crate::turns::Turns;
 use crate::{Deadline, LockError, PARKED, Waiting};
 
@@ -16,7 +18,10 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         deadline: Deadline,
     ) -> Result<RobustHeld, LockError> {
         let (word, turn) = (&self.head.word, self.turn(me));
-        let (mut turns, mut is_tenant, mut attempts) = (None, false, 0);
+        if deadline != Deadline::PAST {
+            self.rest(cpu, wait, me);
+        }
+        let (mut turns, mut is_tenant, mut is_new, mut attempts) = (None, false, true, 0);
         let dead = loop {
             // Relaxed: each exchange below compares, and acquires what it takes.
             let value = cpu.load(word, Ordering::Relaxed);
@@ -91,8 +96,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
                 _ => {}
             }
-            // The next release looks for sleepers, however lately the last one did.
-            cpu.store(&self.head.looked, 0, Ordering::Relaxed);
+            // The next release looks for sleepers, however lately the last one did: not for each turn
+            // of one that spins, where each release would look at all places.
+            if is_new || asks {
+                is_new = false;
+                cpu.store(&self.head.looked, 0, Ordering::Relaxed);
+                self.count_users(cpu, wait);
+            }
             if value & PARKED == 0 {
                 let marked = value | PARKED;
                 if cpu.compare_exchange(word, value, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -111,12 +121,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             if seen == me | HANDED {
                 // Of this hand-over, or of one that another waiter has taken: then it is our turn
                 // once more.
+                is_new = true;
                 let _ = cpu.compare_exchange(turn, seen, me, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
             }
             if seen & !MARKS == me && seen & CALLED != 0 {
                 // Say that we are awake, and look whether the lock is free.
-                (is_tenant, attempts) = (true, 0);
+                (is_tenant, is_new, attempts) = (true, true, 0);
                 let awake = me | AWAKE;
                 let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Relaxed, Ordering::Relaxed);
                 continue;
@@ -131,6 +142,10 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             }
         };
         self.leave_turns(cpu, wait, me);
+        if turns.is_some() && wait.rest_after(usize::MAX).is_some() {
+            // It has rested. Relaxed: a hint.
+            cpu.store(&self.waiters[Self::place(me)].rested, cpu.now(), Ordering::Relaxed);
+        }
         // If not called, it takes part in the lease of another. Its release calls the next one,
         // however lately it was called itself. Relaxed, all: under the lock.
         if is_tenant {
@@ -140,6 +155,36 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         }
         let held = if dead == 0 { RobustHeld { me, death: 0 } } else { RobustHeld::after(me, dead) };
         self.enter(cpu, wait, held)
+    }
+
+    /// Gives the core to another user of the lock if there were more of them than cores
+    /// lately, and this one has had it for long.
+    fn rest<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+        let Some(time) = wait.rest_after(usize::MAX) else { return };
+        let rested = &self.waiters[Self::place(me)].rested;
+        // Relaxed, all: hints. Where others wait in turn it rests asleep.
+        let rests = cpu.load(&self.head.rests, Ordering::Relaxed);
+        let is_alone = cpu.load(&self.head.word, Ordering::Relaxed) & PARKED == 0;
+        if rests == 0 || !is_alone || cpu.now().wrapping_sub(cpu.load(rested, Ordering::Relaxed)) < time {
+            return;
+        }
+        cpu.store(&self.head.rests, rests - 1, Ordering::Relaxed);
+        wait.rest(cpu);
+        cpu.store(rested, cpu.now(), Ordering::Relaxed);
+    }
+
+    /// Has the users rest now and then if there are more of them than cores.
+    fn count_users<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        if wait.rest_after(usize::MAX).is_none() {
+            return;
+        }
+        // Relaxed, both: hints.
+        let waits = |turn: &P::Word| cpu.load(turn, Ordering::Relaxed) & !MARKS != 0;
+        let waiters = self.waiters.iter().filter(|waiter| waits(&waiter.turn)).count();
+        // One has the lock.
+        if wait.rest_after(waiters + 1).is_some() {
+            cpu.store(&self.head.rests, RESTS, Ordering::Relaxed);
+        }
     }
 
     /// Returns whether a waiter waits in turn, or has been told that the lock is its own.
