@@ -216,6 +216,8 @@ int main() {
     CHECK(ready.is_set() && ready.reset() && world.rank() == 0);
     auto alone = world.barrier("alone", 1);
     alone.wait();
+    alone.leave();
+    CHECK(code_of([&] { alone.leave(); }) == TP_EPERM);
     // What was moved from owns nothing.
     auto moved = std::move(mutex);
     CHECK(mutex.raw() == nullptr && code_of([&] { mutex.lock(); }) == TP_EINVALID);

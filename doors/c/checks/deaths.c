@@ -119,6 +119,11 @@ static void waits_for_permit(void) {
     at(1);
     tp_sem_wait(sem, TP_FOREVER);
 }
+static void has_left_barrier(void) {
+    GIVES(tp_barrier_join(barrier), 0);
+    GIVES(tp_barrier_leave(barrier), 0);
+    at(1);
+}
 static void waits_at_barrier(void) {
     GIVES(tp_barrier_join(barrier), 0);
     at(1);
@@ -240,6 +245,8 @@ static void others(void) {
     GIVES(tp_sem_wait(sem, LONG), 0);
     GIVES(tp_sem_release(sem), 0);
 
+    kill_child_at("has left the barrier", has_left_barrier, 0);
+    GIVES(tp_barrier_wait(barrier, LONG), 0);
     kill_child_at("waits at the barrier", waits_at_barrier, 20000000);
     /* It had arrived: that episode may be complete. */
     int outcome = tp_barrier_wait(barrier, LONG);

@@ -53,6 +53,12 @@ static void *work(void *argument) {
         for (int other = 0; other < THREADS; other++) CHECK(phase[other] == k);
         GIVES(tp_barrier_wait(barrier, LONG), 0);
     }
+    /* One after the other leaves: it has arrived, and is not waited for. */
+    for (int k = 1; k <= me; k++) GIVES(tp_barrier_wait(barrier, LONG), 0);
+    for (int other = 0; other < me; other++) CHECK(phase[other] == -1);
+    phase[me] = -1;
+    GIVES(tp_barrier_leave(barrier), 0);
+    GIVES(tp_barrier_leave(barrier), TP_EPERM);
     /* What a message points to was written before it was sent. */
     if (me == 0) {
         for (int k = 0; k < ROUNDS; k++) {

@@ -69,6 +69,10 @@ static inline int tp_tsan_barrier_wait(tp_barrier *barrier, uint64_t ns) {
     __tsan_release(TP_TSAN_ALL);
     return tp_tsan_after(TP_TSAN_ALL, tp_barrier_wait(barrier, ns));
 }
+static inline int tp_tsan_barrier_leave(tp_barrier *barrier) {
+    __tsan_release(TP_TSAN_ALL);
+    return tp_barrier_leave(barrier);
+}
 static inline int tp_tsan_event_set(tp_event *event) {
     __tsan_release(TP_TSAN_ALL);
     return tp_event_set(event);
@@ -138,6 +142,7 @@ static inline int tp_tsan_world_barrier(tp_world *world) {
 #define tp_sem_release(semaphore) tp_tsan_sem_release(semaphore)
 #define tp_sem_add(semaphore, permits) tp_tsan_sem_add(semaphore, permits)
 #define tp_barrier_wait(barrier, ns) tp_tsan_barrier_wait(barrier, ns)
+#define tp_barrier_leave(barrier) tp_tsan_barrier_leave(barrier)
 #define tp_event_set(event) tp_tsan_event_set(event)
 #define tp_event_wait(event, ns) tp_tsan_event_wait(event, ns)
 #define tp_event_is_set(event) tp_tsan_event_is_set(event)

@@ -259,6 +259,10 @@ int tp_barrier_join(tp_barrier *barrier);
 /* Arrives, and waits until all participants have arrived. After TP_ETIMEDOUT the thread has arrived,
  * and waits for the same episode when it comes again. */
 int tp_barrier_wait(tp_barrier *barrier, uint64_t ns);
+/* Arrives without waiting, and gives this thread's place up: no later episode waits for it, and no
+ * participant is told of its death. It, or another thread, may take the place by coming. TP_EPERM if
+ * it has none. */
+int tp_barrier_leave(tp_barrier *barrier);
 
 /* @page tp_event - flag in shared memory that waiters wait for
  *

@@ -351,6 +351,7 @@ public:
     void join() { detail::check(tp_barrier_join(raw())); }
     void wait() { detail::check(tp_barrier_wait(raw(), TP_FOREVER)); }
     bool wait_for(duration time) { return detail::in_time(tp_barrier_wait(raw(), detail::ns(time))); }
+    void leave() { detail::check(tp_barrier_leave(raw())); }
 
 private:
     friend class world;

@@ -29,6 +29,11 @@ impl TpBarrier {
         let (cpu, wait) = self.0.world().participation()?;
         Ok(self.barrier().join_as(&cpu, &wait)?)
     }
+
+    fn leave(&self) -> Result<(), Fault> {
+        let (cpu, wait) = self.0.world().participation()?;
+        if self.barrier().leave_as(&cpu, &wait) { Ok(()) } else { Err(Fault::PERM) }
+    }
 }
 
 /// Number of bytes for a barrier of so many users.
@@ -92,4 +97,10 @@ pub extern "C" fn tp_barrier_join(barrier: Handle<'_, TpBarrier>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_barrier_wait(barrier: Handle<'_, TpBarrier>, ns: u64) -> c_int {
     guarded(|| of(barrier)?.wait(ns))
+}
+
+/// Arrives without waiting, and gives this thread's place up.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_barrier_leave(barrier: Handle<'_, TpBarrier>) -> c_int {
+    guarded(|| of(barrier)?.leave())
 }

@@ -421,6 +421,8 @@ fn worlds_have_objects_by_name() {
         assert_eq!((tp_event_wait(Some(event), FOREVER), tp_event_reset(Some(event))), (0, 1));
         let barrier = opened(|out| tp_world_barrier_of(Some(world), c"b".as_ptr(), 1, out)).unwrap();
         assert_eq!((tp_barrier_join(Some(barrier)), tp_barrier_wait(Some(barrier), FOREVER)), (0, 0));
+        let leave = || tp_barrier_leave(Some(barrier));
+        assert_eq!((leave(), leave()), (0, Fault::PERM.number()));
         let mutex = opened(|out| tp_world_mutex(Some(world), c"m".as_ptr(), 5, out)).unwrap();
         let condition = opened(|out| tp_world_cond(Some(world), c"c".as_ptr(), out)).unwrap();
         assert_eq!(tp_mutex_lock(Some(mutex)), 0);

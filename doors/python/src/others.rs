@@ -203,6 +203,14 @@ impl PyBarrier {
         Ok(self.barrier().join_as(&cpu, &wait).map_err(Fault::Barrier)?)
     }
 
+    /// Arrives without waiting, and gives this thread's place up.
+    ///
+    /// Returns whether it had one.
+    fn leave(&self) -> PyResult<bool> {
+        let (cpu, wait) = participation(self.object.world())?;
+        Ok(self.barrier().leave_as(&cpu, &wait))
+    }
+
     /// Arrives and waits for all; False if the time was over.
     #[pyo3(signature = (timeout=None))]
     fn _wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {

@@ -32,6 +32,11 @@ def put_for_ever(queue):
         number += 1
 
 
+def arrive_and_leave(barrier):
+    barrier.wait(30)
+    assert barrier.leave() and not barrier.leave()
+
+
 def arrive(barrier, ready):
     barrier.join()
     ready.set()
@@ -147,6 +152,18 @@ def test_barrier_tells_of_a_death():
     killer.join()
     assert not barrier.broken and barrier.n_waiting == 0
     assert [barrier.wait(30) for _ in range(3)] == [0] * 3, "among the survivors"
+
+
+def test_one_that_leaves_a_barrier_is_not_told_of():
+    ctx = towpath.get_context("fork")
+    barrier = ctx.Barrier(3)
+    leavers = [started(ctx, arrive_and_leave, barrier) for _ in range(2)]
+    assert barrier.wait(30) in range(3)
+    for leaver in leavers:
+        leaver.join()
+        assert leaver.exitcode == 0
+    assert [barrier.wait(30) for _ in range(2)] == [0] * 2, "alone"
+    assert barrier.leave() and not barrier.leave()
 
 
 def test_reader_is_told_of_a_dead_writer():

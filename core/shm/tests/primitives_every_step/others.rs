@@ -9,7 +9,7 @@ use towpath_shm::Shared;
 use towpath_sync::robust::{Condvar, EpisodeError, Woken};
 use towpath_sync::{LockError, Mutex};
 
-use super::{Hold, Holding, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
+use super::{Hold, Holding, LONG, PATIENCE, PLAY, Play, Stage, mark, no_hold, nothing};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
@@ -159,6 +159,26 @@ fn barrier_victim(stage: &Stage) {
     barrier.wait().unwrap();
     stage.progress.store(DONE, SeqCst);
     mark();
+}
+
+fn barrier_leaver(stage: &Stage) {
+    let barrier = stage.world.barrier_of("b", 2).unwrap();
+    barrier.join().unwrap();
+    mark();
+    assert!(barrier.leave());
+    stage.progress.store(DONE, SeqCst);
+    mark();
+}
+
+/// Arrives. Of a victim that has left it is not told.
+fn barrier_left(stage: &Stage) {
+    let barrier = stage.world.barrier_of("b", 2).unwrap();
+    match barrier.wait_timeout(LONG) {
+        Ok(()) => {}
+        Err(EpisodeError::PeerDied { rank: Some(1) }) if stage.progress.load(SeqCst) != DONE => stage.told(),
+        Err(other) => panic!("{other}"),
+    }
+    barrier.wait_timeout(LONG).expect("alone");
 }
 
 /// Arrives twice. It is told once: in the first episode if the victim dies before it
@@ -374,6 +394,7 @@ pub const PLAYS: &[Play] = &[
         after: nothing,
         is_told: true,
     },
+    Play { name: "barrier left", victim: barrier_leaver, after: barrier_left, ..PLAY },
     Play {
         name: "condvar wait beside another",
         patience: 10 * PATIENCE,

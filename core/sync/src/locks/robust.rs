@@ -12,10 +12,10 @@
 //! longer than many critical sections. A called waiter that gets the lock is its tenant; turns go
 //! round from there.
 //!
-//! Where there are more users than cores, a user that finds the lock taken after it has had its core
-//! for a while ([`Waiting::rest_after`]) gives it to another one. Otherwise the system would do so
-//! when its time slice ends, often while it has the lock: then all others sleep, are called
-//! afterwards, and it is chance which of them run.
+//! Where users are more than cores, one that finds the lock taken after it has had its core for a
+//! while ([`Waiting::rest_after`]) gives it to another. Otherwise the system would do so when its
+//! time slice ends, often while it has the lock: then all others sleep, are called afterwards, and
+//! it is chance which of them run.
 //!
 //! A lease begins with the tenant, or with the first waiter that joins. A waiter is handed the lock
 //! if it was called and sleeps again after a lease, or is awake and has not got it within

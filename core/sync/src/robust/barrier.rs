@@ -19,8 +19,8 @@
 //! **Fields.** `episode`: any participant, by compare-and-swap. `places[i]`: 0; from 0, or from a
 //! dead participant's that was told of, or from one's that has left, by the one that takes it;
 //! then by that one; [`TOLD`] by any. `count`: number of arrivals and of known deaths in this
-//! episode, a hint: it says which participant looks at once, and the others look every
-//! millisecond.
+//! episode, or a higher one, below the number of the last episode: a hint to the
+//! participant that looks at once; the others look every millisecond.
 //!
 //! A participant that takes the place of another one counts itself in `joins`, so that no episode
 //! ends by an older look at the places.
@@ -63,6 +63,11 @@ const NUMBER: u64 = (1 << 24) - 1;
 const JOIN: u64 = 1 << 24;
 /// In the episode: number of such participants.
 const JOINS: u64 = 0xff * JOIN;
+
+/// In the count: first bit of the number of the last episode that it does not count.
+const COUNTED: u32 = 32;
+/// In the count: number of arrivals and of known deaths.
+const ARRIVALS: u64 = (1 << COUNTED) - 1;
 
 /// Reason for an episode that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,21 +245,16 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         let word = &self.places[place];
         // Relaxed: only this participant writes its place, while it lives.
         let seen = cpu.load(word, Ordering::Relaxed);
-        if seen & PENDING != 0 {
+        if seen & mark & PENDING != 0 {
             // It has arrived before, at this episode or the last one, and its time was over.
             let at_next = seen & ARRIVED == mine & ARRIVED;
-            if mark == TOLD {
-                // Relaxed: goes on with the Release (Q3) of its arrival.
-                cpu.fetch_or(word, TOLD, Ordering::Relaxed);
-                self.end(cpu, wait, mine);
-            }
             return (if at_next { mine } else { mine.wrapping_sub(1) & NUMBER }, 0);
         }
         let arrived = seen & OWNER | mark | mine & ARRIVED;
         // (Q3) Release: what it did before; pairs with the Acquire (Q4).
         cpu.store(word, arrived, Ordering::Release);
         // (Q5) AcqRel: the places of all that have counted before; pairs with itself.
-        let count = cpu.fetch_add(&self.arrivals.count, 1, Ordering::AcqRel) + 1;
+        let count = (cpu.fetch_add(&self.arrivals.count, 1, Ordering::AcqRel) & ARRIVALS) + 1;
         if count >= self.participants(cpu) {
             self.end(cpu, wait, mine);
         }
@@ -292,12 +292,12 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             // (Q1c) Acquire: as (Q1); pairs with (Q2).
             let last = cpu.load(&self.episode, Ordering::Acquire);
             self.note_told(cpu, last);
-            // A free one, or that of a participant whose death all others know, or that has left.
-            let (place, seen) = self
-                .places(cpu, me)
-                // Relaxed: the exchange compares.
-                .map(|(place, word)| (place, cpu.load(word, Ordering::Relaxed)))
-                .find(|&(_, seen)| seen == 0 || seen & TOLD != 0)?;
+            // A free one; if there is none, that of a participant whose death all others know, or
+            // that has left. Relaxed: the exchange compares.
+            let seen =
+                || self.places(cpu, me).map(|(place, word)| (place, cpu.load(word, Ordering::Relaxed)));
+            let free = seen().find(|&(_, seen)| seen == 0);
+            let (place, seen) = free.or_else(|| seen().find(|&(_, seen)| seen & TOLD != 0))?;
             // It has arrived nowhere yet: at the last episode, which is over.
             let taken = me | last & ARRIVED;
             let word = &self.places[place];
@@ -351,9 +351,7 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             }
             self.note_told(cpu, seen);
             let Some((dead, known)) = self.all_arrived(cpu, wait, mine) else { return false };
-            // Relaxed: a hint.
-            cpu.store(&self.arrivals.count, known, Ordering::Relaxed);
-            if self.turn_over(cpu, wait, seen, u64::from(dead) << 32 | seen & JOINS | mine) {
+            if self.turn_over(cpu, wait, seen, u64::from(dead) << 32 | seen & JOINS | mine, known) {
                 return true;
             }
         }
@@ -383,15 +381,39 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         Some((dead, known + u64::from(dead != 0)))
     }
 
+    /// Begins the count of the next episode's arrivals.
+    ///
+    /// `last`: the count as it was seen before the episode `mine` ended. `known`: number of deaths
+    /// that count as arrivals. The count may be too high afterwards, but not too low.
+    fn begin_count(&self, cpu: &P, mine: u64, last: u64, known: u64) {
+        let count = &self.arrivals.count;
+        // Relaxed, all: a hint. Exchanges, so that the arrivals (Q5) stay one sequence.
+        let mut seen = cpu.load(count, Ordering::Relaxed);
+        // Otherwise a later episode has ended.
+        while (mine.wrapping_sub(seen >> COUNTED) & NUMBER).wrapping_sub(1) < NUMBER / 2 {
+            // Arrivals at the next episode may have been counted already.
+            let counted = if (seen ^ last) >> COUNTED == 0 { last & ARRIVALS } else { 0 };
+            let arrivals = known + (seen & ARRIVALS).saturating_sub(counted);
+            let next = mine << COUNTED | arrivals;
+            match cpu.compare_exchange(count, seen, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
     /// Replaces the word of the episode, unless it has changed otherwise than by a
-    /// sleeper's mark. Wakes the sleepers.
-    fn turn_over<W: Waiting<P>>(&self, cpu: &P, wait: &W, mut seen: u64, next: u64) -> bool {
+    /// sleeper's mark. Wakes the sleepers. `known`: number of deaths that count as arrivals.
+    fn turn_over<W: Waiting<P>>(&self, cpu: &P, wait: &W, mut seen: u64, next: u64, known: u64) -> bool {
+        // Relaxed: a hint.
+        let count = cpu.load(&self.arrivals.count, Ordering::Relaxed);
         loop {
             // (Q2) AcqRel: Release pairs with the Acquire (Q1); Acquire for what others did that
             // ended earlier episodes. (Q2b) Acquire: the place of a participant that joined; pairs
             // with the Release (Q6).
             match cpu.compare_exchange(&self.episode, seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    self.begin_count(cpu, next & NUMBER, count, known);
                     if seen & PARKED != 0 {
                         wait.wake_all(cpu, &self.episode);
                     }

@@ -194,8 +194,9 @@ class Barrier:
     """
 
     # Words in shared memory: arrivals in this episode, the episode, whether it is broken, resets,
-    # known deaths, and the episode, plus one, in which the last one was told.
-    _ARRIVALS, _EPISODE, _BROKEN, _RESETS, _DEATHS, _TOLD = range(6)
+    # participants that are known to be dead or have left, and the episode, plus one, in which the
+    # last death was told.
+    _ARRIVALS, _EPISODE, _BROKEN, _RESETS, _GONE, _TOLD = range(6)
     # Longest time between two looks whether it is broken, in seconds.
     _TURN = 0.05
 
@@ -227,6 +228,19 @@ class Barrier:
         """Takes this thread's place without arriving: the others are told if it dies."""
         self._inner(self._words[self._RESETS]).join()
 
+    def leave(self) -> bool:
+        """Arrives without waiting, and gives this thread's place up: no later episode waits for it,
+        and none is told when it ends.
+
+        Returns whether it had a place. It, or another process, may come in its place.
+        """
+        with repair(self._order):
+            if not self._inner(self._words[self._RESETS]).leave():
+                return False
+            self._words[self._GONE] = min(self._words[self._GONE] + 1, self._parties - 1)
+            self._end_if_complete()
+            return True
+
     def abort(self) -> None:
         """Breaks it: waiters, within 50 ms, and all that come raise BrokenBarrierError."""
         with repair(self._order):
@@ -236,14 +250,15 @@ class Barrier:
         """Makes it usable again. Those that wait raise BrokenBarrierError."""
         with repair(self._order):
             self._words[self._RESETS] += 1
-            for word in (self._ARRIVALS, self._BROKEN, self._DEATHS, self._TOLD):
+            for word in (self._ARRIVALS, self._BROKEN, self._GONE, self._TOLD):
                 self._words[word] = 0
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Arrives and waits for all; returns a number that is different for each of them.
 
         Raises PeerDied if a participant died, BrokenBarrierError if it is broken. When another
-        process has taken the place of a dead one, numbers are different again after ``reset``.
+        process has taken the place of one that died or left, numbers are different again after
+        ``reset``.
         """
         import time
 
@@ -255,9 +270,7 @@ class Barrier:
                 raise BrokenBarrierError("the barrier is broken: reset it")
             index, episode = self._words[self._ARRIVALS], self._words[self._EPISODE]
             self._words[self._ARRIVALS] += 1
-            if self._words[self._ARRIVALS] >= self._parties - self._words[self._DEATHS]:
-                self._words[self._ARRIVALS] = 0
-                self._words[self._EPISODE] += 1
+            self._end_if_complete()
         try:
             self._pass(resets, until)
         except PeerDied:
@@ -279,10 +292,17 @@ class Barrier:
             if self._words[self._RESETS] != resets or self._words[self._TOLD] == episode + 1:
                 return
             self._words[self._TOLD] = episode + 1
-            self._words[self._DEATHS] = min(self._words[self._DEATHS] + 1, self._parties - 1)
+            self._words[self._GONE] = min(self._words[self._GONE] + 1, self._parties - 1)
             if self._words[self._EPISODE] == episode:
-                self._words[self._ARRIVALS] = 0
-                self._words[self._EPISODE] += 1
+                self._next_episode()
+
+    def _end_if_complete(self) -> None:
+        if self._words[self._ARRIVALS] >= self._parties - self._words[self._GONE]:
+            self._next_episode()
+
+    def _next_episode(self) -> None:
+        self._words[self._ARRIVALS] = 0
+        self._words[self._EPISODE] += 1
 
     def _inner(self, resets: int) -> Any:
         inner = self._inners.get(resets)

@@ -1,5 +1,6 @@
-//! Locks that promise it are granted in the order of arrival, on every machine; the default lock
-//! serves its waiters alike.
+//! Order of locks on every machine: that of arrival where it is promised.
+//!
+//! The default lock serves its waiters alike.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -96,8 +96,8 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 Err(place) if asks && place & !MARKS != me => self.ask_after(cpu, wait, turn, place),
                 _ => {}
             }
-            // The next release looks for sleepers, however lately the last one did: not for each turn
-            // of one that spins, where each release would look at all places.
+            // The next release looks for sleepers, however lately the last one did. Not for each
+            // turn of one that spins, where each release would look at all places.
             if is_new || asks {
                 is_new = false;
                 cpu.store(&self.head.looked, 0, Ordering::Relaxed);

@@ -62,7 +62,17 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
         cases,
         "barrier/robust",
         "no thread leaves before all have come; a death is told once, to all",
-        waiters,
+        move |barrier, plan, memory| {
+            let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
+            let outcomes = RefCell::default();
+            Rc::new(BarrierRun { barrier, plan, waiters, data, outcomes })
+        },
+    );
+    barrier(
+        cases,
+        "barrier/leaving",
+        "no thread passes one that takes part; one that has left is neither waited for nor told of",
+        move |barrier, plan, memory| LeavingRun::make(barrier, plan, memory, waiters),
     );
     condvar(cases, "condvar", "no notification is lost, also not with the waiter that got it", waiters);
 }
@@ -91,16 +101,19 @@ fn semaphore<const N: usize>(cases: &mut Vec<Case>, name: &str, about: &str, wai
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
 
-fn barrier(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
+fn barrier(
+    cases: &mut Vec<Case>,
+    name: &str,
+    about: &str,
+    run: impl Fn(Barrier<Explorer, 8>, Plan, &ExploredMemory) -> Rc<dyn SubjectRun> + 'static,
+) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let barrier = Barrier::in_arena(memory, plan.threads);
         // A participant that dies before it has come for the first time is not known.
         for thread in 0..plan.threads {
             barrier.join_for(&memory.at_rest(), thread as u32 + 1, thread);
         }
-        let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
-        let outcomes = RefCell::default();
-        Ok(Rc::new(BarrierRun { barrier, plan: *plan, waiters, data, outcomes }))
+        Ok(run(barrier, *plan, memory))
     };
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
@@ -328,6 +341,123 @@ impl SubjectRun for BarrierRun {
                 assert_eq!(seen, episode as u64 + 1, "thread {other} has not come");
             }
         }
+    }
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
+        Ok(())
+    }
+}
+
+/// Threads that leave and come again after every second episode.
+struct LeavingRun {
+    barrier: Barrier<Explorer, 8>,
+    plan: Plan,
+    waiters: Waiters,
+    /// A datum for each arrival of each thread, written before it.
+    data: Vec<Vec<DatumId>>,
+    /// Parts of the threads, as the host knows them.
+    known: RefCell<Vec<LeavingMember>>,
+}
+
+/// Part of a thread in the barrier, as the host knows it.
+#[derive(Clone, Copy, Default)]
+struct LeavingMember {
+    /// Number of its arrivals that have begun.
+    begun: usize,
+    /// True if the last one is not over.
+    arriving: bool,
+    /// True until its leaving begins.
+    takes_part: bool,
+    /// True from when it has left until it comes again.
+    has_left: bool,
+    /// Number of deaths that it was told of.
+    told: usize,
+}
+
+impl LeavingRun {
+    fn make(
+        barrier: Barrier<Explorer, 8>,
+        plan: Plan,
+        memory: &ExploredMemory,
+        waiters: Waiters,
+    ) -> Rc<dyn SubjectRun> {
+        let arrivals = 3 * plan.ops + 1;
+        let of_one = |_| (0..arrivals).map(|_| memory.cell(Place::NewLine, 0)).collect();
+        let data = (0..plan.threads).map(of_one).collect();
+        let known = vec![LeavingMember { takes_part: true, ..LeavingMember::default() }; plan.threads];
+        Rc::new(LeavingRun { barrier, plan, waiters, data, known: RefCell::new(known) })
+    }
+
+    fn note(&self, cpu: &Explorer, change: impl FnOnce(&mut LeavingMember)) {
+        change(&mut self.known.borrow_mut()[cpu.id()]);
+    }
+
+    fn write(&self, cpu: &Explorer, arrival: usize) {
+        cpu.write(&self.data[cpu.id()][arrival - 1], arrival as u64);
+    }
+
+    fn arrive(&self, cpu: &Explorer, wait: &Wait, deadline: Deadline) {
+        let begun = self.known.borrow()[cpu.id()].begun + 1;
+        self.note(cpu, |me| (me.begun, me.arriving) = (begun, true));
+        self.write(cpu, begun);
+        let before = self.known.borrow().clone();
+        match self.barrier.wait_as(cpu, wait, deadline) {
+            Ok(()) => {}
+            Err(EpisodeError::PeerDied { .. }) => self.note(cpu, |me| me.told += 1),
+            Err(EpisodeError::TimedOut) if deadline == Deadline::PAST => return,
+            Err(error) => panic!("{error}"),
+        }
+        self.note(cpu, |me| me.arriving = false);
+        let is_dead = |id: &usize| cpu.is_dead(*id);
+        let may_be_told =
+            (0..self.plan.threads).filter(is_dead).filter(|&id| !self.known.borrow()[id].has_left);
+        assert!(self.known.borrow()[cpu.id()].told <= may_be_told.count(), "told of one that has left");
+        for (id, before) in before.iter().enumerate().filter(|(id, before)| before.takes_part && !is_dead(id))
+        {
+            // One that was arriving may have been at this episode.
+            let needed = before.begun + usize::from(!before.arriving);
+            assert!(self.known.borrow()[id].begun >= needed, "thread {id} has not come");
+            if needed > 0 {
+                assert_eq!(cpu.read(&self.data[id][needed - 1]), needed as u64);
+            }
+        }
+    }
+
+    fn leave(&self, cpu: &Explorer, wait: &Wait) {
+        // After one whose time was over the others do not wait for this arrival until that ends.
+        let begun = self.known.borrow()[cpu.id()].begun + 1;
+        self.note(cpu, |me| {
+            if !me.arriving {
+                (me.begun, me.arriving) = (begun, true)
+            }
+        });
+        self.write(cpu, begun);
+        self.note(cpu, |me| (me.begun, me.takes_part) = (begun, false));
+        assert!(self.barrier.leave_as(cpu, wait), "it took part");
+        self.note(cpu, |me| (me.arriving, me.has_left) = (false, true));
+    }
+
+    fn come_again(&self, cpu: &Explorer, wait: &Wait) {
+        self.note(cpu, |me| me.has_left = false);
+        self.barrier.join_as(cpu, wait).expect("its place is free");
+        self.note(cpu, |me| me.takes_part = true);
+    }
+}
+
+impl SubjectRun for LeavingRun {
+    fn thread(&self, cpu: &Explorer) {
+        self.waiters.with_wait(cpu, |wait| {
+            for n in 0..self.plan.ops {
+                self.arrive(cpu, wait, Deadline::NEVER);
+                if (n + cpu.id()).is_multiple_of(2) {
+                    if n > 0 {
+                        self.arrive(cpu, wait, Deadline::PAST);
+                    }
+                    self.leave(cpu, wait);
+                    self.come_again(cpu, wait);
+                }
+            }
+            self.leave(cpu, wait);
+        });
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
