@@ -236,7 +236,7 @@ fn g7(context: &Context<'_>) -> Result<Finding, Error> {
         Ok(ALL.map(factor).join(", "))
     };
     let because = format!(
-        "not explained: a pair has 400 cycles and a line comes from memory in 10 (both are the paper's), so that the few lines of a list of two migrate for a tenth of a pair's time. Two processors take these times what one takes without the calibrated instructions: {}; with memory four times as slow: {}",
+        "not explained: a pair has 400 cycles and a line comes from memory in 10 (both are the paper's), so that the few lines of a list of two migrate for a small part of a pair's time. Two processors take these times what one takes without the calibrated instructions: {}; with memory four times as slow: {}",
         factors(&["processor.instructions=0"])?,
         factors(&["bus.memory=1600ns", "bus.write=1600ns", "bus.write_back=1600ns"])?,
     );
@@ -454,7 +454,7 @@ fn g14(context: &Context<'_>) -> Result<Finding, Error> {
         sweep.push(format!("{quantum}: {}", show(&other, COMPLETION_CYCLES, &[16], &[CLOAD, COUNT])));
     }
     let because = format!(
-        "not explained: the count's line costs every operation two transactions more, and few are preempted with an advisory lock, whatever a slice is (400 µs are 10,000 cycles; estimated). With slices of {}",
+        "not explained: the count's line costs every operation two transactions more, whatever a slice is (400 µs are 10,000 cycles; estimated). With slices of {}",
         sweep.join("; ")
     );
     Ok(Finding::new(ours, against).because(&because))
