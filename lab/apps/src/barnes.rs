@@ -1,21 +1,23 @@
 //! barnes: bodies that attract each other, by a tree of cells with a lock for each cell.
 //!
-//! **Source.** Barnes & Hut 1986; Woo et al. 1995 (SPLASH-2); paper K, Section 5. In each step all
-//! processors hang their bodies into one tree, which they descend without locks: a processor locks
-//! the cell in which it has found a free place, or a body that it must make room for. Then the
-//! cells' masses are added up, level by level, each body's acceleration follows from the tree, and
-//! all bodies move. The bounds of space, and the depth of the tree, are under a lock of their own.
+//! **Source.** Barnes & Hut 1986; Woo et al. 1995 (SPLASH-2, which has several bodies in a leaf);
+//! paper K, Section 5. In each step all processors hang their bodies into one tree, which they
+//! descend without locks: a processor locks the cell in which it has found a free place or a leaf,
+//! and splits a leaf that is full. Then the masses are added up, of the leaves and level by level
+//! of the cells, each body's acceleration follows from the tree, and all bodies move. The bounds of
+//! space, and the depth of the tree, are under a lock of their own.
 //!
-//! **Sizes.** 128, 1,024, 4,096 and 16,384 bodies (the last is the paper's), 2, 2, 4 and 4 steps,
+//! **Sizes.** 128, 1,024, 16,384 and 16,384 bodies, 2, 2, 1 and 4 steps (the last is the paper's),
 //! in the distribution of Plummer 1911, numbered along a Z curve, so that a processor's bodies are
 //! neighbours.
 //!
 //! **Checked by** the mass of the tree, which must be exactly 1 after each step, the forces of some
 //! bodies by direct summation, and the energy (all pairs; up to 4,096 bodies).
 //!
-//! **Fields.** `children`: words; a place changes from empty to a body to a cell, under the lock of
-//! its cell (W1), and is read without (W2). `centres[c]`: written by the cell's processor after the
-//! tree is complete, read after the barrier behind its level. `bodies[b]`: its processor.
+//! **Fields.** `children`: words; a place changes from empty to a leaf to a cell, under the lock of
+//! its cell (W1), and is read without (W2). `leaves[l]`: its bodies under that lock, too, until the
+//! tree is complete. `centres[c]`, and a leaf's: written by its processor then, read after the
+//! barrier behind its level. `bodies[b]`: its processor.
 
 use towpath_machine::{Ordering, Place, Processor, Random};
 
@@ -29,9 +31,15 @@ const PLACES: usize = 8;
 const BODY: usize = 9;
 /// Words of a cell's centre: place, mass, depth.
 const CENTRE: usize = 5;
+/// Most bodies of a leaf (SPLASH-2).
+const FULL: usize = 10;
+/// Words of a leaf: its centre as a cell's, the number of its bodies, and the bodies.
+const LEAF: usize = CENTRE + 1 + FULL;
+const COUNT: usize = CENTRE;
 
-/// A cell is opened if its side is more than this part of its distance.
-const OPENING: f64 = 0.5;
+/// A cell or leaf is opened if its side is more than this part of its distance (SPLASH-2), which
+/// is taken along an axis, so that the one with the body itself always is.
+const OPENING: f64 = 1.0;
 /// Distance below which attraction does not grow.
 const SOFTENING: f64 = 0.05;
 /// Length of a step.
@@ -39,8 +47,9 @@ const STEP: f64 = 0.025;
 /// Deepest tree.
 const DEEPEST: usize = 48;
 
-/// Largest error of a force by the tree, root mean square, as a part of the mean force.
-const FORCE_ERROR: f64 = 0.02;
+/// Largest error of a force by the tree, root mean square, as a part of the mean force: SPLASH-2's
+/// opening without its quadrupoles.
+const FORCE_ERROR: f64 = 0.04;
 /// Largest change of the energy, as a part of it.
 const ENERGY_ERROR: f64 = 0.01;
 /// Bodies whose forces are compared.
@@ -50,11 +59,14 @@ const COMPARED: usize = 256;
 const INTERACTION: u64 = 60;
 const LEVEL: u64 = 30;
 
-/// Bit of a child that is a cell; otherwise it is a body, counted from 1, or 0: empty.
+/// Bit of a child that is a cell; otherwise it is a leaf, counted from 1, or 0: empty.
 const IS_CELL: u64 = 1 << 40;
 
-/// Number of locks: cells share them.
-const LOCKS: usize = 512;
+/// Number of locks: cells share them (as many as in SPLASH-2).
+const LOCKS: usize = 2048;
+/// Numbers of cells, which all processors share: as many as the paper's bodies (SPLASH-2, where
+/// there is room for half as many leaves, and for two cells for each of these).
+const NUMBERS: usize = 16_384;
 /// Number of the lock of the bounds and the depth.
 const GLOBAL: usize = LOCKS;
 
@@ -67,15 +79,16 @@ pub struct Barnes<P: Processor> {
     /// By cell and place: the child.
     children: Vec<P::Word>,
     centres: Vec<Vec<P::Cell>>,
-    /// By processor: how many of its cells are taken.
-    taken: Vec<P::Cell>,
+    leaves: Vec<Vec<P::Cell>>,
+    /// By processor: how many of its cells and of its leaves are taken.
+    taken: Vec<Vec<P::Cell>>,
     /// Bounds of space: three smallest coordinates, three largest; then the depth of the
     /// tree.
     bounds: Vec<P::Cell>,
     /// By step: the mass of the tree.
     masses: Vec<P::Cell>,
-    /// Cells of each processor.
-    each: usize,
+    /// Cells of each processor, and leaves.
+    each: [usize; 2],
     steps: usize,
     input: Vec<[f64; 6]>,
 }
@@ -144,21 +157,22 @@ fn attraction(from: Position, to: Position, mass: f64) -> Position {
 impl<P: Processor> Barnes<P> {
     /// Makes the problem of that choice.
     pub fn new(choice: ProblemChoice, memory: &Memory<'_, P>) -> Self {
-        let count = choice.size.pick([128, 1_024, 4_096, 16_384]);
-        let steps = choice.size.pick([2, 2, 4, 4]);
+        let count = choice.size.pick([128, 1_024, 16_384, 16_384]);
+        let steps = choice.size.pick([2, 2, 1, 4]);
         let input = input(count, choice.seed);
-        // A processor may make more cells than it has bodies; few trees have as many cells as
-        // bodies.
-        let each = (count / choice.procs + 1) * 2 + 64;
-        let cells = each * choice.procs;
+        // Few trees have half as many cells as bodies, or as many leaves.
+        let mine = count / choice.procs + 1;
+        let each = [mine + 64, 2 * mine + 64];
+        let [cells, leaves] = each.map(|each| each * choice.procs);
         let owner = |b: usize| b * choice.procs / count;
         Barnes {
             bodies: (0..count)
                 .map(|b| memory.row_of(owner(b), BODY, |k| input[b].get(k).unwrap_or(&0.0).to_bits()))
                 .collect(),
             children: (0..PLACES * cells).map(|n| memory.arena.word(Place::in_row(n % PLACES), 0)).collect(),
-            centres: (0..cells).map(|c| memory.row_of(c / each, CENTRE, |_| 0)).collect(),
-            taken: (0..choice.procs).map(|p| memory.row_of(p, 1, |_| 0).swap_remove(0)).collect(),
+            centres: (0..cells).map(|c| memory.row_of(c / each[0], CENTRE, |_| 0)).collect(),
+            leaves: (0..leaves).map(|l| memory.row_of(l / each[1], LEAF, |_| 0)).collect(),
+            taken: (0..choice.procs).map(|p| memory.row_of(p, 2, |_| 0)).collect(),
             bounds: memory.row(7, |_| 0),
             masses: memory.row(steps, |_| f64::NAN.to_bits()),
             each,
@@ -175,15 +189,67 @@ impl<P: Processor> Barnes<P> {
         &self.children[PLACES * cell + place]
     }
 
-    /// Takes a cell of the processor's own.
+    /// Number of a cell's lock: by the cell's number, of which each processor has a range (SPLASH-2).
+    fn lock(&self, cell: usize) -> usize {
+        (cell / self.each[0] * (NUMBERS / self.taken.len()) + cell % self.each[0]) % LOCKS
+    }
+
+    /// Takes a cell (0) or a leaf (1) of the processor's own.
+    fn take(&self, cpu: &P, me: usize, kind: usize) -> usize {
+        let taken = cpu.read(&self.taken[me][kind]) as usize;
+        let each = self.each[kind];
+        assert!(taken < each, "processor {me} has none of its {each} cells or leaves left");
+        cpu.write(&self.taken[me][kind], taken as u64 + 1);
+        me * each + taken
+    }
+
     fn new_cell(&self, cpu: &P, me: usize, depth: usize) -> usize {
-        let taken = cpu.read(&self.taken[me]) as usize;
-        assert!(taken < self.each, "processor {me} has no cell left of {}", self.each);
-        cpu.write(&self.taken[me], taken as u64 + 1);
-        let cell = me * self.each + taken;
+        let cell = self.take(cpu, me, 0);
         // Relaxed: no other processor knows the cell yet; (W1) publishes it.
         (0..PLACES).for_each(|p| cpu.store(self.child(cell, p), 0, Ordering::Relaxed));
         cpu.write(&self.centres[cell][4], depth as u64);
+        cell
+    }
+
+    /// Puts a body into a leaf. Returns false if it is full.
+    fn fill(&self, cpu: &P, leaf: usize, body: usize) -> bool {
+        let cells = &self.leaves[leaf];
+        let count = cpu.read(&cells[COUNT]) as usize;
+        if count == FULL {
+            return false;
+        }
+        cpu.write(&cells[COUNT + 1 + count], body as u64);
+        cpu.write(&cells[COUNT], count as u64 + 1);
+        true
+    }
+
+    /// Makes a leaf of one body. Returns its child.
+    fn new_leaf(&self, cpu: &P, me: usize, body: usize) -> u64 {
+        let leaf = self.take(cpu, me, 1);
+        cpu.write(&self.leaves[leaf][COUNT], 0);
+        self.fill(cpu, leaf, body);
+        leaf as u64 + 1
+    }
+
+    /// Bodies of a leaf.
+    fn bodies_of(&self, cpu: &P, leaf: usize) -> impl Iterator<Item = usize> {
+        let cells = &self.leaves[leaf];
+        let count = cpu.read(&cells[COUNT]) as usize;
+        (0..count).map(move |n| cpu.read(&cells[COUNT + 1 + n]) as usize)
+    }
+
+    /// Makes a cell of a full leaf. Returns the cell.
+    fn split(&self, cpu: &P, me: usize, leaf: usize, space: Octant, depth: usize) -> usize {
+        let cell = self.new_cell(cpu, me, depth);
+        for body in self.bodies_of(cpu, leaf) {
+            let word = self.child(cell, space.place(self.position(cpu, body)).0);
+            // Relaxed, twice: as in `new_cell`. No leaf of the new ones gets full.
+            match cpu.load(word, Ordering::Relaxed) {
+                0 => cpu.store(word, self.new_leaf(cpu, me, body), Ordering::Relaxed),
+                leaf => _ = self.fill(cpu, leaf as usize - 1, body),
+            }
+        }
+        cpu.write(&self.leaves[leaf][COUNT], 0);
         cell
     }
 
@@ -208,7 +274,7 @@ impl<P: Processor> Barnes<P> {
                 put(cpu, &self.bounds[3 + k], get(cpu, &self.bounds[3 + k]).max(high[k]));
             }
         });
-        cpu.write(&self.taken[me], 0);
+        self.taken[me].iter().for_each(|taken| cpu.write(taken, 0));
         team.meet(cpu, me);
         let corner: Position = core::array::from_fn(|k| get(cpu, &self.bounds[k]));
         let side = (0..3).map(|k| get(cpu, &self.bounds[3 + k]) - corner[k]).fold(0.0, f64::max);
@@ -231,22 +297,19 @@ impl<P: Processor> Barnes<P> {
                 continue;
             }
             let mut is_done = false;
-            team.hold(cpu, cell % LOCKS, || {
+            team.hold(cpu, self.lock(cell), || {
                 // Relaxed: it changes under this lock only.
                 let now = cpu.load(word, Ordering::Relaxed);
-                if now == 0 {
-                    // (W1) Release: pairs with the Acquire (W2) of processors that descend.
-                    cpu.store(word, body as u64 + 1, Ordering::Release);
-                    is_done = true;
-                } else if now & IS_CELL == 0 {
-                    let other = now as usize - 1;
-                    let new = self.new_cell(cpu, me, depth);
-                    let (theirs, _) = inner.place(self.position(cpu, other));
-                    // Relaxed: as in `new_cell`.
-                    cpu.store(self.child(new, theirs), now, Ordering::Relaxed);
-                    // (W1) Release: as above; pairs with the Acquire (W2).
-                    cpu.store(word, new as u64 | IS_CELL, Ordering::Release);
-                }
+                is_done = now & IS_CELL == 0 && (now == 0 || self.fill(cpu, now as usize - 1, body));
+                let new = match now {
+                    0 => self.new_leaf(cpu, me, body),
+                    leaf if leaf & IS_CELL == 0 && !is_done => {
+                        self.split(cpu, me, leaf as usize - 1, inner, depth) as u64 | IS_CELL
+                    }
+                    _ => return,
+                };
+                // (W1) Release: pairs with the Acquire (W2) of processors that descend.
+                cpu.store(word, new, Ordering::Release);
             });
             if is_done {
                 return depth;
@@ -254,31 +317,41 @@ impl<P: Processor> Barnes<P> {
         }
     }
 
-    /// Adds up the mass below a cell, whose inner cells are done.
-    fn weigh(&self, cpu: &P, cell: usize) {
-        let mass_of_body = 1.0 / self.bodies.len() as f64;
+    /// Adds up masses, and notes their sum and its place.
+    fn weigh(&self, cpu: &P, cells: &[P::Cell], parts: impl Iterator<Item = (Position, f64)>) {
         let (mut sum, mut at) = (0.0, [0.0; 3]);
-        for place in 0..PLACES {
-            // Relaxed: the tree is complete, and a barrier lies between.
-            let child = cpu.load(self.child(cell, place), Ordering::Relaxed);
-            if child == 0 {
-                continue;
-            }
-            let (centre, mass) = self.centre(cpu, child, mass_of_body);
+        for (centre, mass) in parts {
             sum += mass;
             at = core::array::from_fn(|k| at[k] + mass * centre[k]);
         }
-        (0..3).for_each(|k| put(cpu, &self.centres[cell][k], at[k] / sum));
-        put(cpu, &self.centres[cell][3], sum);
+        (0..3).for_each(|k| put(cpu, &cells[k], at[k] / sum));
+        put(cpu, &cells[3], sum);
         cpu.instructions(LEVEL);
     }
 
+    /// Adds up the mass of a leaf.
+    fn weigh_leaf(&self, cpu: &P, leaf: usize) {
+        let mass_of_body = 1.0 / self.bodies.len() as f64;
+        let parts = self.bodies_of(cpu, leaf).map(|body| (self.position(cpu, body), mass_of_body));
+        self.weigh(cpu, &self.leaves[leaf], parts);
+    }
+
+    /// Adds up the mass below a cell, whose inner cells and leaves are done.
+    fn weigh_cell(&self, cpu: &P, cell: usize) {
+        let parts = (0..PLACES).filter_map(|place| {
+            // Relaxed: the tree is complete, and a barrier lies between.
+            let child = cpu.load(self.child(cell, place), Ordering::Relaxed);
+            (child != 0).then(|| self.centre(cpu, child))
+        });
+        self.weigh(cpu, &self.centres[cell], parts);
+    }
+
     /// Place and mass of a child.
-    fn centre(&self, cpu: &P, child: u64, mass_of_body: f64) -> (Position, f64) {
-        if child & IS_CELL == 0 {
-            return (self.position(cpu, child as usize - 1), mass_of_body);
-        }
-        let cells = &self.centres[(child & !IS_CELL) as usize];
+    fn centre(&self, cpu: &P, child: u64) -> (Position, f64) {
+        let cells = match child & IS_CELL {
+            0 => &self.leaves[child as usize - 1],
+            _ => &self.centres[(child & !IS_CELL) as usize],
+        };
         (core::array::from_fn(|k| get(cpu, &cells[k])), get(cpu, &cells[3]))
     }
 
@@ -292,17 +365,25 @@ impl<P: Processor> Barnes<P> {
             for place in 0..PLACES {
                 // Relaxed: as in `weigh`.
                 let child = cpu.load(self.child(cell, place), Ordering::Relaxed);
-                if child == 0 || child == body as u64 + 1 {
+                if child == 0 {
                     continue;
                 }
-                let (centre, mass) = self.centre(cpu, child, mass_of_body);
-                let square: f64 = (0..3).map(|k| (centre[k] - at[k]).powi(2)).sum();
+                let (centre, mass) = self.centre(cpu, child);
+                let distance = (0..3).map(|k| (centre[k] - at[k]).abs()).fold(0.0, f64::max);
                 cpu.instructions(INTERACTION);
-                if child & IS_CELL != 0 && (side / 2.0).powi(2) > OPENING * OPENING * square {
-                    open.push(((child & !IS_CELL) as usize, side / 2.0));
-                } else {
+                let mut add = |centre, mass| {
                     let part = attraction(at, centre, mass);
                     sum = core::array::from_fn(|k| sum[k] + part[k]);
+                };
+                if side / 2.0 <= OPENING * distance {
+                    add(centre, mass);
+                } else if child & IS_CELL != 0 {
+                    open.push(((child & !IS_CELL) as usize, side / 2.0));
+                } else {
+                    for other in self.bodies_of(cpu, child as usize - 1).filter(|other| *other != body) {
+                        cpu.instructions(INTERACTION);
+                        add(self.position(cpu, other), mass_of_body);
+                    }
                 }
             }
         }
@@ -324,12 +405,19 @@ impl<P: Processor> Barnes<P> {
             cpu.write(&self.bounds[6], depth);
         });
         team.meet(cpu, me);
-        let first = me * self.each;
-        let mine = first..first + cpu.read(&self.taken[me]) as usize;
+        let [mine, leaves] = [0, 1].map(|kind| {
+            let first = me * self.each[kind];
+            first..first + cpu.read(&self.taken[me][kind]) as usize
+        });
+        // The others have been split.
+        for leaf in leaves.filter(|leaf| cpu.read(&self.leaves[*leaf][COUNT]) > 0) {
+            self.weigh_leaf(cpu, leaf);
+        }
+        team.meet(cpu, me);
         let depths: Vec<u64> = mine.clone().map(|cell| cpu.read(&self.centres[cell][4])).collect();
         for depth in (0..cpu.read(&self.bounds[6])).rev() {
             for (cell, _) in mine.clone().zip(&depths).filter(|(_, d)| **d == depth) {
-                self.weigh(cpu, cell);
+                self.weigh_cell(cpu, cell);
             }
             team.meet(cpu, me);
         }

@@ -69,6 +69,11 @@ pub struct Needs {
     pub tasks: usize,
 }
 
+/// Pause of a processor without a task, in nanoseconds, and how often it looks whether all are so
+/// before it looks for a task: together a loop of 1,000 rounds, as in SPLASH-2's radiosity.
+const PAUSE: u64 = 8_000;
+const LOOKS: u32 = 4;
+
 /// Team of processors.
 pub struct Team<'a, P: Processor> {
     /// Number of processors.
@@ -141,6 +146,46 @@ impl<P: Processor> Team<'_, P> {
                     round += 1;
                 }
             }
+        }
+    }
+
+    /// Takes tasks from the own queue, or else from others', until no processor of the team
+    /// has one: those without are counted in `idle`, under lock `lock`.
+    ///
+    /// Tasks may make tasks. A processor that leaves may leave another one at work, so that a
+    /// barrier must follow.
+    pub fn work_until_idle(
+        &self,
+        cpu: &P,
+        (mine, queues): (usize, usize),
+        (lock, idle): (usize, &P::Word),
+        mut work: impl FnMut(u64),
+    ) {
+        // Relaxed, here and below: it changes under the lock; the barrier that follows orders the
+        // tasks' results.
+        let count = |change: fn(u64) -> u64| {
+            cpu.store(idle, change(cpu.load(idle, Ordering::Relaxed)), Ordering::Relaxed)
+        };
+        let mut next = self.take_anywhere(cpu, mine, queues);
+        loop {
+            while let Some((_, task)) = next {
+                work(task);
+                next = self.take_anywhere(cpu, mine, queues);
+            }
+            self.hold(cpu, lock, || count(|idle| idle + 1));
+            let mut round = 0;
+            while next.is_none() {
+                for _ in 0..LOOKS {
+                    if cpu.load(idle, Ordering::Relaxed) == self.procs as u64 {
+                        return;
+                    }
+                    self.queues.rest(cpu, round);
+                    cpu.delay(PAUSE);
+                    round += 1;
+                }
+                next = self.take_anywhere(cpu, mine, queues);
+            }
+            self.hold(cpu, lock, || count(|idle| idle - 1));
         }
     }
 

@@ -6,7 +6,8 @@
 //! much of the other's light are split; the others get a link in each direction. Then in each
 //! iteration each element gathers light through its links, hands it down to its parts, and takes
 //! their mean. Tasks are pairs of quarters of rectangles, and then the quarters. An element is
-//! split and linked under its lock, and new elements and links come from pools under one lock each.
+//! split and linked under its lock. New elements and links come from pools under one lock each, and
+//! a phase ends when all processors are counted, under one more lock, as without a task.
 //!
 //! **Sizes.** Rooms with 1, 2, 3 and 5 boxes, elements that receive at most 0.08, 0.05, 0.02 and
 //! 0.01 of another's light, sides halved up to 3, 4, 5 and 6 times, 10, 10, 10 and 12 iterations.
@@ -32,15 +33,15 @@ use crate::problem::{Problem, ProblemChoice, Verified};
 use crate::team::{LockedTasks, Needs, Solitary, Team};
 use scene::{Chamber, Patch};
 
-/// Number of locks of elements, which share them; behind them, those of the pools.
+/// Number of locks of elements, which share them; behind them, those of the pools and of the
+/// processors without a task.
 const LOCKS: usize = 512;
 const ELEMENTS: usize = LOCKS;
 const LINKS: usize = LOCKS + 1;
+const IDLE: usize = LOCKS + 2;
 
 /// Quarters of a rectangle with which tasks begin.
 const QUARTERS: usize = 4;
-/// Links that a processor takes out of the pool at a time.
-const BATCH: u64 = 8;
 /// Words of a link: the other element, the form factor, the next link.
 const LINK: usize = 3;
 
@@ -76,8 +77,8 @@ pub struct Radiosity<P: Processor> {
     links: Vec<Vec<P::Cell>>,
     /// Numbers of elements and links that are taken.
     taken: [P::Cell; 2],
-    /// By phase: the tasks that are done.
-    done: Vec<P::Word>,
+    /// By phase: the processors without a task.
+    idle: Vec<P::Word>,
     most: f64,
     /// Finest level.
     finest: u32,
@@ -121,7 +122,7 @@ impl<P: Processor> Radiosity<P> {
             elements: std::iter::once(none()).chain((1..elements).map(element)).collect(),
             links: (0..links).map(|_| memory.row(LINK, |_| 0)).collect(),
             taken: [1 + quarters as u64, 1].map(|v| memory.arena.cell(Place::NewLine, v)),
-            done: (0..=iterations).map(|_| memory.arena.word(Place::NewLine, 0)).collect(),
+            idle: (0..=iterations).map(|_| memory.arena.word(Place::NewLine, 0)).collect(),
             most: choice.size.pick([0.08, 0.05, 0.02, 0.01]),
             finest: choice.size.pick([3, 4, 5, 6]),
             iterations,
@@ -195,23 +196,11 @@ impl<P: Processor> Radiosity<P> {
     }
 
     /// Lets an element gather light of another one.
-    fn link(
-        &self,
-        cpu: &P,
-        (element, other): (usize, usize),
-        factor: f64,
-        spare: &mut (u64, u64),
-        team: &Team<'_, P>,
-    ) {
-        if spare.0 == spare.1 {
-            spare.0 = self.take(cpu, LINKS, BATCH, team);
-            spare.1 = spare.0 + BATCH;
-        }
-        let link = &self.links[spare.0 as usize];
+    fn link(&self, cpu: &P, (element, other): (usize, usize), factor: f64, team: &Team<'_, P>) {
+        let number = self.take(cpu, LINKS, 1, team);
+        let link = &self.links[number as usize];
         cpu.write(&link[0], other as u64);
         put(cpu, &link[1], factor);
-        let number = spare.0;
-        spare.0 += 1;
         team.hold(cpu, element % LOCKS, || {
             let head = &self.elements[element].links;
             cpu.write(&link[2], cpu.read(head));
@@ -221,7 +210,7 @@ impl<P: Processor> Radiosity<P> {
 
     /// Splits and links two quarters until no element receives too much of another's
     /// light.
-    fn refine(&self, cpu: &P, pair: (usize, usize), spare: &mut (u64, u64), team: &Team<'_, P>) {
+    fn refine(&self, cpu: &P, pair: (usize, usize), team: &Team<'_, P>) {
         let mut open = vec![pair];
         while let Some((a, b)) = open.pop() {
             let (p, q) = (self.part(cpu, a), self.part(cpu, b));
@@ -237,8 +226,8 @@ impl<P: Processor> Radiosity<P> {
             let factor = kernel * self.room.visibility(p, q);
             cpu.instructions(LINE_TEST * 4 * self.room.rectangles.len() as u64);
             if factor > 0.0 {
-                self.link(cpu, (a, b), factor * areas[1], spare, team);
-                self.link(cpu, (b, a), factor * areas[0], spare, team);
+                self.link(cpu, (a, b), factor * areas[1], team);
+                self.link(cpu, (b, a), factor * areas[0], team);
             }
         }
     }
@@ -323,33 +312,27 @@ impl<P: Processor> Problem<P> for Radiosity<P> {
     fn needs(&self) -> Needs {
         let quarters = self.quarters();
         let tasks = (quarters * quarters / 2).div_ceil(self.procs) + 1;
-        Needs { locks: LOCKS + 2, queues: self.procs, tasks }
+        Needs { locks: LOCKS + 3, queues: self.procs, tasks }
     }
 
     fn work(&self, cpu: &P, me: usize, team: &Team<'_, P>) {
         let quarters = self.quarters();
         let pairs = (1..=quarters).flat_map(|a| (a + 1..=quarters).map(move |b| (a, b)));
         let pairs = pairs.filter(|(a, b)| (a - 1) / QUARTERS != (b - 1) / QUARTERS);
-        let mut count = 0;
-        for (n, (a, b)) in pairs.enumerate() {
-            if n % self.procs == me {
-                team.put(cpu, me, (a as u64) << 32 | b as u64);
-            }
-            count = n as u64 + 1;
+        for (a, b) in pairs.skip(me).step_by(self.procs) {
+            team.put(cpu, me, (a as u64) << 32 | b as u64);
         }
         team.meet(cpu, me);
         let queues = (me, self.procs);
-        let mut spare = (0, 0);
-        team.work_off(cpu, queues, (&self.done[0], count), |task| {
-            let pair = ((task >> 32) as usize, task as u32 as usize);
-            self.refine(cpu, pair, &mut spare, team);
+        team.work_until_idle(cpu, queues, (IDLE, &self.idle[0]), |task| {
+            self.refine(cpu, ((task >> 32) as usize, task as u32 as usize), team);
         });
         team.meet(cpu, me);
         for iteration in 0..self.iterations {
             for quarter in team.share(quarters, me) {
                 team.put(cpu, me, quarter as u64 + 1);
             }
-            team.work_off(cpu, queues, (&self.done[1 + iteration], quarters as u64), |task| {
+            team.work_until_idle(cpu, queues, (IDLE, &self.idle[1 + iteration]), |task| {
                 self.gather(cpu, task as usize, 0.0, iteration % 2);
             });
             team.meet(cpu, me);
