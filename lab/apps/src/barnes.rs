@@ -37,8 +37,9 @@ const FULL: usize = 10;
 const LEAF: usize = CENTRE + 1 + FULL;
 const COUNT: usize = CENTRE;
 
-/// A cell or leaf is opened if its side is more than this part of its distance (SPLASH-2), which
-/// is taken along an axis, so that the one with the body itself always is.
+/// A cell or leaf is opened if its side is more than this part of its distance.
+///
+/// As in SPLASH-2, but along an axis, so that the one with the body itself always is.
 const OPENING: f64 = 1.0;
 /// Distance below which attraction does not grow.
 const SOFTENING: f64 = 0.05;
@@ -47,8 +48,9 @@ const STEP: f64 = 0.025;
 /// Deepest tree.
 const DEEPEST: usize = 48;
 
-/// Largest error of a force by the tree, root mean square, as a part of the mean force: SPLASH-2's
-/// opening without its quadrupoles.
+/// Largest error of a force by the tree, root mean square, as a part of the mean force.
+///
+/// That of SPLASH-2's opening without its quadrupoles.
 const FORCE_ERROR: f64 = 0.04;
 /// Largest change of the energy, as a part of it.
 const ENERGY_ERROR: f64 = 0.01;
@@ -64,8 +66,9 @@ const IS_CELL: u64 = 1 << 40;
 
 /// Number of locks: cells share them (as many as in SPLASH-2).
 const LOCKS: usize = 2048;
-/// Numbers of cells, which all processors share: as many as the paper's bodies (SPLASH-2, where
-/// there is room for half as many leaves, and for two cells for each of these).
+/// Numbers of cells, which all processors share: as many as the paper's bodies.
+///
+/// In SPLASH-2 there is room for half as many leaves, and for two cells for each of these.
 const NUMBERS: usize = 16_384;
 /// Number of the lock of the bounds and the depth.
 const GLOBAL: usize = LOCKS;
@@ -189,7 +192,7 @@ impl<P: Processor> Barnes<P> {
         &self.children[PLACES * cell + place]
     }
 
-    /// Number of a cell's lock: by the cell's number, of which each processor has a range (SPLASH-2).
+    /// Number of a cell's lock, by the cell's number: each processor has a range.
     fn lock(&self, cell: usize) -> usize {
         (cell / self.each[0] * (NUMBERS / self.taken.len()) + cell % self.each[0]) % LOCKS
     }

@@ -69,8 +69,10 @@ pub struct Needs {
     pub tasks: usize,
 }
 
-/// Pause of a processor without a task, in nanoseconds, and how often it looks whether all are so
-/// before it looks for a task: together a loop of 1,000 rounds, as in SPLASH-2's radiosity.
+/// Pause of a processor without a task, in nanoseconds.
+///
+/// So often it looks whether all are without before it looks for a task: together a loop of 1,000
+/// rounds, as in SPLASH-2's radiosity.
 const PAUSE: u64 = 8_000;
 const LOOKS: u32 = 4;
 
@@ -149,11 +151,10 @@ impl<P: Processor> Team<'_, P> {
         }
     }
 
-    /// Takes tasks from the own queue, or else from others', until no processor of the team
-    /// has one: those without are counted in `idle`, under lock `lock`.
+    /// Takes tasks from the own queue, or else from others', until no processor has one.
     ///
-    /// Tasks may make tasks. A processor that leaves may leave another one at work, so that a
-    /// barrier must follow.
+    /// Those without are counted in `idle`, under lock `lock`. Tasks may make tasks. A processor
+    /// that leaves may leave another one at work, so that a barrier must follow.
     pub fn work_until_idle(
         &self,
         cpu: &P,

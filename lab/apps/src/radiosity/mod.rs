@@ -33,8 +33,9 @@ use crate::problem::{Problem, ProblemChoice, Verified};
 use crate::team::{LockedTasks, Needs, Solitary, Team};
 use scene::{Chamber, Patch};
 
-/// Number of locks of elements, which share them; behind them, those of the pools and of the
-/// processors without a task.
+/// Number of locks of elements, which share them.
+///
+/// Behind them are those of the pools and of the processors without a task.
 const LOCKS: usize = 512;
 const ELEMENTS: usize = LOCKS;
 const LINKS: usize = LOCKS + 1;
