@@ -34,13 +34,13 @@ pub(crate) trait Directory: Membership + Hooks {
         for used in [false, true] {
             for endpoint in in_order().filter(|&endpoint| self.is_local(endpoint)) {
                 let entry = self.entry(endpoint)?;
-                // (E1) Acquire, both: pairs with the Release when an endpoint is taken (E2) or
-                // given up (E3).
-                let owner = self.cpu().load(&entry.owner, Ordering::Acquire);
+                // Relaxed, both: guesses. (E2) confirms the owner, and acquires what it has left;
+                // nothing hangs on the generation but the order in which entries are tried.
+                let owner = self.cpu().load(&entry.owner, Ordering::Relaxed);
                 let free = if used {
                     !owner_lives(self, &entry)
                 } else {
-                    owner == 0 && self.cpu().load(&entry.generation, Ordering::Acquire) == 0
+                    owner == 0 && self.cpu().load(&entry.generation, Ordering::Relaxed) == 0
                 };
                 // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the
                 // new owner; pairs with (E1).
