@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use launching::common::{Directory, Member, Watchdog};
-use launching::{is_gone, signal, until, with_default_signals};
+use launching::{delay_and_lose, is_gone, signal, until, with_default_signals};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 
@@ -170,20 +170,10 @@ impl<'a> Cluster<'a> {
     ///
     /// Returns whether this kernel can, and says so otherwise.
     fn delay_and_lose(&self, percent: u32) -> bool {
-        // Without netem frames queue behind each other, and a filter draws those that it drops: it
-        // loads a random number, and returns TC_ACT_SHOT if that is small.
-        let small = u32::MAX / 100 * percent;
-        let filter = format!("4,32 0 0 4294963256,53 1 0 {small},6 0 0 2,6 0 0 0");
-        let script = format!(
-            "tc qdisc add dev $LINK root netem delay 2ms 1ms loss {percent}% || {{
-                tc qdisc add dev $LINK root tbf rate 600kbit burst 1600 latency 50ms &&
-                tc qdisc add dev $LINK clsact && tc filter add dev $LINK egress bpf da bytecode '{filter}'; }}"
-        );
+        let script = delay_and_lose(percent, "600kbit", 1600);
         let done = (0..3).all(|host| self.switch.run(&format!("LINK=v{host}; {script}")));
         if !done {
-            eprintln!(
-                "skipped: delay and loss (this kernel has neither netem nor tbf and bpf, or there is no tc)"
-            );
+            eprintln!("skipped: delay and loss (no netem, nor tbf and bpf, in this kernel; or no tc)");
         }
         done
     }

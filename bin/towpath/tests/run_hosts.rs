@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use launching::common::{Directory, Member, Watchdog, member};
-use launching::{examples, is_gone, lines, signal, towpath, until};
+use launching::{delay_and_lose, examples, is_gone, lines, signal, towpath, until};
 use towpath_machine::Random;
 
 /// A folder with the cluster's key, a remote shell, and worlds for each host.
@@ -484,6 +484,25 @@ fn in_namespaces(cluster: &Cluster, script: &str) -> Option<(Option<i32>, String
     command.env("T", format!("setpriv --pdeathsig KILL {} run", env!("CARGO_BIN_EXE_towpath")));
     let (status, output, errors) = cluster.dog.spawn(command).finish();
     Some((status.code(), output, errors))
+}
+
+#[test]
+fn link_that_delays_and_loses_frames_loses_no_message() {
+    let cluster = Cluster::new("link_that_delays_and_loses_frames_loses_no_message");
+    std::fs::write(cluster.path("slow"), delay_and_lose(1, "1gbit", 65536)).unwrap();
+    let script = format!(
+        "LINK=here sh {slow} && LINK=there $THERE sh {slow} || echo skipped: delay and loss >&2
+        $T --listen 10.77.0.1:7300 --key $K -n 1 {program} & hub=$!
+        $THERE $T --join 10.77.0.1:7300 --key $K -n 1 {program}; joiner=$?
+        wait $hub; echo ends $? $joiner",
+        slow = cluster.text("slow"),
+        program = example("all_forms"),
+    );
+    let Some((_, output, errors)) = in_namespaces(&cluster, &script) else { return };
+    eprint!("{errors}");
+    assert!(output.contains("ends 0 0"), "{output} {errors}");
+    assert_eq!(output.matches("60 messages from the rank before, 60 answers").count(), 2, "{output}");
+    cluster.assert_clean();
 }
 
 #[test]

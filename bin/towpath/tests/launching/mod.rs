@@ -78,6 +78,21 @@ pub fn with_member(dog: &Watchdog, directory: &Directory, options: &[&str], what
     towpath(dog, directory, &arguments)
 }
 
+/// Script after which frames that leave at `$LINK` come late, or not at all.
+///
+/// So many in a hundred are lost. Without netem they queue behind each other at that rate, beyond a
+/// burst of bytes, and a filter draws those that it drops: it loads a random number, and returns
+/// TC_ACT_SHOT if that is small.
+pub fn delay_and_lose(percent: u32, rate: &str, burst: u32) -> String {
+    let small = u32::MAX / 100 * percent;
+    format!(
+        "tc qdisc add dev $LINK root netem delay 2ms 1ms loss {percent}% 2>/dev/null || {{
+            tc qdisc add dev $LINK root tbf rate {rate} burst {burst} latency 50ms &&
+            tc qdisc add dev $LINK clsact && tc filter add dev $LINK egress bpf da bytecode \
+                '4,32 0 0 4294963256,53 1 0 {small},6 0 0 2,6 0 0 0'; }}"
+    )
+}
+
 pub fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
