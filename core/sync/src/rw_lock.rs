@@ -12,7 +12,7 @@ use towpath_machine::{Concurrent, Heap, Native, Object, Plain, TypeText};
 
 use crate::locks::Robust;
 use crate::mutex::adaptive;
-use crate::robust::{Access, ReadHeld, ReadersWriter, WriteHeld};
+use crate::robust::{Access, ReadHeld, ReadersWriter, Unreleased, WriteHeld};
 use crate::{Deadline, Exclusive, Lock, LockError, Wait};
 
 /// Number of places for readers.
@@ -293,11 +293,8 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
-        // As in `read_before`: in registers.
-        let held = match self.lock.write_at_once(&cpu, wait.around.identity()) {
-            Ok(held) => held,
-            Err(rest) => self.write_slowly(cpu, wait, deadline, rest)?,
-        };
+        // SAFETY: as the caller's.
+        let held = unsafe { self.acquire_write(cpu, wait, deadline) }?;
         Ok(RwLockWriteGuard::new(self, cpu, wait, held))
     }
 
@@ -351,8 +348,10 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     ///
     /// As [`RwLock::resume_read`].
     #[inline(always)]
-    pub unsafe fn release_read(&self, cpu: &Native, wait: &Wait<'_>, held: ReadHeld) {
-        self.lock.read_unlock(cpu, wait, held);
+    pub unsafe fn release_read(&self, cpu: Native, wait: Wait<'_>, held: ReadHeld) {
+        if let Some(held) = self.lock.read_unlock_at_once(&cpu, held) {
+            self.leave(cpu, wait, held);
+        }
     }
 
     /// Releases for a writer that has given its guard up: [`RwLock::resume_write`] and a
@@ -362,8 +361,16 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     ///
     /// As [`RwLock::resume_read`].
     #[inline(always)]
-    pub unsafe fn release_write(&self, cpu: &Native, wait: &Wait<'_>, held: WriteHeld<L::Held>) {
-        self.lock.write_unlock(cpu, wait, held);
+    pub unsafe fn release_write(&self, cpu: Native, wait: Wait<'_>, held: WriteHeld<L::Held>) {
+        if let Some(rest) = self.lock.write_unlock_at_once(&cpu, held) {
+            self.open_slowly(cpu, wait, rest);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_slowly(&self, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
+        self.lock.write_unlock_after(&cpu, &wait, rest);
     }
 
     /// Acquires for reading between processes if that can be had at once, without a look
@@ -401,11 +408,15 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     #[inline(always)]
     pub unsafe fn acquire_write(
         &self,
-        cpu: &Native,
-        wait: &Wait<'_>,
+        cpu: Native,
+        wait: Wait<'_>,
         deadline: Deadline,
     ) -> Result<WriteHeld<L::Held>, LockError> {
-        self.lock.write(cpu, wait, deadline)
+        // As in `read_before`: in registers.
+        match self.lock.write_at_once(&cpu, wait.around.identity()) {
+            Ok(held) => Ok(held),
+            Err(rest) => self.write_slowly(cpu, wait, deadline, rest),
+        }
     }
 
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to

@@ -138,7 +138,7 @@ impl TpRwlock {
     fn write(&self, deadline: Deadline) -> Result<(), Fault> {
         let cpu = self.caller()?;
         // SAFETY: as in `read`.
-        let held = unsafe { self.lock().acquire_write(&cpu, &self.wait, deadline) }?;
+        let held = unsafe { self.lock().acquire_write(cpu, self.wait, deadline) }?;
         self.keep(cpu, held)
     }
 
@@ -156,7 +156,7 @@ impl TpRwlock {
 
     /// The state of this thread, which writes.
     #[inline(always)]
-    fn taken(&self) -> Result<(&Native, Held), Fault> {
+    fn taken(&self) -> Result<(Native, Held), Fault> {
         // A forked child has its parent's writer.
         self.object.world().entered().ok_or(Fault::NOTENTERED)?;
         // Relaxed: as in `caller`.
@@ -168,7 +168,7 @@ impl TpRwlock {
         // and used once, since `writer` was set there and reset here.
         unsafe {
             let held = &*self.held.get();
-            Ok((&held.0, Held::from_parts(LockHeld::from_words(held.1), held.2)))
+            Ok((held.0, Held::from_parts(LockHeld::from_words(held.1), held.2)))
         }
     }
 
@@ -176,12 +176,12 @@ impl TpRwlock {
     fn write_unlock(&self) -> Result<(), Fault> {
         let (cpu, held) = self.taken()?;
         // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
-        unsafe { self.lock().release_write(cpu, &self.wait, held) };
+        unsafe { self.lock().release_write(cpu, self.wait, held) };
         Ok(())
     }
 
     fn consistent(&self) -> Result<(), Fault> {
-        let (&cpu, held) = self.taken()?;
+        let (cpu, held) = self.taken()?;
         // SAFETY: as in `write_unlock`.
         let mut guard = unsafe { self.lock().resume_write(cpu, self.wait, held) };
         guard.declare_consistent();
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
         }
         // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the
         // surroundings are the world's. A reader that leaves does not need its processor's number.
-        unsafe { lock.lock().release_read(&Native::with_id(0), &lock.wait, reading.held()) };
+        unsafe { lock.lock().release_read(Native::with_id(0), lock.wait, reading.held()) };
         reading.words[0] = RELEASED;
         Ok(())
     })
