@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use crate::launching::common::{Directory, Watchdog};
@@ -83,7 +83,8 @@ fn too_little_address_space_is_an_error() {
         // Rust's library waits for itself for ever where it finds no memory for a backtrace.
         command.env_remove("RUST_BACKTRACE");
         let (status, _, errors) = dog.spawn(command).finish();
-        (status.code(), errors)
+        // As a shell has it.
+        (status.code().or_else(|| status.signal().map(|signal| 128 + signal)), errors)
     };
     // The least with which the program can be loaded at all, to 256 KiB.
     let (mut too_little, mut enough) = (1 << 10, 1 << 22);
