@@ -49,6 +49,15 @@ impl Engine {
         op.apply(&mut self.memory.values[word as usize])
     }
 
+    /// Changes a word now, by a store that its cache allows.
+    pub fn store_now(&mut self, word: u32, value: u64) {
+        if self.marks {
+            self.mark(word, Op::Store(value));
+        }
+        self.memory.values[word as usize] = value;
+        self.progress = self.now;
+    }
+
     /// The marks of the line that such an operation is about to be performed on.
     #[inline(never)]
     pub fn mark(&mut self, word: u32, op: Op) {
@@ -218,11 +227,7 @@ impl Machine {
             e.cpus[cpu].reservation = NONE;
             if stored {
                 e.counters.conditionals += 1;
-                if e.marks {
-                    e.mark(word, Op::Store(value));
-                }
-                e.memory.values[word as usize] = value;
-                e.progress = e.now;
+                e.store_now(word, value);
             } else {
                 e.counters.failed_conditionals += 1;
             }

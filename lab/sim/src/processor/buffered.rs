@@ -7,12 +7,12 @@
 //! buffer is empty. A processor has one request under way, so that a load that misses waits for
 //! the stores before it.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::Ordering;
 
 use crate::machine::Machine;
 use crate::memory::{AT_MEMORY, copy};
 use crate::processor::coherent::Coherent;
-use crate::processor::{AccessPath, Sim, SimBytes, SimWord};
+use crate::processor::{AccessPath, Sim, SimBytes};
 use crate::request::{Op, Request, Want};
 use crate::thread::Doing;
 
@@ -38,11 +38,7 @@ impl Machine {
             e.cpus[cpu].stores.pop_front();
             e.buffered -= 1;
             e.counters.hits += 1;
-            e.progress = e.now;
-            if e.marks {
-                e.mark(word, Op::Store(value));
-            }
-            e.memory.values[word as usize] = value;
+            e.store_now(word, value);
         }
     }
 
@@ -76,22 +72,17 @@ impl Buffered {
 
     /// Stops the thread until the buffer of its processor is empty.
     fn empty(cpu: &Sim) {
-        loop {
-            {
-                let e = cpu.engine();
-                if e.cpus[e.threads[cpu.thread].cpu].stores.is_empty() {
-                    return;
-                }
-            }
+        let is_empty = || {
+            let e = cpu.engine();
+            e.cpus[e.threads[cpu.thread].cpu].stores.is_empty()
+        };
+        while !is_empty() {
             cpu.await_turn();
-            {
-                let machine = &mut *cpu.machine.borrow_mut();
-                let e = &machine.engine;
-                if e.cpus[e.threads[cpu.thread].cpu].stores.is_empty() {
-                    return;
-                }
-                machine.wait_for_buffer(cpu.thread);
+            // Until then the stores may have left.
+            if is_empty() {
+                return;
             }
+            cpu.machine.borrow_mut().wait_for_buffer(cpu.thread);
             cpu.stop();
         }
     }
@@ -171,9 +162,9 @@ impl AccessPath for Buffered {
         self.0.prefetch(cpu, word, op);
     }
     fn ordinary_load(&self, cpu: &Sim, word: u32) -> u64 {
-        cpu.load(&SimWord(word), Ordering::Relaxed)
+        self.0.ordinary_load(cpu, word)
     }
     fn ordinary_store(&self, cpu: &Sim, word: u32, value: u64) {
-        cpu.store(&SimWord(word), value, Ordering::Relaxed);
+        self.0.ordinary_store(cpu, word, value);
     }
 }
