@@ -366,7 +366,7 @@ impl<P: Processor> Barnes<P> {
         let mut open = vec![(root, side)];
         while let Some((cell, side)) = open.pop() {
             for place in 0..PLACES {
-                // Relaxed: as in `weigh`.
+                // Relaxed: as in `weigh_cell`.
                 let child = cpu.load(self.child(cell, place), Ordering::Relaxed);
                 if child == 0 {
                     continue;

@@ -9,8 +9,8 @@
 use super::context::{At, Series, judge_together};
 use super::n_barriers::CACHED;
 use super::n_multiprogramming::{
-    BARRIERS, COMPETITIVE, CONSCIOUS, CUSTOM, GANG, LOCKS, NON_BLOCKING, QUEUES, SHARED, SPIN, disciplines,
-    procs, question,
+    BARRIERS, COMPETITIVE, CONSCIOUS, CUSTOM, GANG, LOCKS, NON_BLOCKING, QUEUES, SHARED, SPIN, procs,
+    question, ways,
 };
 use super::{Claim, Context, Finding, above, below};
 use crate::sim::Sweep;
@@ -86,12 +86,7 @@ impl Combination {
 /// Combinations that algorithms run in.
 fn combinations(algorithms: &[&'static str]) -> Vec<Combination> {
     let of = |&algorithm: &&'static str| {
-        let shared = disciplines(algorithm).iter().map(|d| (d.0, SHARED));
-        shared.chain([(SPIN, GANG)]).map(move |(waiting, scheduler)| Combination {
-            algorithm,
-            waiting,
-            scheduler,
-        })
+        ways(algorithm).map(move |(waiting, scheduler)| Combination { algorithm, waiting, scheduler })
     };
     algorithms.iter().flat_map(of).collect()
 }

@@ -124,13 +124,18 @@ fn is_barrier(name: &str) -> bool {
     BARRIERS.iter().any(|b| b.0 == name)
 }
 
-pub(super) fn is_lock(name: &str) -> bool {
+fn is_lock(name: &str) -> bool {
     LOCKS.contains(&name)
 }
 
 /// The disciplines of an algorithm, or none but its own.
-pub(super) fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
+fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
     if is_lock(name) || is_barrier(name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
+}
+
+/// Disciplines and schedulers in which an algorithm runs.
+pub(super) fn ways(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+    disciplines(name).iter().map(|d| (d.0, SHARED)).chain([(SPIN, GANG)])
 }
 
 pub(super) fn procs(name: &str) -> usize {
@@ -187,8 +192,7 @@ pub(super) fn charts(series: &Series, names: &[&str], copies: &[u64], title: &st
     let chart = |&copies: &u64| {
         let mut all = Vec::new();
         for (n, name) in names.iter().enumerate() {
-            let shared = disciplines(name).iter().map(|d| (d.0, SHARED));
-            for (waiting, scheduler) in shared.chain([(SPIN, GANG)]) {
+            for (waiting, scheduler) in ways(name) {
                 let values = series.each(at(name, waiting, copies, scheduler), TIME);
                 let Some(value) = summarise(values) else { continue };
                 let how = if scheduler == GANG { GANG } else { waiting };

@@ -91,10 +91,7 @@ pub(crate) fn by_processors_beside(
     };
     let theirs = |(name, points): &OfPaper<'_>| PlotLine {
         label: format!("paper: {}", name.trim_start_matches("two-ended/")),
-        points: points
-            .iter()
-            .map(|&(p, value)| (f64::from(p), PlotValue { value, min: value, max: value }))
-            .collect(),
+        points: points.iter().map(|&(p, value)| (f64::from(p), PlotValue::from(value))).collect(),
         look: Look {
             colour: algorithms.iter().position(|a| a == name).unwrap_or(algorithms.len()) % 15,
             dashed: true,
