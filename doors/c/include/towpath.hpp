@@ -48,11 +48,14 @@ inline void check(int result) {
     if (result < 0) throw error(result);
 }
 
-// True: 1. False: 0.
-inline bool has(int result) {
+// The number, if it is no error.
+inline int checked(int result) {
     check(result);
-    return result == 1;
+    return result;
 }
+
+// True: 1. False: 0.
+inline bool has(int result) { return checked(result) == 1; }
 
 // True: done. False: the time was over.
 inline bool in_time(int result) {
@@ -742,9 +745,7 @@ public:
     }
     // Handles the messages that are there. Returns their number.
     int poll() {
-        int handled = tp_endpoint_poll(raw());
-        detail::check(handled);
-        return handled;
+        return detail::checked(tp_endpoint_poll(raw()));
     }
     // Waits until a message is there to be handled.
     void wait() { detail::check(tp_endpoint_wait(raw(), TP_FOREVER)); }
@@ -849,9 +850,7 @@ public:
     // Enters in a forked child, by the parent's handle.
     void enter() { detail::check(tp_world_enter(raw())); }
     int rank() const {
-        int rank = tp_world_rank(raw());
-        detail::check(rank);
-        return rank;
+        return detail::checked(tp_world_rank(raw()));
     }
     std::uint32_t size() const { return tp_world_size(raw()); }
     bool is_alive(std::uint32_t rank) const { return tp_world_is_alive(raw(), rank) == 1; }

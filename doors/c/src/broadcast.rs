@@ -11,7 +11,9 @@ use towpath_sync::queues::{
     TransferError, WordLine,
 };
 
-use crate::call::{ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, guarded, of, opening, values};
+use crate::call::{
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, answering, closing, guarded, of, opening, values,
+};
 use crate::fault::Fault;
 
 /// A ring of either mode.
@@ -193,12 +195,7 @@ pub extern "C" fn tp_writer_readers(writer: Handle<'_, TpWriter>) -> usize {
 /// Asks the kernel which readers live: 1 if one died that was not told yet, 0 if not.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_writer_lost_reader(writer: Option<&mut TpWriter>) -> c_int {
-    let mut lost = false;
-    let result = guarded(|| {
-        lost = writer.ok_or(Fault::INVALID)?.0.lost();
-        Ok(())
-    });
-    if result == 0 { lost.into() } else { result }
+    answering(|| Ok(writer.ok_or(Fault::INVALID)?.0.lost().into()))
 }
 
 /// Closes the ring: nothing more can be sent.
