@@ -12,7 +12,7 @@ use towpath_machine::Processor;
 
 use crate::layout::MutexWords;
 use crate::mutex::caller;
-use crate::switches::{self, SwitchCounts};
+use crate::switches;
 use crate::text::TimeText;
 use crate::trace::LockEvent;
 use crate::waiting::CPU;
@@ -118,7 +118,7 @@ pub fn noted<T>(places: (usize, usize), wait: impl FnOnce() -> T) -> T {
 
 /// Notes an acquisition or a release by a thread that holds the lock alone.
 #[inline]
-pub fn note_holder(event: LockEvent, address: usize) {
+fn note_holder(event: LockEvent, address: usize) {
     // Relaxed: as above.
     if IS_ON.load(Ordering::Relaxed)
         && let Some(place) =
@@ -130,6 +130,14 @@ pub fn note_holder(event: LockEvent, address: usize) {
             _ => {}
         }
     }
+}
+
+/// Notes an event of a thread that holds the lock alone: for the report, and in the
+/// trace.
+#[inline]
+pub fn note_both(event: LockEvent, address: usize) {
+    note_holder(event, address);
+    crate::trace::note(event, address);
 }
 
 /// Returns whether the place has this address from now on.
@@ -191,12 +199,11 @@ impl HolderCounts {
         if self.last.load(Ordering::Relaxed) != caller() {
             return;
         }
-        let [preempted, slept] = [0, 1].map(|which| self.switches[which].load(Ordering::Relaxed));
-        let begin = SwitchCounts { preempted, slept };
+        let [preempted, slept] = self.switches.each_ref().map(|count| count.load(Ordering::Relaxed));
         let now = switches::counts();
-        if now.preempted != begin.preempted {
+        if now.preempted != preempted {
             self.preempted.fetch_add(1, Ordering::Relaxed);
-        } else if now.slept != begin.slept {
+        } else if now.slept != slept {
             self.slept.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -12,7 +12,7 @@ use towpath_sync::{Deadline, Lock};
 use crate::layout::{MutexKind, MutexWords};
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
-use crate::trace::{LockEvent, note, note_site};
+use crate::trace::{LockEvent, note_site};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{chosen, hot, real};
 
@@ -49,9 +49,7 @@ impl MutexWords {
     /// Notes an event for the report, and in the trace.
     #[inline]
     fn note(&self, event: LockEvent) {
-        let address = core::ptr::from_ref(self).addr();
-        hot::note_holder(event, address);
-        note(event, address);
+        hot::note_both(event, core::ptr::from_ref(self).addr());
     }
 
     #[cold]

@@ -50,10 +50,10 @@ impl RwLockWords {
     /// Notes an event for the report, if the access is a writer's, and in the trace.
     fn note(&self, event: LockEvent, access: RwAccess) {
         let address = core::ptr::from_ref(self).addr();
-        if access == RwAccess::Write {
-            hot::note_holder(event, address);
+        match access {
+            RwAccess::Write => hot::note_both(event, address),
+            RwAccess::Read => note(event, address),
         }
-        note(event, address);
     }
 
     /// Acquires by `wait`, if it can't be had at once.

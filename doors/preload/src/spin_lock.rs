@@ -13,12 +13,6 @@ use crate::trace::{LockEvent, note};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real};
 
-/// Notes an event for the report, and in the trace.
-fn note_both(event: LockEvent, address: usize) {
-    hot::note_holder(event, address);
-    note(event, address);
-}
-
 unsafe fn acquire(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: as the caller's, here and below.
     if unsafe { real::spin_trylock(lock) } != 0 {
@@ -35,7 +29,7 @@ unsafe fn acquire(lock: *mut pthread_spinlock_t) -> c_int {
         });
         Awake::ends();
     }
-    note_both(LockEvent::Acquired, lock.addr());
+    hot::note_both(LockEvent::Acquired, lock.addr());
     0
 }
 
@@ -43,13 +37,13 @@ unsafe fn try_it(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: as the caller's.
     let result = unsafe { real::spin_trylock(lock) };
     if result == 0 {
-        note_both(LockEvent::Tried, lock.addr());
+        hot::note_both(LockEvent::Tried, lock.addr());
     }
     result
 }
 
 unsafe fn release(lock: *mut pthread_spinlock_t) -> c_int {
-    note_both(LockEvent::Released, lock.addr());
+    hot::note_both(LockEvent::Released, lock.addr());
     // SAFETY: as the caller's.
     unsafe { real::spin_unlock(lock) }
 }
