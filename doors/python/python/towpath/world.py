@@ -237,7 +237,7 @@ class Barrier:
         with repair(self._order):
             if not self._inner(self._words[self._RESETS]).leave():
                 return False
-            self._words[self._GONE] = min(self._words[self._GONE] + 1, self._parties - 1)
+            self._count_gone()
             self._end_if_complete()
             return True
 
@@ -292,9 +292,12 @@ class Barrier:
             if self._words[self._RESETS] != resets or self._words[self._TOLD] == episode + 1:
                 return
             self._words[self._TOLD] = episode + 1
-            self._words[self._GONE] = min(self._words[self._GONE] + 1, self._parties - 1)
+            self._count_gone()
             if self._words[self._EPISODE] == episode:
                 self._next_episode()
+
+    def _count_gone(self) -> None:
+        self._words[self._GONE] = min(self._words[self._GONE] + 1, self._parties - 1)
 
     def _end_if_complete(self) -> None:
         if self._words[self._ARRIVALS] >= self._parties - self._words[self._GONE]:
