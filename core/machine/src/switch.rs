@@ -43,9 +43,7 @@ impl Native {
             None => measured(),
         }
     }
-}
 
-impl Native {
     /// Number of cores on which the process's main thread may run, asked for once.
     ///
     /// The calling thread may be bound to one of them.

@@ -35,13 +35,12 @@ impl WatchHistory {
         begins
     }
 
-    const fn end(&mut self, in_vain: bool) {
+    fn end(&mut self, in_vain: bool) {
         if in_vain {
             self.to_skip = self.after_next;
-            self.after_next =
-                if self.after_next < MOST_SKIPPED { 2 * self.after_next + 1 } else { MOST_SKIPPED };
+            self.after_next = (2 * self.after_next + 1).min(MOST_SKIPPED);
         } else {
-            *self = WatchHistory { to_skip: 0, after_next: 0 };
+            *self = WatchHistory::default();
         }
     }
 }

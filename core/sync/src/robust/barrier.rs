@@ -110,6 +110,11 @@ const fn next_number(episode: u64) -> u64 {
     episode.wrapping_add(1) & NUMBER
 }
 
+/// Returns whether an episode is the one of this number, or a later one.
+const fn has_reached(episode: u64, mine: u64) -> bool {
+    episode.wrapping_sub(mine) & NUMBER <= NUMBER / 2
+}
+
 /// A barrier for some participants, with `N` places. Between processes: a named object
 /// of a world.
 ///
@@ -203,14 +208,13 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         let place = self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)?;
         let (mine, count) = self.arrive(cpu, wait, place, PENDING);
         let word = &self.places[place];
-        let reached = |episode: u64| episode.wrapping_sub(mine) & NUMBER <= NUMBER / 2;
         let missing = self.participants(cpu).saturating_sub(count);
         let patient = wait.scaled(missing);
         let mut turns = Turns::new(cpu, deadline, TURN);
         loop {
             // (Q1) Acquire: what all did before they arrived; pairs with the Release (Q2).
             let episode = cpu.load(&self.episode, Ordering::Acquire) & !PARKED;
-            if reached(episode) {
+            if has_reached(episode, mine) {
                 // It is this one: the next one needs this participant.
                 // Relaxed: only this participant writes its place, while it lives.
                 cpu.store(word, cpu.load(word, Ordering::Relaxed) & !PENDING, Ordering::Relaxed);
@@ -389,8 +393,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         let count = &self.arrivals.count;
         // Relaxed, all: a hint. Exchanges, so that the arrivals (Q5) stay one sequence.
         let mut seen = cpu.load(count, Ordering::Relaxed);
-        // Otherwise a later episode has ended.
-        while (mine.wrapping_sub(seen >> COUNTED) & NUMBER).wrapping_sub(1) < NUMBER / 2 {
+        // Otherwise this count, or a later one, has begun.
+        while !has_reached(seen >> COUNTED, mine) {
             // Arrivals at the next episode may have been counted already.
             let counted = if (seen ^ last) >> COUNTED == 0 { last & ARRIVALS } else { 0 };
             let arrivals = known + (seen & ARRIVALS).saturating_sub(counted);
