@@ -17,12 +17,11 @@ use crate::table::ParticipantTable;
 
 impl Surroundings for Inner {
     fn cores(&self) -> Option<u64> {
-        // Relaxed: a hint.
-        Some(self.control().counts.cores.load(Ordering::Relaxed).max(1))
+        Some(self.known_cores())
     }
 
     fn oversubscribed(&self) -> bool {
-        let cores = self.cores().unwrap_or(1);
+        let cores = self.known_cores();
         let mut running = 0;
         // Relaxed, both: hints, which order nothing.
         self.segment.presence().iter().any(|group| {
@@ -122,10 +121,16 @@ impl Inner {
         (generation & mask == low).then_some(ParticipantId { index, generation })
     }
 
+    /// Number of cores for all participants.
+    fn known_cores(&self) -> u64 {
+        // Relaxed: a hint, which orders nothing.
+        self.control().counts.cores.load(Ordering::Relaxed).max(1)
+    }
+
     /// Returns whether there are more ranks here than cores for them.
     pub(crate) fn shares_cores(&self) -> bool {
-        // Relaxed, both: hints, which order nothing.
-        let cores = self.control().counts.cores.load(Ordering::Relaxed).max(1);
+        let cores = self.known_cores();
+        // Relaxed: a hint, which orders nothing.
         let entered = |group: &Presence| u64::from(group.entered.load(Ordering::Relaxed).count_ones());
         self.segment.presence().iter().map(entered).sum::<u64>() > cores
     }

@@ -34,7 +34,7 @@ use towpath_sync::PARKED;
 
 use crate::layout::{MOST_PROCESSES, RANK_BITS};
 use crate::participant::{EntryState, EntryWord};
-use crate::table::{ParticipantTable, TableWord};
+use crate::table::{Deaths, ParticipantTable, TableWord};
 
 const FAILED: u64 = 1 << 62;
 /// Number of the first bit of the rank.
@@ -139,9 +139,8 @@ pub trait MemberEpisodes: ParticipantTable<Cpu: Park> {
             if self.noted_deaths() != deaths {
                 continue;
             }
-            let count = deaths.count() & DEATHS;
-            let dead = (count != deaths_of(seen)).then(|| deaths.rank());
-            if self.end_episode(seen, wanted, count, dead) {
+            let dead = (deaths.count() & DEATHS != deaths_of(seen)).then(|| deaths.rank());
+            if self.end_episode(seen, wanted, deaths, dead) {
                 return;
             }
         }
@@ -153,7 +152,7 @@ pub trait MemberEpisodes: ParticipantTable<Cpu: Park> {
         loop {
             let seen = self.last_episode();
             if number(seen).wrapping_add(1) != wanted
-                || self.end_episode(seen, wanted, self.noted_deaths().count() & DEATHS, dead)
+                || self.end_episode(seen, wanted, self.noted_deaths(), dead)
             {
                 return;
             }
@@ -162,9 +161,9 @@ pub trait MemberEpisodes: ParticipantTable<Cpu: Park> {
 
     /// Moves the episode on, and wakes its waiters. `false`: another rank ended it, or
     /// parked.
-    fn end_episode(&self, seen: u64, wanted: u32, deaths: u64, dead: Option<u32>) -> bool {
+    fn end_episode(&self, seen: u64, wanted: u32, deaths: Deaths, dead: Option<u32>) -> bool {
         let failed = dead.map_or(0, |rank| FAILED | u64::from(rank & (MOST_PROCESSES - 1)) << RANK);
-        let next = failed | deaths << 32 | u64::from(wanted);
+        let next = failed | (deaths.count() & DEATHS) << 32 | u64::from(wanted);
         // (B3) Release: the arrivals that were seen; pairs with the Acquire (B1) and those in
         // `wait_until`. The episode that it replaces was acquired by (B1).
         let ended = self

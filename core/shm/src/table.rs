@@ -12,7 +12,9 @@
 //! **Progress.** Lock-free.
 //!
 //! **Crashes.** See `participant.rs`, and `liveness.rs` for the argument that each death counts
-//! once. **Memory.** A word for each rank, and one.
+//! once.
+//!
+//! **Memory.** A word for each rank, and one.
 
 use towpath_machine::{Ordering, Processor};
 
