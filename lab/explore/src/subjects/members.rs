@@ -2,24 +2,23 @@
 //!
 //! Thread `t` is the process `t + 1`. The others find it dead when it is.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
 use towpath_shm::episodes::{MemberEpisodes, number, reached, result_of};
 use towpath_shm::table::{EntryState, EntryWord, ParticipantTable};
 use towpath_sync::{Policy, Surroundings, Wait, Waiting};
 
-use super::{BUDGET, ENDLESS, ExploredMember};
+use super::told::ToldEpisodes;
+use super::{BUDGET, ENDLESS, ExploredMember, PAUSE};
 
 /// Ranks for which the threads of the table contend.
 const RANKS: usize = 2;
-/// Between two looks of a thread that cannot go on, in nanoseconds.
-const PAUSE: u64 = 1_000;
 
 /// Both of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
@@ -224,12 +223,8 @@ impl SubjectRun for Comings {
 /// Participants at their barrier. Those of even ranks sleep at their doorbells.
 struct MembersAtBarrier {
     table: TableMemory,
-    plan: Plan,
     policy: Policy,
-    /// Each thread's own two data, of which it writes one in an episode.
-    data: Vec<DatumId>,
-    /// Outcome of each episode, by the first thread that had it.
-    outcomes: RefCell<Vec<Result<(), u32>>>,
+    episodes: ToldEpisodes<u32>,
 }
 
 /// Surroundings of a waiter that looks around after each death.
@@ -256,13 +251,7 @@ impl MembersAtBarrier {
             // Relaxed: before all threads.
             cpu.store(word, entry.pack(), Ordering::Relaxed);
         }
-        MembersAtBarrier {
-            table,
-            plan: *plan,
-            policy,
-            data: (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect(),
-            outcomes: RefCell::default(),
-        }
+        MembersAtBarrier { table, policy, episodes: ToldEpisodes::new(plan, memory) }
     }
 
     /// Waits for the end of an episode. Returns its word.
@@ -296,30 +285,15 @@ impl MembersAtBarrier {
 
 impl SubjectRun for MembersAtBarrier {
     fn thread(&self, cpu: &Explorer) {
-        let (table, me, threads) = (self.table.seen_by(cpu), cpu.id(), self.plan.threads);
-        for episode in 0..self.plan.ops {
-            let half = episode % 2 * threads;
-            cpu.write(&self.data[half + me], episode as u64 + 1);
-            let mine = table.arrive_at_next(me as u32);
-            let outcome = result_of(self.wait(&table, mine), mine);
-            let mut outcomes = self.outcomes.borrow_mut();
-            match outcomes.get(episode) {
-                Some(first) => assert_eq!(*first, outcome, "two outcomes of episode {episode}"),
-                None => outcomes.push(outcome),
-            }
-            let told = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-            let dead = (0..threads).filter(|&id| cpu.is_dead(id)).count();
-            assert!(told <= dead, "a death is told twice: {outcomes:?}");
-            drop(outcomes);
-            for other in (0..threads).filter(|&id| !cpu.is_dead(id)) {
-                let seen = cpu.read(&self.data[half + other]);
-                assert_eq!(seen, episode as u64 + 1, "thread {other} has not come");
-            }
-        }
+        let (table, me) = (self.table.seen_by(cpu), cpu.id() as u32);
+        self.episodes.pass_all(cpu, || {
+            let mine = table.arrive_at_next(me);
+            result_of(self.wait(&table, mine), mine)
+        });
         // Leaves: later episodes do without it.
-        let entered = table.entry_bits(me as u32);
+        let entered = table.entry_bits(me);
         let free = EntryWord { state: EntryState::Free, pid: 0, ..EntryWord::unpack(entered) };
-        table.change(me as u32, entered, free);
+        table.change(me, entered, free);
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())

@@ -14,6 +14,7 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Abandoned, Lock, Waiting};
 
+use super::super::PAUSE;
 use towpath_schedules::End;
 use towpath_schedules::LocatedFault;
 use towpath_schedules::{Bytes, Word};
@@ -21,8 +22,6 @@ use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Packets: enough for all threads' operations.
 pub(super) const PACKETS: usize = 32;
-/// Between two looks of a thread that cannot go on, in nanoseconds.
-const PAUSE: u64 = 1_000;
 
 /// A queue without a receiver, and its senders.
 pub(super) struct SuspectedLock {

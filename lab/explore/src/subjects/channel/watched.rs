@@ -8,38 +8,31 @@
 //! blocks free.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 
-use towpath_channel::claim::{Algorithm, Any, Locks};
-use towpath_channel::packet::{BlockHead, Extra, Form, Slot};
+use towpath_channel::claim::{Algorithm, Any};
+use towpath_channel::packet::Form;
 use towpath_channel::path::{
     FIRST_QUOTA, PacketContent, Piece, ReceivePath, SendPath, WhileFull, free_afterwards,
 };
-use towpath_channel::queue::{Arrival, Census, Queue, QueueControl, Receiver, Sender};
+use towpath_channel::queue::{Arrival, Census, Queue, Receiver, Sender};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{Policy, Spinning, Surroundings, Wait};
 
-use super::super::{BUDGET, ExploredMember};
+use super::super::queue_memory::ExploredQueueMemory;
+use super::super::{BUDGET, ExploredMember, PAUSE};
 use towpath_schedules::End;
 use towpath_schedules::LocatedFault;
-use towpath_schedules::{Bytes, Word};
+use towpath_schedules::Word;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Packets, and blocks of so many bytes: few, so that all are in use.
 const PACKETS: usize = 4;
 const BLOCKS: usize = 2;
 const BLOCK_SIZE: usize = 8;
-/// Between two looks of a thread that cannot go on, in nanoseconds.
-const PAUSE: u64 = 1_000;
 
 /// A queue, its receiver (thread 0), and its senders.
 pub(super) struct WatchedQueue {
-    control: QueueControl<Explorer>,
-    slots: Vec<Slot<Explorer>>,
-    extras: Vec<Extra<Explorer>>,
-    blocks: Vec<BlockHead<Explorer>>,
-    bytes: Arc<Bytes>,
-    locks: Locks<Explorer>,
+    memory: ExploredQueueMemory,
     algorithm: Algorithm,
     /// Two for each thread: of packets, of blocks.
     intents: Vec<Word>,
@@ -96,12 +89,7 @@ impl WatchedQueue {
     pub fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm) -> WatchedQueue {
         let word = |_| memory.word(Place::NewLine, 0);
         WatchedQueue {
-            control: QueueControl::new(memory),
-            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
-            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
-            blocks: (0..BLOCKS).map(|_| BlockHead::new(memory)).collect(),
-            bytes: Arc::new(memory.bytes(BLOCKS * BLOCK_SIZE)),
-            locks: Locks::new(memory),
+            memory: ExploredQueueMemory::new(memory, PACKETS, BLOCKS, BLOCK_SIZE),
             algorithm,
             intents: (0..2 * plan.threads).map(word).collect(),
             ended: (0..plan.threads).map(word).collect(),
@@ -109,14 +97,8 @@ impl WatchedQueue {
         }
     }
 
-    fn queue(&self) -> Queue<'_, Explorer> {
-        let WatchedQueue { control, slots, extras, blocks, bytes, .. } = self;
-        let bytes = Arc::clone(bytes);
-        Queue { id: 0, control, slots, extras, blocks, bytes, block_size: BLOCK_SIZE }
-    }
-
     fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, sender) = (self.queue(), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
+        let (queue, sender) = (self.memory.queue(0), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
         let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
         let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
         let around = ExploredMember::new(cpu);
@@ -158,7 +140,7 @@ impl WatchedQueue {
     }
 
     fn receive(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, quota) = (self.queue(), Cell::new(FIRST_QUOTA));
+        let (queue, quota) = (self.memory.queue(0), Cell::new(FIRST_QUOTA));
         let receiver = RefCell::new(Receiver::default());
         let inbox = ReceivePath { queue: &queue, claim, receiver: &receiver, quota: &quota };
         let census = ExploredCensus { watched: self, cpu };
@@ -202,7 +184,7 @@ impl WatchedQueue {
 
 impl SubjectRun for WatchedQueue {
     fn thread(&self, cpu: &Explorer) {
-        let claim = self.locks.choose(self.algorithm);
+        let claim = self.memory.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {

@@ -4,13 +4,10 @@
 //! have one rank after the other. A queue has few packets, and what keeps its receiver waiting is
 //! overdue at once.
 
-use std::sync::Arc;
-
 use towpath_am::answer_line::AnswerLine;
-use towpath_am::claim::{Algorithm, Any, Locks};
+use towpath_am::claim::{Algorithm, Any};
 use towpath_am::domain::{DomainMemory, Entry, Hooks, Membership, Side, Stored};
-use towpath_am::packet::{BlockHead, Extra, Slot};
-use towpath_am::queue::{Queue, QueueControl};
+use towpath_am::queue::Queue;
 use towpath_am::stream::Stream;
 use towpath_am::{Direction, Domain, Error, Token, WorldConfig};
 use towpath_machine::{Arena, Place, Processor};
@@ -18,6 +15,7 @@ use towpath_schedules::{Bytes, ExploredMemory, Explorer, Word};
 use towpath_shm::ParticipantId;
 use towpath_sync::{Policy, Surroundings, Wait};
 
+use super::super::queue_memory::ExploredQueueMemory;
 use super::super::{BUDGET, ExploredMember};
 
 /// Packets and blocks of a queue, and bytes of a block and of a segment.
@@ -25,16 +23,6 @@ const PACKETS: u32 = 4;
 const BLOCKS: u32 = 2;
 const BLOCK_SIZE: u32 = 64;
 const SEGMENT: u64 = 64;
-
-/// Memory of a queue, and of the locks in front of it.
-struct ExploredQueueMemory {
-    control: QueueControl<Explorer>,
-    slots: Vec<Slot<Explorer>>,
-    extras: Vec<Extra<Explorer>>,
-    blocks: Vec<BlockHead<Explorer>>,
-    bytes: Arc<Bytes>,
-    locks: Locks<Explorer>,
-}
 
 /// Memory of an endpoint.
 struct EndpointMemory {
@@ -63,14 +51,8 @@ impl ExploredWorld {
             streams: 0,
             ..WorldConfig::new(ranks as u32)
         };
-        let queue = |_| ExploredQueueMemory {
-            control: QueueControl::new(memory),
-            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
-            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
-            blocks: (0..BLOCKS).map(|_| BlockHead::new(memory)).collect(),
-            bytes: Arc::new(memory.bytes((BLOCKS * BLOCK_SIZE) as usize)),
-            locks: Locks::new(memory),
-        };
+        let [packets, blocks, block_size] = [PACKETS, BLOCKS, BLOCK_SIZE].map(|n| n as usize);
+        let queue = |_| ExploredQueueMemory::new(memory, packets, blocks, block_size);
         let part = |_| EndpointMemory {
             entry: Entry::new(memory),
             queues: [0, 1].map(queue),
@@ -166,11 +148,8 @@ impl<'m> DomainMemory for ExploredDomain<'m> {
     fn side(&self, endpoint: u16, direction: Direction) -> Result<ExploredSide<'m>, Error> {
         let reply = direction.is_reply();
         let memory = &self.part(endpoint)?.queues[usize::from(reply)];
-        let ExploredQueueMemory { control, slots, extras, blocks, bytes, locks } = memory;
-        let (bytes, block_size) = (Arc::clone(bytes), BLOCK_SIZE as usize);
-        let id = 2 * u32::from(endpoint) + u32::from(reply);
-        let queue = Queue { id, control, slots, extras, blocks, bytes, block_size };
-        let claim = locks.choose(self.world.config.algorithm);
+        let queue = memory.queue(2 * u32::from(endpoint) + u32::from(reply));
+        let claim = memory.locks.choose(self.world.config.algorithm);
         Ok(ExploredSide { queue, claim, segment: self.segment(endpoint)? })
     }
     fn segment(&self, endpoint: u16) -> Result<ExploredSegment<'m>, Error> {

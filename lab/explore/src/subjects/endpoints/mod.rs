@@ -12,6 +12,7 @@ mod domain;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::PAUSE;
 use towpath_am::claim::Algorithm;
 use towpath_am::{Endpoint, Error, Payload, SegmentKind, Tag, Token};
 use towpath_machine::{Arena, Ordering, Place, Processor};
@@ -23,8 +24,6 @@ use domain::{ExploredDomain, ExploredWorld};
 
 /// Threads that serve, one after the other, as rank 0.
 const SERVERS: usize = 2;
-/// Between two looks of a thread that cannot go on, in nanoseconds.
-const PAUSE: u64 = 1_000;
 /// Handlers of requests, and of replies.
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;

@@ -8,6 +8,7 @@ use towpath_sync::locks::Posix;
 use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, OnceTurn, Semaphore, Woken};
 use towpath_sync::{Deadline, Lock, LockError, Policy, Wait};
 
+use super::super::told::ToldEpisodes;
 use super::super::{BUDGET, ExploredMember};
 use super::LosesTheDead;
 use towpath_schedules::LocatedFault;
@@ -63,9 +64,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
         "barrier/robust",
         "no thread leaves before all have come; a death is told once, to all",
         move |barrier, plan, memory| {
-            let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
-            let outcomes = RefCell::default();
-            Rc::new(BarrierRun { barrier, plan, waiters, data, outcomes })
+            Rc::new(BarrierRun { barrier, waiters, episodes: ToldEpisodes::new(&plan, memory) })
         },
     );
     barrier(
@@ -311,36 +310,15 @@ impl<const N: usize> SubjectRun for SemaphoreRun<N> {
 
 struct BarrierRun {
     barrier: Barrier<Explorer, 8>,
-    plan: Plan,
     waiters: Waiters,
-    /// Each thread's own two data, of which it writes one in an episode.
-    data: Vec<DatumId>,
-    /// Outcome of each episode, by the first thread that had it.
-    outcomes: RefCell<Vec<Result<(), EpisodeError>>>,
+    episodes: ToldEpisodes<EpisodeError>,
 }
 
 impl SubjectRun for BarrierRun {
     fn thread(&self, cpu: &Explorer) {
-        let (me, threads) = (cpu.id(), self.plan.threads);
-        for episode in 0..self.plan.ops {
-            let half = episode % 2 * threads;
-            cpu.write(&self.data[half + me], episode as u64 + 1);
-            let outcome =
-                self.waiters.with_wait(cpu, |wait| self.barrier.wait_as(cpu, wait, Deadline::NEVER));
-            let mut outcomes = self.outcomes.borrow_mut();
-            match outcomes.get(episode) {
-                Some(first) => assert_eq!(*first, outcome, "two outcomes of episode {episode}"),
-                None => outcomes.push(outcome),
-            }
-            let told = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-            let dead = (0..threads).filter(|&id| cpu.is_dead(id)).count();
-            assert!(told <= dead, "a death is told twice: {outcomes:?}");
-            drop(outcomes);
-            for other in (0..threads).filter(|&id| !cpu.is_dead(id)) {
-                let seen = cpu.read(&self.data[half + other]);
-                assert_eq!(seen, episode as u64 + 1, "thread {other} has not come");
-            }
-        }
+        self.episodes.pass_all(cpu, || {
+            self.waiters.with_wait(cpu, |wait| self.barrier.wait_as(cpu, wait, Deadline::NEVER))
+        });
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
