@@ -20,7 +20,7 @@ use towpath::{Mutex, World, WorldConfig, machine::Native};
 use towpath_testkit::{Child, pin_to, shared_words, two_cores};
 
 const TIME: Duration = Duration::from_millis(500);
-const CROWD: usize = 8;
+const RANKS: usize = 8;
 /// Number of words of a process, two lines.
 ///
 /// Acquisitions, time on a core in ns, switches, messages.
@@ -69,8 +69,8 @@ fn own_use() -> (u64, u64) {
 ///
 /// Returns the hand-offs in a second, and that share.
 fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &[AtomicU64])) -> (f64, f64) {
-    let page = shared_words(WORDS * (1 + CROWD));
-    with_ranks(CROWD, |world, rank| {
+    let page = shared_words(WORDS * (1 + RANKS));
+    with_ranks(RANKS, |world, rank| {
         let words = &page[WORDS * (1 + rank)..][..WORDS];
         let deadline = || page[0].load(Relaxed) != 0;
         if rank == 0 {
@@ -93,7 +93,7 @@ fn contended(name: &str, act: impl Fn(&World, usize, &dyn Fn() -> bool, &[Atomic
     let counts: Vec<u64> = all(0).collect();
     let (sum, least) = (counts.iter().sum::<u64>(), counts.iter().min().copied().unwrap_or(0));
     let rate = sum as f64 / (2 * TIME).as_secs_f64();
-    let share = least as f64 * CROWD as f64 / sum as f64;
+    let share = least as f64 * RANKS as f64 / sum as f64;
     let [time, switches, messages] = [1, 2, 3].map(|which| all(which).sum::<u64>() as f64 / sum as f64);
     print!("contended   {name:<20}{rate:>12.0} acquisitions/s, smallest share {share:.2}; ");
     println!("each {time:.0} ns on a core, {switches:.4} switches, {messages:.4} messages");

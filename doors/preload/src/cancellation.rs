@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use towpath_sync::Surroundings;
 
-use crate::waiting::{Awake, is_crowded};
+use crate::waiting::{Awake, awake_exceed_cores};
 
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`.
 const ASYNCHRONOUS: c_int = 1;
@@ -82,7 +82,7 @@ impl Cancellable {
 
 impl Surroundings for Cancellable {
     fn oversubscribed(&self) -> bool {
-        is_crowded()
+        awake_exceed_cores()
     }
 
     fn asleep(&self, asleep: bool) {

@@ -24,7 +24,7 @@ use crate::passed::{self, Passed};
 use crate::real;
 use crate::time::TimeLimit;
 use crate::trace::{LockEvent, note};
-use crate::waiting::{Awake, CPU, is_crowded, wait};
+use crate::waiting::{Awake, CPU, awake_exceed_cores, wait};
 
 /// Words of a `sem_t`.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl SemaphoreWords {
             // Relaxed: a hint. A change of the number of waiters ends the look early, at no cost.
             let seen = word.load(Ordering::Relaxed);
             let changes = || Waiting::<Native>::watch(&wait(), &CPU, word, seen);
-            if self.semaphore.value(&CPU) == 0 && (is_crowded() || !changes()) {
+            if self.semaphore.value(&CPU) == 0 && (awake_exceed_cores() || !changes()) {
                 let half = Native::futex_of(word);
                 around.asleep(true);
                 let error = match &until {

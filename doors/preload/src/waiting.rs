@@ -74,7 +74,7 @@ impl Awake {
 
 /// Returns whether the threads that wait awake, and a holder, are more than there are
 /// cores.
-pub fn is_crowded() -> bool {
+pub fn awake_exceed_cores() -> bool {
     let awake = u64::from(AWAKE.load(Ordering::Relaxed));
     is_oversubscribed(awake + 1, CORES.load(Ordering::Relaxed))
 }
@@ -85,7 +85,7 @@ pub struct ProcessThreads;
 
 impl Surroundings for ProcessThreads {
     fn oversubscribed(&self) -> bool {
-        is_crowded()
+        awake_exceed_cores()
     }
 
     fn asleep(&self, asleep: bool) {

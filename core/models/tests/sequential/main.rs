@@ -11,9 +11,9 @@ use machine::{Machine, Schedule};
 use towpath_sync::{Alone, Policy, Surroundings, Wait};
 
 /// More processors than cores.
-struct Crowd;
+struct Oversubscribed;
 
-impl Surroundings for Crowd {
+impl Surroundings for Oversubscribed {
     fn oversubscribed(&self) -> bool {
         true
     }
@@ -24,8 +24,8 @@ fn waits() -> impl Iterator<Item = (Wait<'static>, String)> {
     let alone = Policy::ALL
         .into_iter()
         .map(|(policy, name)| (Wait { policy, around: &Alone, budget: 5_000 }, name.to_string()));
-    let crowd = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 5_000 };
-    alone.chain([(crowd, "adaptive, crowded".to_string())])
+    let oversubscribed = Wait { policy: Policy::Adaptive, around: &Oversubscribed, budget: 5_000 };
+    alone.chain([(oversubscribed, "adaptive, oversubscribed".to_string())])
 }
 
 /// Spinning, alone.

@@ -44,7 +44,7 @@ struct Case {
     act: Act,
     policy: Policy,
     /// True if `adaptive` is to believe that more processes run than there are cores.
-    crowded: bool,
+    oversubscribed: bool,
     /// Its number among the act's cases.
     number: u64,
 }
@@ -273,8 +273,8 @@ fn run<L: Subject>(
     })
     .unwrap();
     let handle = world.reopen().unwrap();
-    let ours = Around { world: &handle, scene, crowded: case.crowded };
-    let theirs = Around { world: &world, scene, crowded: case.crowded };
+    let ours = Around { world: &handle, scene, oversubscribed: case.oversubscribed };
+    let theirs = Around { world: &world, scene, oversubscribed: case.oversubscribed };
     pin(here);
     let other = Child::fork(|| {
         pin(there);
@@ -336,13 +336,14 @@ fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], share: &mut Sha
             }
             Act::Awaited | Act::Behind => {}
         }
-        for ((policy, crowded), number) in waitings.into_iter().zip(0..) {
-            let case = Case { act, policy, crowded, number };
+        for ((policy, oversubscribed), number) in waitings.into_iter().zip(0..) {
+            let case = Case { act, policy, oversubscribed, number };
             let act = format!("{act:?}").to_lowercase();
             if !choice.includes(&[L::NAME, &act, policy.name()]) || !share.takes_next() {
                 continue;
             }
-            let waiting = format!("{}{}", policy.name(), if crowded { ", crowded" } else { "" });
+            let waiting =
+                format!("{}{}", policy.name(), if oversubscribed { ", oversubscribed" } else { "" });
             watchdog::begin(format!("{} {act} {waiting}", L::NAME), 300);
             let summary = run::<L>(case, choice, words, share.cores);
             let Summary { killed, deaths, poisoned } = summary;

@@ -60,12 +60,12 @@ pub struct Scene<L> {
 pub struct Around<'a, L> {
     pub world: &'a World,
     pub scene: &'a Scene<L>,
-    pub crowded: bool,
+    pub oversubscribed: bool,
 }
 
 impl<L: Subject> Surroundings for Around<'_, L> {
     fn oversubscribed(&self) -> bool {
-        self.crowded
+        self.oversubscribed
     }
     fn identity(&self) -> u32 {
         self.world.surroundings().identity()

@@ -387,8 +387,8 @@ mod tests {
         assert_eq!(spare(Policy::SpinThenPark), parks);
         assert_eq!(spare(Policy::Park), [Spin(0), Park(7)].repeat(3));
         assert_eq!(spare(Policy::Adaptive), [Spin(4_000), Park(7)].repeat(3));
-        let crowd = [Spin(0), Yield, Spin(0), Yield, Spin(0), Park(7)];
-        assert_eq!(steps(Policy::Adaptive, &few, true), crowd);
+        let oversubscribed = [Spin(0), Yield, Spin(0), Yield, Spin(0), Park(7)];
+        assert_eq!(steps(Policy::Adaptive, &few, true), oversubscribed);
         assert_eq!(steps(Policy::Spin, &Limits::TURN, true), [Spin(1_000); 6]);
     }
 

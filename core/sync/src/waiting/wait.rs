@@ -26,7 +26,7 @@ const ASK_ROUNDS: u32 = 256;
 const STRETCH: u64 = 1_000_000;
 /// Number of users of a lock for each core above which they give their cores to each
 /// other.
-const CROWD: u64 = 4;
+const USERS_A_CORE: u64 = 4;
 /// Number of attempts at a lock before queueing when oversubscribed.
 const ATTEMPTS: u32 = 200;
 
@@ -137,8 +137,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     }
 
     fn rest_after(&self, users: usize) -> Option<u64> {
-        let is_crowd = |cores: u64| is_oversubscribed(users as u64, cores.saturating_mul(CROWD));
-        (self.policy == Policy::Adaptive && self.around.cores().is_some_and(is_crowd)).then_some(STRETCH)
+        let are_many = |cores: u64| is_oversubscribed(users as u64, cores.saturating_mul(USERS_A_CORE));
+        (self.policy == Policy::Adaptive && self.around.cores().is_some_and(are_many)).then_some(STRETCH)
     }
 
     fn rest(&self, cpu: &P) {

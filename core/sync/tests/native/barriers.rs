@@ -9,9 +9,9 @@ use towpath_sync::{
 };
 
 /// More threads than cores.
-struct Crowd;
+struct Oversubscribed;
 
-impl Surroundings for Crowd {
+impl Surroundings for Oversubscribed {
     fn oversubscribed(&self) -> bool {
         true
     }
@@ -61,7 +61,7 @@ fn meets<B: Barrier<Native> + Sync>() {
     meet::<B>(1, 10, &Spinning, B::NAME);
     meet::<B>(2, 100, &Spinning, B::NAME);
     for (policy, name) in Policy::ALL {
-        for around in [&Alone as &dyn Surroundings, &Crowd] {
+        for around in [&Alone as &dyn Surroundings, &Oversubscribed] {
             let wait = Wait { policy, around, budget: 2_000 };
             let what = format!("{} under {name}", B::NAME);
             meet::<B>(2, if policy == Policy::Spin { 20 } else { 100 }, &wait, &what);

@@ -17,9 +17,9 @@ use towpath_sync::{
 };
 
 /// More threads than cores.
-struct Crowd;
+struct Oversubscribed;
 
-impl Surroundings for Crowd {
+impl Surroundings for Oversubscribed {
     fn oversubscribed(&self) -> bool {
         true
     }
@@ -81,8 +81,8 @@ fn excludes<L: Lock<Native> + Sync>() {
     validate::<L>(2, 2_000, &Spinning, L::NAME);
     for (policy, name) in Policy::ALL {
         let what = format!("{} under {name}", L::NAME);
-        let crowded = [&Alone as &dyn Surroundings, &Crowd];
-        for around in crowded {
+        let surroundings = [&Alone as &dyn Surroundings, &Oversubscribed];
+        for around in surroundings {
             let wait = Wait { policy, around, budget: 2_000 };
             validate::<L>(2, 1_000, &wait, &what);
             // Spinning with more threads than cores is what the other policies are for.
@@ -305,7 +305,7 @@ fn robust_goes_on_while_waiters_give_up() {
         for id in 0..6 {
             scope.spawn(move || {
                 let (cpu, mut random) = (Native::with_id(id), Random::new(id.into()));
-                let wait = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 };
+                let wait = Wait { policy: Policy::Adaptive, around: &Oversubscribed, budget: 1_000 };
                 for _ in 0..150 {
                     let deadline = Deadline::after(&cpu, random.below(400_000));
                     let Ok(held) = lock.lock_until(&cpu, &wait, deadline) else { continue };
@@ -333,13 +333,13 @@ fn more_contenders_than_places_still_exclude_each_other() {
     validate::<Anderson<Native, 2>>(
         5,
         200,
-        &Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 },
+        &Wait { policy: Policy::Adaptive, around: &Oversubscribed, budget: 1_000 },
         "anderson",
     );
     validate::<Anderson<Native, 2, AtMemory>>(
         5,
         200,
-        &Wait { policy: Policy::Park, around: &Crowd, budget: 1_000 },
+        &Wait { policy: Policy::Park, around: &Oversubscribed, budget: 1_000 },
         "anderson/fetch-op",
     );
     validate::<Robust<Native, 2>>(
@@ -451,9 +451,9 @@ fn reactive_changes_over_and_back() {
             assert_eq!(lock.queues(&cpu), found_empty < 3);
         }
         // With more threads than cores it stays the flag.
-        let crowd = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 };
-        let held = lock.lock(&cpu, &crowd).unwrap();
-        lock.unlock(&cpu, &crowd, held);
+        let oversubscribed = Wait { policy: Policy::Adaptive, around: &Oversubscribed, budget: 1_000 };
+        let held = lock.lock(&cpu, &oversubscribed).unwrap();
+        lock.unlock(&cpu, &oversubscribed, held);
         assert!(!lock.queues(&cpu));
     }
 }

@@ -113,9 +113,9 @@ fn a_mutex_is_handed_to_its_sleeper_where_the_system_does_so() {
 }
 
 /// Threads that share two processors.
-struct Crowd;
+struct Oversubscribed;
 
-impl Surroundings for Crowd {
+impl Surroundings for Oversubscribed {
     fn oversubscribed(&self) -> bool {
         true
     }
@@ -128,7 +128,8 @@ fn robust_serves_every_waiter() {
     let mut s = Simulation::new(&p, 2, 1);
     let lock = Rc::new(Robust::<Sim, 16>::new(&s.arena()));
     let counts: Rc<[Cell<u64>; 16]> = Rc::default();
-    for (me, wait) in (0..16).map(|me| (me, Wait { policy: Policy::Adaptive, around: &Crowd, budget: 2_000 }))
+    for (me, wait) in
+        (0..16).map(|me| (me, Wait { policy: Policy::Adaptive, around: &Oversubscribed, budget: 2_000 }))
     {
         let (lock, counts) = (Rc::clone(&lock), Rc::clone(&counts));
         s.spawn(me % 2, me, move |cpu| {
