@@ -10,8 +10,8 @@
 //! Only where the claim algorithm is `towpath`: the others are what their papers say. Not from or
 //! to an endpoint that a signal polls, unless it has begun to use the line before.
 //!
-//! **A receiver that dies** leaves the number of messages that it has handled: its peer gets a
-//! request back that was not among them, out of its own copy.
+//! **A receiver that dies** leaves the number of the last request that it has handled: its peer
+//! gets a later one back, out of its own copy.
 
 use std::rc::Rc;
 
@@ -20,10 +20,9 @@ use towpath_channel::answer_line::{ANSWER_ARGS, Answer, Unhandled};
 use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
-use crate::outgoing::Outgoing;
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
-use crate::path::Handled;
+use crate::path::{Handled, PacketContent};
 use crate::queue::{Arrival, TICKET};
 use crate::state::{Core, Domain, MOST_LINES, PeerEndpoint};
 
@@ -79,15 +78,23 @@ impl<D: Domain> Core<D> {
 
     /// Sends a short message in the line, if that is possible now.
     #[inline(always)]
-    pub(crate) fn send_in_line(&self, peer: &PeerEndpoint<D>, out: &Outgoing<'_>) -> bool {
+    pub(crate) fn send_in_line(
+        &self,
+        peer: &PeerEndpoint<D>,
+        direction: Direction,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+    ) -> bool {
         let end = &peer.talk.end;
-        if !end.is_ours() || out.args.len() > ANSWER_ARGS || peer.gone.get() {
+        if !end.is_ours() || args.len() > ANSWER_ARGS || peer.gone.get() {
             return false;
         }
         self.domain.charge(EndpointStep::Send);
-        let after = peer.order(out.direction);
-        let content = self.content(out, Form::Short, 0);
-        let must_wake = end.send(self.cpu(), &content, out.direction.is_reply(), after);
+        let after = peer.order(direction);
+        // The line's marks name the source.
+        let content = PacketContent { form: Form::Short, handler, tag: tag.0, args, aux: 0, source: 0 };
+        let must_wake = end.send(self.cpu(), &content, direction.is_reply(), after);
         self.answers.patience.set(PATIENCE);
         if must_wake {
             self.wake(peer);
@@ -99,8 +106,20 @@ impl<D: Domain> Core<D> {
     /// in the queue and in its stream have been delivered.
     #[inline(always)]
     fn is_next(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
-        self.has_come_to(Direction::of(answer.is_reply), answer.after & TICKET)
-            && self.has_taken(peer, answer.after)
+        // As the last one, if it has sent nothing but messages of the line since.
+        peer.talk.reached[usize::from(answer.is_reply)].get() == answer.after
+            || self.has_reached(peer, answer)
+    }
+
+    #[inline(never)]
+    fn has_reached(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
+        let has = self.has_come_to(Direction::of(answer.is_reply), answer.after & TICKET)
+            && self.has_taken(peer, answer.after);
+        // Tickets never come again; numbers of records do.
+        if has && answer.after <= TICKET {
+            peer.talk.reached[usize::from(answer.is_reply)].set(answer.after);
+        }
+        has
     }
 
     /// Returns whether the published packets before a ticket have been delivered.
@@ -170,9 +189,12 @@ impl<D: Domain> Core<D> {
         let direction = Direction::of(answer.is_reply);
         let arrival = Arrival { ticket: 0, header: answer.header, late: false };
         let number = end.number();
-        let handled = Handled::new(|| end.done(cpu, number));
-        let q = self.own(direction).side.queue();
-        self.dispatch(q, arrival, direction, Some(peer), |args| Tag(end.take(cpu, args)));
+        let handled = Handled::new(|| {
+            if !answer.is_reply {
+                end.done(cpu, number);
+            }
+        });
+        self.dispatch(arrival, direction, Some(peer), |args| Tag(end.take(cpu, args)));
         handled.end();
     }
 

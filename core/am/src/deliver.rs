@@ -27,7 +27,7 @@ use crate::state::{Core, Domain, PeerEndpoint, Token};
 /// Number of empty polls between two looks at deaths and late packets.
 const LOOK_EVERY: u32 = 8192;
 
-/// Number of polls that find messages in lines, of which one looks at the queues, too.
+/// Number of polls that find messages in lines before one looks at the queues first.
 const QUEUES_EVERY: u32 = 8;
 
 /// Mark of a running handler, until it is dropped.
@@ -71,15 +71,25 @@ impl<D: Domain> Core<D> {
             return 0;
         }
         self.domain.charge(EndpointStep::Poll);
-        let mut delivered = self.poll_lines(false);
-        if delivered > 0 {
-            let in_turn = self.answers.in_turn.get().wrapping_add(1);
-            self.answers.in_turn.set(in_turn);
-            if !in_turn.is_multiple_of(QUEUES_EVERY) {
+        if self.answers.in_turn.get() >= QUEUES_EVERY {
+            let delivered = self.poll_queues();
+            if delivered > 0 {
                 return delivered;
             }
         }
-        delivered += self.poll_streams();
+        let delivered = self.poll_lines(false);
+        if delivered > 0 {
+            self.answers.in_turn.set(self.answers.in_turn.get() + 1);
+            return delivered;
+        }
+        self.poll_queues()
+    }
+
+    /// Polls all but the lines, out of the way of those.
+    #[inline(never)]
+    fn poll_queues(&self) -> usize {
+        self.answers.in_turn.set(0);
+        let mut delivered = self.poll_streams();
         delivered += self.poll_queue(Direction::Reply);
         delivered += self.poll_queue(Direction::Request);
         if delivered == 0 {
@@ -135,7 +145,7 @@ impl<D: Domain> Core<D> {
             |arrival| {
                 // The messages that its sender sent before it are there by now.
                 let before = self.poll_before_packet(arrival.header.source(), direction);
-                self.deliver(q, arrival, direction);
+                self.deliver(arrival, direction);
                 before
             },
         )
@@ -143,13 +153,13 @@ impl<D: Domain> Core<D> {
 
     /// Checks one message and runs its handler.
     #[inline(always)]
-    pub(crate) fn deliver(&self, q: &Queue<'_, D::Cpu>, arrival: Arrival, direction: Direction) {
+    pub(crate) fn deliver(&self, arrival: Arrival, direction: Direction) {
         let cpu = self.cpu();
         self.domain.charge(EndpointStep::Dispatch);
         let header = arrival.header;
         self.anticipate(header.source());
-        let slot = q.slot(arrival.ticket);
-        self.dispatch(q, arrival, direction, None, |args| {
+        let slot = self.own(direction).side.queue().slot(arrival.ticket);
+        self.dispatch(arrival, direction, None, |args| {
             line_args(cpu, slot, args);
             Tag(cpu.read(&slot.tag))
         });
@@ -159,7 +169,6 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     pub(crate) fn dispatch(
         &self,
-        q: &Queue<'_, D::Cpu>,
         arrival: Arrival,
         direction: Direction,
         from: Option<&PeerEndpoint<D>>,
@@ -182,17 +191,15 @@ impl<D: Domain> Core<D> {
         };
         let tag = take(&mut token.args);
         token.tag = tag;
-        let simple = header.form() == Some(Form::Short)
-            && count <= LINE_ARGS
-            && (direction.is_reply() || self.tag.get().accepts(tag))
-            && !header.has_block();
+        let simple =
+            header.is_short() && count <= LINE_ARGS && (direction.is_reply() || self.tag.get().accepts(tag));
         // Borrowed while it runs: a handler can't reach the table.
         if simple && let Some(handler) = &self.tables.handlers.borrow()[usize::from(header.handler())] {
             let _running = Running::new(&self.dispatch.depth);
             (**handler)(&token);
             return;
         }
-        self.deliver_slowly(q, Received { arrival, direction, tag, args: token.args });
+        self.deliver_slowly(Received { arrival, direction, tag, args: token.args });
     }
 
     /// Prefetches the line of the packet that is likely to answer a message of this
@@ -226,7 +233,8 @@ impl<D: Domain> Core<D> {
     /// Delivers a message that is not short, has many arguments, or may have to go back.
     #[cold]
     #[inline(never)]
-    fn deliver_slowly(&self, q: &Queue<'_, D::Cpu>, mut message: Received) {
+    fn deliver_slowly(&self, mut message: Received) {
+        let q = self.own(message.direction).side.queue();
         let header = message.arrival.header;
         let _block = free_afterwards(q, self.cpu(), header);
         extra_args(self.cpu(), q, message.arrival, &mut message.args);

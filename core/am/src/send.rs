@@ -26,7 +26,7 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
 use crate::path::{self, Failure, Piece, SendPath, WhileFull};
 use crate::queue::intent;
-use crate::state::{Core, Domain, PeerEndpoint, PeerQueue};
+use crate::state::{Core, Domain, Mapping, PeerEndpoint, PeerQueue};
 
 /// The largest offset in a private segment, plus one: any address of a process.
 const MAX_PRIVATE_OFFSET: u64 = 1 << 48;
@@ -158,13 +158,26 @@ impl<D: Domain> Core<D> {
             return Err(in_handler());
         }
         // Borrowed meanwhile: no handler can reach the table.
-        match self.tables.translations.borrow().get(index) {
-            Some(Some(mapping)) => {
-                let out = Outgoing::request(handler, args, Body::Short, on_full);
-                self.short(&mapping.peer, &Outgoing { tag: mapping.tag, ..out })
-            }
-            _ => Err(not_mapped(index)),
+        let table = self.tables.translations.borrow();
+        let Some(Some(Mapping { peer, tag, .. })) = table.get(index) else { return Err(not_mapped(index)) };
+        if self.send_in_line(peer, Direction::Request, handler, *tag, args) {
+            return Ok(());
         }
+        self.request_beside_line(peer, handler, *tag, args, on_full)
+    }
+
+    /// Sends a request without a payload in a stream or through the queue.
+    #[inline(never)]
+    fn request_beside_line(
+        &self,
+        peer: &Rc<PeerEndpoint<D>>,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+        on_full: OnFull,
+    ) -> Result<(), Error> {
+        let out = Outgoing::request(handler, args, Body::Short, on_full);
+        self.short(peer, &Outgoing { tag, ..out })
     }
 
     /// Sends a request to the endpoint that entry `index` of the translation table leads
@@ -178,6 +191,12 @@ impl<D: Domain> Core<D> {
         }
         let (peer, tag) = self.mapped(index)?;
         self.with_payload(&peer, &Outgoing { tag, ..out })
+    }
+
+    /// Sends a reply without a payload that its request's line does not take.
+    #[inline(never)]
+    pub(crate) fn reply_short(&self, to: Source, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+        self.reply_to(to, Outgoing::reply(handler, tag, args, Body::Short))
     }
 
     /// Sends a reply to the sender of a request.
@@ -237,7 +256,7 @@ impl<D: Domain> Core<D> {
         if out.args.len() > MAX_ARGS {
             return Err(too_many(out.args));
         }
-        if self.send_in_line(peer, out) {
+        if self.send_in_line(peer, out.direction, out.handler, out.tag, out.args) {
             return Ok(());
         }
         if let Some(result) = self.send_in_stream(peer, out) {

@@ -161,7 +161,7 @@ impl<D: Domain> Core<D> {
         while delivered < QUOTA
             && let Front::Safe(arrival) = self.front(own, direction)
         {
-            self.deliver(q, arrival, direction);
+            self.deliver(arrival, direction);
             own.receiver.borrow_mut().done(claim, q, cpu, arrival);
             delivered += 1;
         }

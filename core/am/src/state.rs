@@ -144,7 +144,7 @@ pub(crate) struct Answers<D: Domain> {
     pub enabled: Cell<bool>,
     /// Number of polls that may still spin on a line.
     pub patience: Cell<u32>,
-    /// Number of polls that have found messages in lines.
+    /// Number of polls that have found messages in lines since one looked at the queues.
     pub in_turn: Cell<u32>,
     /// Peers with which it uses a line.
     pub lines: RefCell<Vec<Rc<PeerEndpoint<D>>>>,
@@ -175,6 +175,8 @@ pub(crate) struct Talk<D: Domain> {
     pub end: AnswerEnd<<D as DomainMemory>::Line>,
     /// Number of times that this endpoint has answered the peer.
     pub times: Cell<u32>,
+    /// Tickets that the peer's last request and its last reply in the line came after.
+    pub reached: [Cell<u64>; 2],
 }
 
 /// Streams that an endpoint receives from.

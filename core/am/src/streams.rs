@@ -262,10 +262,10 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     fn deliver_record(&self, stream: &StreamReceiver<D::Stream>, record: &StreamRecord) {
         self.domain.charge(EndpointStep::Dispatch);
-        let (cpu, q) = (self.cpu(), self.request.side.queue());
+        let cpu = self.cpu();
         let arrival = Arrival { ticket: 0, header: record.header, late: false };
         let handled = Handled::new(|| stream.done(cpu, record));
-        self.dispatch(q, arrival, Direction::Request, None, |args| {
+        self.dispatch(arrival, Direction::Request, None, |args| {
             stream.take(cpu, record, args);
             Tag(stream.tag())
         });

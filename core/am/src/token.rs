@@ -227,10 +227,9 @@ impl<'a, D: Domain> Token<'a, D> {
     #[inline(always)]
     pub fn reply(&self, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.may_reply()?;
-        let out = Outgoing::reply(handler, self.tag, args, Body::Short);
         match self.from {
-            Some(peer) if self.core.send_in_line(peer, &out) => Ok(()),
-            _ => self.core.reply_to(self.source, out),
+            Some(peer) if self.core.send_in_line(peer, Direction::Reply, handler, self.tag, args) => Ok(()),
+            _ => self.core.reply_short(self.source, handler, self.tag, args),
         }
     }
 
@@ -284,9 +283,11 @@ impl<'a, D: Domain> Token<'a, D> {
 
     #[inline(always)]
     fn may_reply(&self) -> Result<(), Error> {
-        if !self.is_request() || self.replied.replace(true) {
-            return Err(Error::BadArgument("a reply needs a request that has not been replied to".into()));
-        }
-        Ok(())
+        if !self.is_request() || self.replied.replace(true) { Err(must_not_reply()) } else { Ok(()) }
     }
+}
+
+#[cold]
+fn must_not_reply() -> Error {
+    Error::BadArgument("a reply needs a request that has not been replied to".into())
 }

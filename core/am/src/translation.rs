@@ -206,7 +206,11 @@ impl<D: Domain> Core<D> {
             reply: link(Direction::Reply)?,
             gone: Cell::new(false),
             predictor: Cell::new(ReplyPredictor::NONE),
-            talk: Talk { end: AnswerEnd::new(line, me, other), times: Cell::new(0) },
+            talk: Talk {
+                end: AnswerEnd::new(line, me, other),
+                times: Cell::new(0),
+                reached: Default::default(),
+            },
             stream: StreamSender::default(),
             until_stream: Cell::new(IN_A_ROW),
             offers: OffersToPeer::default(),

@@ -33,8 +33,8 @@
 //! **Crashes.**
 //! * A sender that dies before the exchange has sent nothing. After it, the message arrives; if it
 //!   dies then, before it wakes a sleeping receiver, the message is late: sleeps are bounded.
-//! * A receiver that dies leaves in its record the number of messages that it has handled: the
-//!   sender finds out whether its last one was among them ([`AnswerEnd::unhandled`]). It keeps a
+//! * A receiver that dies leaves in its record the number of the last request that it has handled:
+//!   the sender finds out whether that was its last message ([`AnswerEnd::unhandled`]). It keeps a
 //!   copy, since an answer may have been begun in the line.
 //! * A successor leaves the record alone until the survivor's own record names it, which says that
 //!   the survivor has looked ([`AnswerEnd::attach`]).
@@ -81,7 +81,7 @@ pub struct AnswerLine<P: Processor> {
 struct EndRecord<P: Processor> {
     /// Generation of this end and, below, of the other, 32 bits each; 0: never used.
     attached: P::Word,
-    /// Number of messages of the other end's that it has handled.
+    /// Number of the last request of the other end's that it has handled.
     handled: P::Word,
 }
 
@@ -115,7 +115,7 @@ enum EndState {
     Theirs,
 }
 
-/// Copy of a message in the line, for its sender.
+/// Copy of a request in the line, for its sender.
 #[derive(Debug, Default)]
 struct Sent {
     /// Header; 0: there is none to be kept.
@@ -285,25 +285,29 @@ impl<L> AnswerEnd<L> {
         debug_assert!(self.is_ours() && out.args.len() <= ANSWER_ARGS);
         let Some(line) = self.line.as_deref() else { return false };
         let slot = &line.slot;
+        let fields = Header::new(out.form, out.handler, out.args.len(), 0).0;
+        let header = fields | self.mine | if is_reply { REPLY } else { 0 };
         cpu.write(&slot.tag, out.tag);
         let mut n = 0;
         while n < ANSWER_ARGS / 2 && 2 * n < out.args.len() {
             let both = two_args(out.args, 2 * n);
             cpu.write(&slot.args[n], both);
-            self.last.args[n].set(both);
+            if !is_reply {
+                self.last.args[n].set(both);
+            }
             n += 1;
         }
         cpu.write(&slot.args[ANSWER_ARGS / 2], after);
-        let fields = Header::new(out.form, out.handler, out.args.len(), 0).0;
-        let header = fields | self.mine | if is_reply { REPLY } else { 0 };
         // (A1) Release: the line's contents come before, and so do this end's reads of the message
         // that was there; pairs with the Acquire (A2) in `look`.
         let before = cpu.swap(&slot.header, header, Ordering::Release);
         self.state.set(EndState::Theirs);
         self.sent.set(self.sent.get() + 1);
-        self.last.tag.set(out.tag);
-        self.last.after.set(after);
         self.last.header.set(if is_reply { 0 } else { header });
+        if !is_reply {
+            self.last.tag.set(out.tag);
+            self.last.after.set(after);
+        }
         before & SLEEPS != 0
     }
 
@@ -367,7 +371,7 @@ impl<L> AnswerEnd<L> {
         self.taken.get() + 1
     }
 
-    /// Notes that a message was handled.
+    /// Notes that a request was handled.
     #[inline(always)]
     pub fn done<P: Processor>(&self, cpu: &P, number: u64)
     where

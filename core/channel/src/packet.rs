@@ -140,6 +140,11 @@ impl Header {
     pub const fn has_block(self) -> bool {
         self.state() == READY_BULK
     }
+    /// Returns whether it is ready, of the short form, without a block.
+    #[inline(always)]
+    pub const fn is_short(self) -> bool {
+        self.0 & 0x7f == (Form::Short as u64) << 4 | READY
+    }
     /// The form, if it is one.
     #[inline(always)]
     pub const fn form(self) -> Option<Form> {
