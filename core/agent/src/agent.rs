@@ -25,13 +25,13 @@ mod tick;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use towpath_mplock::Node;
@@ -42,11 +42,12 @@ use crate::dial::NewLinks;
 use crate::hosts::HostsFile;
 use crate::journal::{EpochFile, Journal};
 use crate::lease::{BootTime, Lease, boot_time};
+use crate::look::ShortLook;
 use crate::membership::{HostMembership, Incarnation};
 use crate::service::{ClientNumber, LockService};
 use crate::session::Session;
-use crate::socket::{LineConnection, beside, dead_agents, remove_dead_agent, socket_path};
-use clients::StatusQuestion;
+use crate::socket::{beside, dead_agents, remove_dead_agent, socket_path};
+use clients::{AgentClient, StatusQuestion};
 use links::{HostLink, NamelessLink, PeerView};
 
 /// Agent of a host.
@@ -79,7 +80,7 @@ pub struct Agent {
     views: Vec<PeerView>,
     listener: UnixListener,
     socket: PathBuf,
-    clients: HashMap<ClientNumber, LineConnection>,
+    clients: HashMap<ClientNumber, AgentClient>,
     last_client: ClientNumber,
     questions: HashMap<u64, StatusQuestion>,
     last_question: u64,
@@ -87,6 +88,7 @@ pub struct Agent {
     next_tick: BootTime,
     last_look: BootTime,
     had_lease: bool,
+    look: ShortLook,
     say: Box<dyn FnMut(&str)>,
     /// Lock of the state on disk: one agent for each host and user.
     _running: File,
@@ -177,6 +179,7 @@ impl Agent {
             next_tick: now,
             last_look: now,
             had_lease: false,
+            look: ShortLook::default(),
             say: Box::new(say),
             hosts,
             _running: running,
@@ -212,7 +215,9 @@ impl Agent {
 
     /// Waits for events and handles them. `true`: `stop` is readable.
     fn turn(&mut self, stop: Option<BorrowedFd<'_>>) -> Result<bool, Error> {
-        let ready = self.sleep(stop)?;
+        let mut look = self.look;
+        let ready = self.sleep(stop, &mut look)?;
+        self.look = look;
         let now = boot_time();
         self.look_at_lease(now);
         if ready.new_links {
@@ -232,6 +237,11 @@ impl Agent {
         for client in ready.clients {
             self.read_client(client);
         }
+        for client in ready.processes {
+            // It may have given its lock on before its end.
+            self.read_client(client);
+            self.end_client(client);
+        }
         self.carry();
         if !self.questions.is_empty() {
             self.end_questions(now);
@@ -244,15 +254,12 @@ impl Agent {
         Ok(ready.stop)
     }
 
-    fn sleep(&self, stop: Option<BorrowedFd<'_>>) -> Result<Ready, Error> {
+    fn sleep(&self, stop: Option<BorrowedFd<'_>>, look: &mut ShortLook) -> Result<Ready, Error> {
         let now = boot_time();
         let mut until = self.next_tick;
         if self.had_lease {
             until = until.min(self.lease.valid_until().unwrap_or(until).max(now));
         }
-        let wait = until.saturating_sub(now);
-        let limit =
-            Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(0), tv_nsec: wait.subsec_nanos().into() };
         let events = |waiting: bool| if waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let linked: Vec<Node> =
             (0..self.links.len() as Node).filter(|&host| self.links[usize::from(host)].is_some()).collect();
@@ -263,9 +270,17 @@ impl Agent {
         sources.extend(links.map(|link| PollFd::new(&link.link, events(link.link.is_waiting()))));
         sources.extend(self.nameless.iter().map(|link| PollFd::new(&link.new.link, PollFlags::IN)));
         let clients = numbers.iter().map(|number| &self.clients[number]);
-        sources.extend(clients.map(|client| PollFd::new(client, events(client.is_waiting()))));
+        sources.extend(
+            clients.map(|AgentClient { connection, .. }| {
+                PollFd::new(connection, events(connection.is_waiting()))
+            }),
+        );
+        let watched =
+            self.clients.iter().filter_map(|(&number, client)| Some((number, client.process.as_ref()?)));
+        let (watched, processes): (Vec<ClientNumber>, Vec<&OwnedFd>) = watched.unzip();
+        sources.extend(processes.into_iter().map(|process| PollFd::new(process, PollFlags::IN)));
         sources.extend(stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
-        match poll(&mut sources, Some(&limit)) {
+        match look.poll(&mut sources, until.saturating_sub(now)) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(Error::system("polling")(error.into())),
@@ -278,6 +293,7 @@ impl Agent {
             links: linked.into_iter().filter(|_| next()).collect(),
             nameless: self.nameless.iter().filter(|_| next()).count() > 0,
             clients: numbers.into_iter().filter(|_| next()).collect(),
+            processes: watched.into_iter().filter(|_| next()).collect(),
             stop: stop.is_some() && next(),
         })
     }
@@ -297,6 +313,8 @@ struct Ready {
     links: Vec<Node>,
     nameless: bool,
     clients: Vec<ClientNumber>,
+    /// Clients whose processes have ended.
+    processes: Vec<ClientNumber>,
     stop: bool,
 }
 

@@ -15,6 +15,7 @@
 //! | `session.rs`, `frame.rs` | letters in order and once; frames as bytes |
 //! | `place.rs`, `report.rs` | what processes of the host use |
 //! | `client/` | the same for Rust programs: locks and guards |
+//! | `look.rs` | how threads wait for events |
 //!
 //! Without the feature `serve` there is no agent, only the client.
 #![deny(unsafe_code)]
@@ -34,6 +35,7 @@ mod hosts;
 mod journal;
 #[cfg(feature = "serve")]
 mod lease;
+mod look;
 #[cfg(feature = "serve")]
 mod membership;
 mod place;

@@ -1,16 +1,18 @@
 //! Place of a process in the queue of a lock that spans hosts, through its host's agent.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use towpath_lockfile::{Leaving, LockAccess, LockGrant};
 use towpath_mplock::{FencingToken, LockData};
 
 use crate::Error;
 use crate::hosts::HostsFile;
+use crate::look::ShortLook;
 use crate::report::HostReport;
 use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, socket_path};
 
@@ -41,9 +43,15 @@ pub enum PlaceNews {
 #[derive(Debug)]
 pub struct AgentPlace {
     connection: LineConnection,
-    pending: Vec<AgentLine>,
+    pending: VecDeque<AgentLine>,
     /// Data that came with the grant.
     data: Option<LockData>,
+    /// True from a request until it is refused, withdrawn, or its lock given on.
+    asks: bool,
+    /// Number of places whose leaving was not answered yet, and of those before this.
+    left: u32,
+    former: u32,
+    look: ShortLook,
 }
 
 impl AgentPlace {
@@ -85,14 +93,31 @@ impl AgentPlace {
         description: &str,
     ) -> Result<AgentPlace, Error> {
         let mut place = AgentPlace::connect(hosts, host)?;
-        place.connection.write_line(&ClientLine::Acquire {
+        place.ask(lock, access, tries, description);
+        Ok(place)
+    }
+
+    /// Takes a place over a connection whose former place was left.
+    pub(crate) fn ask(&mut self, lock: &str, access: LockAccess, tries: bool, description: &str) {
+        (self.asks, self.former) = (true, self.left);
+        self.connection.write_line(&ClientLine::Acquire {
             lock: lock.to_owned(),
             shared: access == LockAccess::Shared,
             tries,
             process: std::process::id(),
             command: description.to_owned(),
         });
-        Ok(place)
+    }
+
+    /// Has the agent keep the connection for further requests, until this process ends.
+    pub(crate) fn stay(&mut self) {
+        self.connection.write_line(&ClientLine::Stay);
+    }
+
+    /// Returns whether the connection can be used for the next request.
+    pub(crate) fn may_ask_again(&mut self) -> bool {
+        self.pending.extend(self.connection.read_lines());
+        !self.asks && !self.connection.is_waiting() && !self.connection.has_ended()
     }
 
     pub(crate) fn connect(hosts: &HostsFile, host: Option<&str>) -> Result<AgentPlace, Error> {
@@ -103,7 +128,15 @@ impl AgentPlace {
             return Err(no_agent());
         }
         let connection = LineConnection::new(stream).map_err(Error::system("connecting to the agent"))?;
-        Ok(AgentPlace { connection, pending: Vec::new(), data: None })
+        Ok(AgentPlace {
+            connection,
+            pending: VecDeque::new(),
+            data: None,
+            asks: false,
+            left: 0,
+            former: 0,
+            look: ShortLook::default(),
+        })
     }
 
     /// Takes the next news, if there are any.
@@ -111,22 +144,37 @@ impl AgentPlace {
     /// The place's descriptor becomes readable when there may be some.
     pub fn take_news(&mut self) -> Option<PlaceNews> {
         if self.pending.is_empty() {
-            self.pending = self.connection.read_lines();
-            self.pending.reverse();
+            self.pending.extend(self.connection.read_lines());
         }
-        match self.pending.pop() {
-            Some(AgentLine::Granted { token, previous_owner_died, data }) => {
+        while let Some(line) = self.pending.pop_front() {
+            let is_former = self.former > 0;
+            if matches!(line, AgentLine::Left) {
+                self.left = self.left.saturating_sub(1);
+                self.former = self.former.saturating_sub(1);
+            }
+            if !is_former {
+                return self.news_of(line);
+            }
+        }
+        self.connection.has_ended().then_some(PlaceNews::AgentEnded)
+    }
+
+    fn news_of(&mut self, line: AgentLine) -> Option<PlaceNews> {
+        Some(match line {
+            AgentLine::Granted { token, previous_owner_died, data } => {
                 self.data = data
                     .and_then(|(version, bytes)| LockData::new(FencingToken::from_number(version), &bytes));
-                Some(PlaceNews::Granted(LockGrant { token, previous_owner_died }))
+                PlaceNews::Granted(LockGrant { token, previous_owner_died })
             }
-            Some(AgentLine::Refused) => Some(PlaceNews::Refused),
-            Some(AgentLine::Lost) => Some(PlaceNews::Lost),
-            Some(AgentLine::Regained) => Some(PlaceNews::Regained),
-            Some(AgentLine::Left) => Some(PlaceNews::Left),
-            Some(AgentLine::Status(_)) => None,
-            None => self.connection.has_ended().then_some(PlaceNews::AgentEnded),
-        }
+            AgentLine::Refused => {
+                self.asks = false;
+                PlaceNews::Refused
+            }
+            AgentLine::Lost => PlaceNews::Lost,
+            AgentLine::Regained => PlaceNews::Regained,
+            AgentLine::Left => PlaceNews::Left,
+            AgentLine::Status(_) => return None,
+        })
     }
 
     /// Returns the data that came with the lock.
@@ -172,19 +220,17 @@ impl AgentPlace {
             Leaving::Died => 2,
         };
         self.connection.write_line(&ClientLine::Leave { state, data });
+        self.asks = false;
+        self.left += 1;
     }
 
-    /// Sleeps until there may be news. `false`: the time is over.
-    pub(crate) fn sleep(&self, within: Duration) -> bool {
-        let limit = Timespec {
-            tv_sec: within.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: within.subsec_nanos().into(),
-        };
+    /// Waits until there may be news. `false`: the time is over.
+    pub(crate) fn sleep(&mut self, within: Duration) -> bool {
         let mut events = PollFlags::IN;
         if self.connection.is_waiting() {
             events |= PollFlags::OUT;
         }
-        match poll(&mut [PollFd::new(&self.connection, events)], Some(&limit)) {
+        match self.look.poll(&mut [PollFd::new(&self.connection, events)], within) {
             Ok(0) => false,
             Ok(_) | Err(Errno::INTR) => true,
             Err(_) => false,

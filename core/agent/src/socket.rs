@@ -2,16 +2,19 @@
 //!
 //! The Unix socket lies beside the named worlds (/dev/shm), with mode 600; the agent and its
 //! clients look at each other's user. A process that dies closes its connection; a child that has
-//! inherited it keeps it open.
+//! inherited it keeps it open, unless the process has said that the connection ends with it
+//! ([`ClientLine::Stay`]): then the agent sees its end at a pidfd, too, where both are of one pid
+//! namespace.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use towpath_mplock::Node;
 
@@ -27,7 +30,9 @@ const MOST_WAITING: usize = 4 << 20;
 /// Line of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ClientLine {
-    /// Asks for a lock: the first line of a connection.
+    /// The connection stays for further requests, and ends with the process.
+    Stay,
+    /// Asks for a lock.
     Acquire { lock: String, shared: bool, tries: bool, process: u32, command: String },
     /// Names another process, for the status.
     Process(u32),
@@ -147,6 +152,12 @@ impl LineConnection {
         Ok(LineConnection { stream, input: Vec::new(), output: Vec::new(), ended: false })
     }
 
+    /// Returns a descriptor that becomes readable when the peer's process has ended.
+    pub fn peer_process(&self) -> Option<OwnedFd> {
+        let peer = socket_peercred(&self.stream).ok()?;
+        pidfd_open(peer.pid, PidfdFlags::empty()).ok()
+    }
+
     /// Reads the lines that have come. The connection may have ended after them.
     pub fn read_lines<T: for<'a> Deserialize<'a>>(&mut self) -> Vec<T> {
         let mut part = [0; 4096];
@@ -155,10 +166,11 @@ impl LineConnection {
                 Ok(0) => self.ended = true,
                 Ok(count) => {
                     self.input.extend_from_slice(&part[..count]);
-                    if self.input.len() <= MOST {
+                    if self.input.len() > MOST {
+                        self.ended = true;
+                    } else if count == part.len() {
                         continue;
                     }
-                    self.ended = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use towpath_agent::{Agent, AgentPlace, HostsFile, PlaceNews, cluster_status};
-use towpath_lockfile::{Leaving, LockAccess};
+use towpath_agent::client::Manager;
+use towpath_agent::{Agent, HostsFile, cluster_status};
 use towpath_net::{Key, Link, Listener, PolledLink};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -48,19 +48,6 @@ fn cluster(directory: &Path) -> HostsFile {
         thread::sleep(Duration::from_millis(20));
     }
     hosts
-}
-
-/// Acquires a lock at host a. Returns the time as its client sees it.
-fn acquire(hosts: &HostsFile, name: &str) -> (AgentPlace, Duration) {
-    let start = Instant::now();
-    let mut place = AgentPlace::enter(hosts, Some("a"), name, LockAccess::Exclusive, false, "test").unwrap();
-    loop {
-        match place.take_news() {
-            Some(PlaceNews::Granted(_)) => return (place, start.elapsed()),
-            Some(other) => panic!("{other:?}"),
-            None => wait_for(place.lifeline()),
-        }
-    }
 }
 
 /// One end of a link, whose other end sends each frame back.
@@ -106,6 +93,7 @@ fn latency_of_a_remote_idle_lock_is_measured() {
     let directory = PathBuf::from(format!("/dev/shm/test-of-towpath-agent-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
     let hosts = cluster(&directory);
+    let manager = Manager::connect_as(directory.join("hosts"), "a").unwrap();
     let mut link = echo();
     let mut batches: Vec<[f64; 4]> = Vec::new();
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
@@ -114,7 +102,10 @@ fn latency_of_a_remote_idle_lock_is_measured() {
         for n in 0..300 {
             trips.push(micros(round_trip(&mut link)));
             let name = format!("lock {batch} {n}");
-            let (mut place, time) = acquire(&hosts, &name);
+            let lock = manager.lock(&name);
+            let start = Instant::now();
+            let guard = lock.acquire().unwrap();
+            let time = start.elapsed();
             let reports = cluster_status(&hosts, Some("a"), Some(&name)).unwrap();
             let row = &reports[0].locks[0];
             if row.home == 0 {
@@ -124,7 +115,7 @@ fn latency_of_a_remote_idle_lock_is_measured() {
                 remote.push(row.waited as f64 / 1000.0);
                 client.push(micros(time));
             }
-            place.leave(Leaving::Consistent, Duration::from_secs(1));
+            guard.release().unwrap();
         }
         let [trip, remote, local, client] =
             [&mut trips, &mut remote, &mut local, &mut client].map(|times| quantiles(times)[1]);

@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
+use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, MAX_RECORD, ReadFailure};
 use crate::link::Common;
 
 /// Maximum number of bytes that wait to be sent, besides one frame.
 const MAX_WAITING: usize = 4 * MAX_FRAME;
+/// Maximum number of bytes that wait to be read: more than a record.
+const INPUT: usize = 2 * (2 + MAX_RECORD);
 
 /// Link that never blocks. Made by [`Link::polled`](crate::Link::polled).
 ///
@@ -20,16 +22,28 @@ pub struct PolledLink {
     common: Arc<Common>,
     writer: FrameWriter,
     reader: FrameReader,
-    /// Bytes that have come, and the number of those that were read.
+    /// Room for bytes that have come; those of `begin..end` were not read yet.
     input: Vec<u8>,
-    read: usize,
+    begin: usize,
+    end: usize,
+    /// True if the last read took all bytes that had come.
+    emptied: bool,
     /// Frame of which a part has come.
     frame: Vec<u8>,
 }
 
 impl PolledLink {
     pub(crate) fn new(common: Arc<Common>, writer: FrameWriter, reader: FrameReader) -> PolledLink {
-        PolledLink { common, writer, reader, input: Vec::new(), read: 0, frame: Vec::new() }
+        PolledLink {
+            common,
+            writer,
+            reader,
+            input: vec![0; INPUT],
+            begin: 0,
+            end: 0,
+            emptied: false,
+            frame: Vec::new(),
+        }
     }
 
     /// Sends a frame: now as far as there is space, the rest in [`PolledLink::flush`].
@@ -77,46 +91,52 @@ impl PolledLink {
 
     /// Takes the next frame, if it has come whole. Its bytes replace those in `frame`.
     ///
+    /// `false`: none has come whole since the last read; the descriptor says when there is more.
+    ///
     /// # Errors
     ///
     /// [`Error::Closed`], [`Error::Unreachable`], [`Error::Damaged`].
     pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<bool, Error> {
         let peer = self.common.peer;
         loop {
-            let part = self.reader.read_part(&self.common.cipher, &self.input[self.read..], &mut self.frame);
+            let bytes = &self.input[self.begin..self.end];
+            let part = self.reader.read_part(&self.common.cipher, bytes, &mut self.frame);
             let (count, ended) = part.map_err(|failure| match failure {
                 ReadFailure::Io(error) => Error::Unreachable(peer, error),
                 ReadFailure::Damaged | ReadFailure::Closed => Error::Damaged(peer),
             })?;
-            self.read += count;
+            self.begin += count;
             if ended {
                 frame.clear();
                 std::mem::swap(frame, &mut self.frame);
                 return Ok(true);
             }
-            self.input.drain(..std::mem::take(&mut self.read));
             if !self.fill()? {
                 return Ok(false);
             }
         }
     }
 
-    /// Reads bytes that have come. `false`: there are none now.
+    /// Reads bytes that have come. `false`: there are none, or the last read took all.
     fn fill(&mut self) -> Result<bool, Error> {
-        let begin = self.input.len();
-        self.input.resize(begin + (1 << 16), 0);
-        let read = loop {
-            match (&self.common.stream).read(&mut self.input[begin..]) {
+        if std::mem::take(&mut self.emptied) {
+            return Ok(false);
+        }
+        self.input.copy_within(self.begin..self.end, 0);
+        self.end -= std::mem::take(&mut self.begin);
+        loop {
+            let room = &mut self.input[self.end..];
+            match (&self.common.stream).read(room) {
+                Ok(0) => return Err(Error::Closed(self.common.peer)),
+                Ok(count) => {
+                    self.emptied = count < room.len();
+                    self.end += count;
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
+                Err(error) => return Err(self.unreachable(error)),
             }
-        };
-        self.input.truncate(begin + read.as_ref().map_or(0, |count| *count));
-        match read {
-            Ok(0) => Err(Error::Closed(self.common.peer)),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(self.unreachable(error)),
         }
     }
 

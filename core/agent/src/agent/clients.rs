@@ -1,11 +1,13 @@
 //! Processes of an agent's host: their requests, news for them, the status.
 //!
-//! A process has a connection for each place in a lock's queue. The end of a connection is the end
-//! of a waiter, or the death of a holder. Answers are written without waiting; a process that does
-//! not read them is cut off.
+//! A process has a connection for each place in a lock's queue, one after the other if the
+//! connection stays. The end of a connection is the end of a waiter, or the death of a holder; so
+//! is the end of the process whose connection stays. Answers are written without waiting; a process
+//! that does not read them is cut off.
 //!
 //! The status asks all linked agents, and answers when they have, or after [`STATUS`].
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use towpath_mplock::{Mode, Node};
@@ -21,6 +23,16 @@ use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted};
 
 /// Time for which a host's answer to the status is waited for.
 const STATUS: Duration = Duration::from_millis(500);
+
+/// Connection of a process.
+#[derive(Debug)]
+pub(super) struct AgentClient {
+    pub(super) connection: LineConnection,
+    /// Descriptor by which the end of the process is seen.
+    pub(super) process: Option<OwnedFd>,
+    /// True if the connection stays when a place is left.
+    stays: bool,
+}
 
 /// Question for the status that is under way.
 #[derive(Debug)]
@@ -39,29 +51,40 @@ impl Agent {
                 && let Ok(connection) = LineConnection::new(stream)
             {
                 self.last_client += 1;
-                self.clients.insert(self.last_client, connection);
+                let client = AgentClient { connection, process: None, stays: false };
+                self.clients.insert(self.last_client, client);
             }
         }
     }
 
     pub(super) fn read_client(&mut self, number: ClientNumber) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        client.flush();
-        let lines: Vec<ClientLine> = client.read_lines();
-        let ended = client.has_ended();
+        let Some(AgentClient { connection, .. }) = self.clients.get_mut(&number) else { return };
+        connection.flush();
+        let lines: Vec<ClientLine> = connection.read_lines();
+        let ended = connection.has_ended();
         for line in lines {
             self.on_line(number, line);
         }
         if ended {
-            self.clients.remove(&number);
-            self.questions.retain(|_, question| question.client != number);
-            self.service.on_leave(number, Leaving::Died, None, wall_time());
+            self.end_client(number);
         }
+    }
+
+    /// Forgets a client whose connection or process has ended.
+    pub(super) fn end_client(&mut self, number: ClientNumber) {
+        self.clients.remove(&number);
+        self.questions.retain(|_, question| question.client != number);
+        self.service.on_leave(number, Leaving::Died, None, wall_time());
     }
 
     fn on_line(&mut self, number: ClientNumber, line: ClientLine) {
         let now = wall_time();
         match line {
+            ClientLine::Stay => {
+                if let Some(client) = self.clients.get_mut(&number) {
+                    (client.stays, client.process) = (true, client.connection.peer_process());
+                }
+            }
             ClientLine::Acquire { lock, shared, tries, process, command } => {
                 let mode = if shared { Mode::Shared } else { Mode::Exclusive };
                 let wish = Wish { client: number, mode, tries, process, description: command, since: now };
@@ -75,8 +98,11 @@ impl Agent {
                     _ => Leaving::Died,
                 };
                 self.service.on_leave(number, leaving, data.as_deref(), now);
-                if let Some(mut client) = self.clients.remove(&number) {
-                    client.write_line(&AgentLine::Left);
+                if let Some(client) = self.clients.get_mut(&number) {
+                    client.connection.write_line(&AgentLine::Left);
+                    if !client.stays {
+                        self.clients.remove(&number);
+                    }
                 }
             }
             ClientLine::Status { lock } => self.ask(number, lock),
@@ -111,7 +137,7 @@ impl Agent {
                         Notice::Regained => AgentLine::Regained,
                     };
                     if let Some(client) = self.clients.get_mut(&number) {
-                        client.write_line(&line);
+                        client.connection.write_line(&line);
                     }
                 }
             }
@@ -169,7 +195,7 @@ impl Agent {
                 }
             }
             if let Some(client) = self.clients.get_mut(&question.client) {
-                client.write_line(&AgentLine::Status(question.reports));
+                client.connection.write_line(&AgentLine::Status(question.reports));
             }
         }
     }

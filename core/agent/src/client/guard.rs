@@ -6,9 +6,10 @@ use std::time::Duration;
 use towpath_lockfile::{Leaving, LockGrant};
 use towpath_mplock::{FencingToken, LockData};
 
+use super::idle::LentPlace;
 use super::lock::Lock;
 use crate::Error;
-use crate::place::{AgentPlace, PlaceNews};
+use crate::place::PlaceNews;
 
 /// Longest wait of a guard that is dropped for an agent that reads nothing.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -23,13 +24,13 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// ([`Fence`](towpath_mplock::Fence)).
 ///
 /// A guard that is dropped by a panic leaves the state inconsistent: the next holder is told that
-/// an owner died. So it is when the process dies, at once, on whatever host. A forked child that
-/// keeps the descriptor keeps the lock.
+/// an owner died. So it is when the process dies, at once, on whatever host; a forked child does
+/// not keep its parent's lock.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard<'a> {
     lock: &'a Lock,
-    place: AgentPlace,
+    place: LentPlace<'a>,
     token: FencingToken,
     previous_owner_died: bool,
     consistent: bool,
@@ -48,7 +49,7 @@ pub struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    pub(super) fn new(lock: &'a Lock, place: AgentPlace, grant: LockGrant, reads: bool) -> Guard<'a> {
+    pub(super) fn new(lock: &'a Lock, place: LentPlace<'a>, grant: LockGrant, reads: bool) -> Guard<'a> {
         Guard {
             lock,
             place,
@@ -292,7 +293,7 @@ impl AsFd for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if !self.released {
+        if !self.released && !self.place.is_inherited() {
             let panicked = !self.unwinding && std::thread::panicking();
             self.leave(if panicked { Leaving::Died } else { Leaving::Consistent });
         }

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use towpath_lockfile::LockAccess;
 
 use super::guard::Guard;
-use super::manager::ManagerHosts;
+use super::idle::ManagerHosts;
 use super::request::Request;
 use crate::Error;
-use crate::place::AgentPlace;
 
 /// Lock of a [`Manager`](super::Manager) of hosts: a handle, for any thread.
 ///
@@ -179,9 +178,7 @@ impl Lock {
     }
 
     fn ask(&self, access: LockAccess, tries: bool) -> Result<Request<'_>, Error> {
-        let program = std::env::args_os().next().unwrap_or_default();
-        let (hosts, host) = (&self.hosts.file, self.hosts.host.as_deref());
-        let place = AgentPlace::enter(hosts, host, &self.name, access, tries, &program.to_string_lossy())?;
+        let place = self.hosts.enter(&self.name, access, tries)?;
         Ok(Request::new(self, place, access))
     }
 }

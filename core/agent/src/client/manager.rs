@@ -3,18 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::idle::ManagerHosts;
 use super::lock::Lock;
 use crate::hosts::HostsFile;
-use crate::place::{AgentPlace, cluster_status};
+use crate::place::cluster_status;
 use crate::report::HostReport;
 use crate::{ClusterHost, Error};
-
-/// Hosts of a cluster, and this host's name among them.
-#[derive(Debug)]
-pub(super) struct ManagerHosts {
-    pub(super) file: HostsFile,
-    pub(super) host: Option<String>,
-}
 
 /// Manager of the locks that span the hosts of a hosts file.
 ///
@@ -76,8 +70,9 @@ impl Manager {
     }
 
     fn of(file: HostsFile, host: Option<String>) -> Result<Manager, Error> {
-        AgentPlace::connect(&file, host.as_deref())?;
-        Ok(Manager { hosts: Arc::new(ManagerHosts { file, host }) })
+        let hosts = ManagerHosts::new(file, host);
+        hosts.connect()?;
+        Ok(Manager { hosts: Arc::new(hosts) })
     }
 
     /// Returns a handle of the lock of that name; any text.

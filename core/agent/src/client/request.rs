@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use towpath_lockfile::{Leaving, LockAccess};
 
 use super::guard::Guard;
+use super::idle::LentPlace;
 use super::lock::Lock;
 use crate::Error;
-use crate::place::{AgentPlace, PlaceNews};
+use crate::place::PlaceNews;
 
 /// Longest wait of a request that is dropped for an agent that reads nothing.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -21,12 +22,12 @@ const LONG: Duration = Duration::from_secs(1 << 30);
 pub struct Request<'a> {
     lock: &'a Lock,
     /// Its place, until the lock is granted or refused.
-    place: Option<AgentPlace>,
+    place: Option<LentPlace<'a>>,
     reads: bool,
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn new(lock: &'a Lock, place: AgentPlace, access: LockAccess) -> Request<'a> {
+    pub(super) fn new(lock: &'a Lock, place: LentPlace<'a>, access: LockAccess) -> Request<'a> {
         Request { lock, place: Some(place), reads: access == LockAccess::Shared }
     }
 
@@ -97,13 +98,13 @@ impl<'a> Request<'a> {
     /// ```
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.place.as_ref().map(AgentPlace::lifeline)
+        self.place.as_ref().map(|place| place.lifeline())
     }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        if let Some(place) = &mut self.place {
+        if let Some(place) = self.place.as_mut().filter(|place| !place.is_inherited()) {
             // Should it be granted at this moment, no owner has died.
             place.write_leave_within(Leaving::Unchanged, None, FLUSH);
         }

@@ -1,12 +1,16 @@
 //! Promises of managers, locks, requests and guards, one by one.
 
 use std::io::BufRead;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use towpath_agent::Error;
 use towpath_agent::client::{Guard, Manager};
+use towpath_testkit::Child;
 
 use crate::cluster::{Cluster, NAMES, ask, signal, tell, until};
 use crate::common::Watchdog;
@@ -27,6 +31,21 @@ pub fn session(hosts: &str, name: &str) {
                 Ok(guard) => show(held.insert(guard)),
                 Err(error) => error.to_string(),
             },
+            "fork" => {
+                // Its copy of the guard has no effect; it may use the manager.
+                let child = Child::fork(|| {
+                    drop(held.take());
+                    manager.lock("of the child").acquire().unwrap().release().unwrap();
+                });
+                until(|| child.has_ended());
+                assert!(child.has_ended_well());
+                "forked".to_owned()
+            }
+            "bequeath" => {
+                // A child inherits the connection, which is then used again.
+                fcntl_setfd(held.take().unwrap().as_fd(), FdFlags::empty()).unwrap();
+                Command::new("sleep").arg("100").spawn().unwrap().id().to_string()
+            }
             "set" => {
                 let guard = held.as_mut().unwrap();
                 guard.make_consistent();
@@ -141,9 +160,17 @@ pub fn deaths_and_data(dog: &Watchdog) {
     };
     // A holder dies with changes: the next one is told, and has the data of the last release.
     check(&ask(&mut sessions[0], "acquire"));
+    assert_eq!(ask(&mut sessions[0], "fork"), "forked");
+    let other = Manager::connect_as(cluster.hosts_path(), NAMES[1]).unwrap().lock("x");
+    assert!(other.try_acquire().unwrap().is_none(), "the child has released its parent's lock");
     ask(&mut sessions[0], "set first");
     assert_eq!(ask(&mut sessions[0], "release"), "released");
     assert_eq!(check(&ask(&mut sessions[1], "acquire")), (false, "first".to_owned()));
+    ask(&mut sessions[1], "release");
+    // A child of the next holder has inherited its connection: it does not keep the lock.
+    check(&ask(&mut sessions[1], "acquire"));
+    let child: i32 = ask(&mut sessions[1], "bequeath").parse().unwrap();
+    check(&ask(&mut sessions[1], "acquire"));
     ask(&mut sessions[1], "set lost");
     let mut behind = cluster.spawn("session", 2, &[]);
     tell(&mut sessions[2], "acquire");
@@ -152,6 +179,9 @@ pub fn deaths_and_data(dog: &Watchdog) {
     // A waiter dies, perhaps as a holder by then: the one behind it is served.
     sessions[2].kill();
     assert_eq!(check(&behind.line()), (true, "first".to_owned()));
+    let child = Pid::from_raw(child).unwrap();
+    test_kill_process(child).expect("the child lives");
+    kill_process(child, Signal::KILL).unwrap();
     ask(&mut behind, "set second");
     assert_eq!(ask(&mut behind, "release"), "released");
     sessions[1] = cluster.spawn("session", 1, &[]);

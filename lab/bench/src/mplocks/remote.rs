@@ -5,12 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use towpath_agent::{AgentPlace, HostsFile, PlaceNews};
+use towpath_agent::client::Manager;
 use towpath_etcd::{Etcd, EtcdLease, EtcdNews, EtcdPlace, LEASE};
-use towpath_lockfile::{Leaving, LockAccess};
 use towpath_net::{Link, PolledLink};
 
 use super::players::LockPlayer;
@@ -20,8 +20,8 @@ use super::servers::{Echo, NAMES};
 const RETRY: Duration = Duration::from_millis(1);
 /// Time of a lock of a Redis: that of a lease of etcd.
 const EXPIRY: Duration = LEASE;
-/// Time-out of leaving an agent.
-const LEAVE: Duration = Duration::from_secs(5);
+/// Time-out of connecting.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// Sleeps until a descriptor is readable.
 pub fn sleep_on(source: impl AsFd) {
@@ -138,18 +138,17 @@ impl LockPlayer for RedisPlayer {
 }
 
 /// Lock of the cluster, through an agent.
-pub struct HostsPlayer<'a> {
-    hosts: &'a HostsFile,
-    /// Host of this process.
-    host: &'static str,
+pub struct HostsPlayer {
+    manager: Manager,
     name: RefCell<String>,
 }
 
-impl<'a> HostsPlayer<'a> {
+impl HostsPlayer {
     /// Processes are spread over the hosts where `spread`.
-    pub fn new(hosts: &'a HostsFile, me: usize, spread: bool) -> HostsPlayer<'a> {
+    pub fn new(hosts: &Path, me: usize, spread: bool) -> Result<HostsPlayer, String> {
         let host = if spread { NAMES[me % NAMES.len()] } else { NAMES[0] };
-        HostsPlayer { hosts, host, name: RefCell::new("bench".into()) }
+        let manager = Manager::connect_as(hosts, host).map_err(|e| e.to_string())?;
+        Ok(HostsPlayer { manager, name: RefCell::new("bench".into()) })
     }
 
     /// The next acquisition is that of another lock.
@@ -158,36 +157,20 @@ impl<'a> HostsPlayer<'a> {
     }
 }
 
-impl LockPlayer for HostsPlayer<'_> {
+impl LockPlayer for HostsPlayer {
     const HAS_SERVER: bool = true;
 
     fn hold(&self, inside: impl FnOnce()) -> Result<(), String> {
-        let place = AgentPlace::enter(
-            self.hosts,
-            Some(self.host),
-            &self.name.borrow(),
-            LockAccess::Exclusive,
-            false,
-            "towpath bench",
-        );
-        let mut place = place.map_err(|e| e.to_string())?;
-        loop {
-            match place.take_news() {
-                Some(PlaceNews::Granted(_)) => break,
-                Some(PlaceNews::Lost | PlaceNews::Regained) => {}
-                Some(other) => return Err(format!("the agent says {other:?}")),
-                None => sleep_on(place.lifeline()),
-            }
-        }
+        let lock = self.manager.lock(&self.name.borrow());
+        let guard = lock.acquire().map_err(|e| e.to_string())?;
         inside();
-        place.leave(Leaving::Consistent, LEAVE);
-        Ok(())
+        guard.release().map_err(|e| e.to_string())
     }
 }
 
 /// Times of frames over a link and back, in nanoseconds.
 pub fn round_trips(echo: &Echo, limit: Duration) -> Result<Vec<f64>, String> {
-    let link = Link::connect(echo.address, &echo.key, "echo", LEAVE).and_then(Link::polled);
+    let link = Link::connect(echo.address, &echo.key, "echo", CONNECT).and_then(Link::polled);
     let mut link: PolledLink = link.map_err(|e| e.to_string())?;
     let (begun, mut times, mut frame) = (Instant::now(), Vec::new(), Vec::new());
     while begun.elapsed() < limit || times.is_empty() {

@@ -122,8 +122,9 @@ pub fn start_redis(folder: &Path) -> Result<LockServer, Error> {
 
 /// Three hosts on the loopback: an agent each, in a process of its own.
 pub struct Cluster {
-    /// Their hosts file.
+    /// Their hosts file, and its path.
     pub hosts: HostsFile,
+    pub path: PathBuf,
     _agents: Vec<towpath_host::process::Child>,
 }
 
@@ -158,7 +159,7 @@ impl Cluster {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(Cluster { hosts, _agents: agents })
+        Ok(Cluster { hosts, path, _agents: agents })
     }
 }
 

@@ -1,0 +1,54 @@
+//! Short look for events before a sleep.
+//!
+//! Where events follow each other closely, the time until a core has woken is a large part of an
+//! answer's. So a thread whose last wait was short looks for a moment before it sleeps, and lets
+//! others run between two looks. It does not while other work wants its core.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::Result;
+
+/// Time for which a thread looks. A wait of up to twice that is a short one.
+const LOOK: Duration = Duration::from_micros(100);
+/// Time between two looks from which on the core is wanted by other work.
+const WANTED: Duration = Duration::from_micros(500);
+/// Time for which it counts as wanted then.
+const REST: Duration = Duration::from_millis(100);
+
+/// Memory of a thread's last waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShortLook {
+    was_short: bool,
+    rests_until: Option<Instant>,
+}
+
+impl ShortLook {
+    /// Waits until a source is ready, or the time is over: as `poll`.
+    pub fn poll(&mut self, sources: &mut [PollFd<'_>], within: Duration) -> Result<usize> {
+        let begun = Instant::now();
+        let mut now = begun;
+        let looks = self.was_short && self.rests_until.is_none_or(|end| begun >= end);
+        while looks && now < begun + LOOK.min(within) {
+            let ready = poll(sources, Some(&Timespec::default()))?;
+            if ready > 0 {
+                return Ok(ready);
+            }
+            thread::yield_now();
+            let before = std::mem::replace(&mut now, Instant::now());
+            if now > before + WANTED {
+                self.rests_until = Some(now + REST);
+                break;
+            }
+        }
+        let left = within.saturating_sub(now - begun);
+        let limit = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let ready = poll(sources, Some(&limit))?;
+        self.was_short = begun.elapsed() < 2 * LOOK;
+        Ok(ready)
+    }
+}
