@@ -39,6 +39,24 @@ impl Turns {
         Turns { round: u32::MAX, ..self }
     }
 
+    /// Sleeps at once, for a turn that does not count, unless the word has changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Turns::wait`].
+    pub fn sleep<P: Processor, W: Waiting<P>>(
+        &mut self,
+        cpu: &P,
+        wait: &W,
+        word: &P::Word,
+        seen: u64,
+    ) -> Result<(), TimedOut> {
+        let round = core::mem::replace(&mut self.round, u32::MAX);
+        let waited = self.wait(cpu, wait, word, seen);
+        self.round = round;
+        waited
+    }
+
     /// Returns whether it is time to ask for deaths: now and then, and once before the
     /// waiter gives up.
     pub fn is_time_to_ask<P: Processor>(&mut self, cpu: &P) -> bool {
@@ -52,6 +70,11 @@ impl Turns {
             self.asked = now;
         }
         is_time
+    }
+
+    /// Returns whether a turn is over.
+    pub const fn have_begun(&self) -> bool {
+        self.round > 0
     }
 
     /// Returns whether the wait has lasted so many nanoseconds.

@@ -74,6 +74,8 @@ fn values_come_out_once_and_in_order() {
     transfers::<Mpmc>(3, 1, 4, 1_000);
     transfers::<Mpmc>(3, 3, 2, 500);
     transfers::<Mpmc>(2, 4, 256, 20_000);
+    // More than cores, at a queue that lets values gather: some senders rest.
+    transfers::<Mpmc>(9, 1, 64, 3_000);
 }
 
 #[test]

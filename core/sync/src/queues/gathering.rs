@@ -5,8 +5,10 @@
 //! context switch takes, it finds many values, or much room, on lines that the other end has left.
 //! (Giacomoni, Moseley & Vachharajani 2008 call that temporal slipping.)
 //!
-//! If there are more ends than cores, a pause leaves the core to another end: they then change
-//! places on one core, and no line moves. Senders on two cores that meet at an entry rest likewise.
+//! If there are more ends than cores, a pause leaves the core to another end first. One sender at a
+//! time then sends, and the others rest, asleep: one that finds no room while another one waits for
+//! it, and one that meets another one at an entry soon after two senders met. A receiver that waits
+//! for values wakes one of them; otherwise the rest lasts a turn.
 //!
 //! A sender that finds no room pauses always: it has nothing to lose while the receiver is behind.
 //! A receiver pauses as long as it is worth it: after [`EVERY`] waits it tries, and then goes on as
@@ -59,22 +61,43 @@ pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Wo
     let seen = cpu.load(word, Ordering::Relaxed) & !crate::PARKED;
     if wait.is_oversubscribed() {
         wait.wait_turn(cpu, word, seen, 0, TURN);
-    } else {
-        wait.watch(cpu, word, seen);
     }
+    wait.watch(cpu, word, seen);
 }
 
-/// Rests, if there are more ends than cores, after two senders have met at an entry.
+/// Decides whether a sender that finds no room waits for it; otherwise it rests.
 ///
-/// Else each of them would take the lines on which the other works. `later`: an entry that is
-/// written when the other one has sent many values; so long the rest lasts at most.
-#[cold]
-pub(super) fn give_way<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, later: &P::Word) {
-    if wait.is_oversubscribed() {
-        // Relaxed: a hint.
-        let seen = cpu.load(later, Ordering::Relaxed) & !crate::PARKED;
-        pause(cpu, wait, later);
-        wait.watch(cpu, later, seen);
+/// `first`: a word of the senders: one more than the next ticket when the first of them began to
+/// wait, or 0. `place`: what the caller wrote there, or 0. A word of long ago, by the next ticket,
+/// counts as 0: its sender was killed, or is stopped.
+pub(super) fn is_first<P: Processor>(
+    cpu: &P,
+    first: &P::Word,
+    place: &mut u64,
+    next: u64,
+    slots: usize,
+) -> bool {
+    // Relaxed, both: a hint.
+    let seen = cpu.load(first, Ordering::Relaxed);
+    if seen != 0 && seen == *place {
+        return true;
+    }
+    let mine = next.wrapping_add(1);
+    if seen != 0 && mine.wrapping_sub(seen) < 2 * slots as u64 {
+        return false;
+    }
+    let is_first = cpu.compare_exchange(first, seen, mine, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first {
+        *place = mine;
+    }
+    is_first
+}
+
+/// Notes that the sender that wrote `place` in [`is_first`] waits no more.
+pub(super) fn is_first_no_more<P: Processor>(cpu: &P, first: &P::Word, place: u64) {
+    // Relaxed, both: a hint.
+    if place != 0 && cpu.load(first, Ordering::Relaxed) == place {
+        cpu.store(first, 0, Ordering::Relaxed);
     }
 }
 
@@ -113,6 +136,22 @@ mod tests {
             assert!(is_worth_it(&CPU, &hint, number));
         }
         assert!(!is_worth_it(&CPU, &hint, number + 1), "one value only came meanwhile");
+    }
+
+    #[test]
+    fn one_sender_waits_and_others_rest_until_it_is_long_gone() {
+        let first = Native::word(0);
+        let is_first = |place: &mut u64, next| is_first(&CPU, &first, place, next, 64);
+        let [mut one, mut other] = [0, 0];
+        assert!(is_first(&mut one, 100));
+        assert!(!is_first(&mut other, 100), "another one waits");
+        assert!(is_first(&mut one, 300) && !is_first(&mut other, 227));
+        assert!(is_first(&mut other, 228), "it has not sent for two rounds");
+        assert!(!is_first(&mut one, 228));
+        is_first_no_more(&CPU, &first, one);
+        assert!(!is_first(&mut one, 230), "the place is another one's");
+        is_first_no_more(&CPU, &first, other);
+        assert!(is_first(&mut one, 230));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use towpath_machine::{Heap, Native};
+use towpath_machine::{Heap, Native, OwnLine};
 
 use super::{
     BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError,
@@ -208,6 +209,8 @@ struct ThreadParts<K: QueueKind> {
     ring: Box<[WordLine<Native>]>,
     slots: Box<[WordLine<Native>]>,
     geometry: QueueGeometry,
+    /// Number of threads that sleep.
+    asleep: OwnLine<AtomicU64>,
 }
 
 #[allow(unsafe_code)]
@@ -228,8 +231,18 @@ unsafe impl<K: QueueKind> Venue for Threads<K> {
 
 impl<K: QueueKind> Surroundings for Threads<K> {
     fn oversubscribed(&self) -> bool {
-        // One for each handle: about the number of threads.
-        is_oversubscribed(Arc::strong_count(&self.0) as u64, Native::cores())
+        // One for each handle: about the number of threads. Relaxed: a hint, which orders nothing.
+        let threads = Arc::strong_count(&self.0) as u64;
+        is_oversubscribed(threads.saturating_sub(self.0.asleep.load(Relaxed)), Native::cores())
+    }
+
+    fn asleep(&self, asleep: bool) {
+        // Relaxed, both: as above.
+        if asleep {
+            self.0.asleep.fetch_add(1, Relaxed);
+        } else {
+            self.0.asleep.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -239,6 +252,6 @@ impl<K: QueueKind> Threads<K> {
         let geometry = K::geometry::<T>(capacity);
         let (ring, slots) =
             (WordLine::row(&Heap, K::ring_lines(geometry)), WordLine::row(&Heap, geometry.slot_lines()));
-        Threads(Arc::new(ThreadParts { head: K::head(), ring, slots, geometry }))
+        Threads(Arc::new(ThreadParts { head: K::head(), ring, slots, geometry, asleep: OwnLine::default() }))
     }
 }

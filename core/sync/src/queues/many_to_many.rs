@@ -27,10 +27,10 @@
 //!
 //! | moved, pending | two slots of different queues, see [`complete_into`](ManyToMany::complete_into) | free; returned |
 //!
-//! **Fields.** `next_to_send`, `taken.next`: tickets before these were sent, or taken; hints that
-//! only save steps, as is `taken.hint`. `ring[…]`: by compare-and-swap from one lap to the next;
-//! waiters for a value add [`PARKED`]. Slots' words: see above; waiters for room add [`PARKED`] to
-//! the oldest one's. Values: the process that took the slot.
+//! **Fields.** `sent.next`, `taken.next`: tickets before these were sent, or taken; hints that only
+//! save steps, as are the other words of these lines. `ring[…]`: by compare-and-swap from one lap
+//! to the next; waiters for a value add [`PARKED`]. Slots' words: see above; waiters for room add
+//! [`PARKED`] to the oldest one's. Values: the process that took the slot.
 //!
 //! **Crashes.** A sender, before the ring's exchange: nothing was sent, and a sender that waits for
 //! room frees the slot; after it: the value was sent. A receiver, before its exchange: nothing;
@@ -53,13 +53,11 @@ mod repair;
 mod sending;
 mod taking;
 
-use towpath_machine::{Arena, Ordering, OwnLine, Place, Plain, Processor};
+use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
 
 use super::complete_into::LinkedWords;
 use super::members::{Members, PLACES, QueueSide};
-use super::{
-    BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, gathering, value, word_at,
-};
+use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
 use crate::{Deadline, PARKED, Waiting};
 
 /// In an entry of the ring: number of the slot.
@@ -117,20 +115,31 @@ pub(super) const fn identity(word: u64) -> u32 {
     (word >> 32) as u32 & 0x7fff_ffff
 }
 
+/// Line of the senders' hints.
+#[repr(C, align(64))]
+struct SentLine<P: Processor> {
+    next: P::Word,
+    /// Hint for [`is_first`](super::gathering::is_first).
+    first: P::Word,
+    /// Ticket at which two senders last met.
+    met: P::Word,
+}
+
 /// Line of the receivers' hints.
-#[derive(Debug)]
 #[repr(C, align(64))]
 struct TakenLine<P: Processor> {
     next: P::Word,
     /// The receivers' hint for [`gathering`](super::gathering).
     hint: P::Word,
+    /// Always 0, but for the mark of senders that rest.
+    resting: P::Word,
 }
 
 /// Head of the queue. All-zero memory is that of an empty one.
-#[derive(Debug)]
+#[allow(missing_debug_implementations, reason = "words without a form to show")]
 #[repr(C)]
 pub struct ManyHead<P: Processor, const N: usize = PLACES> {
-    next_to_send: OwnLine<P::Word>,
+    sent: SentLine<P>,
     taken: TakenLine<P>,
     pub(super) members: Members<P, N>,
 }
@@ -212,9 +221,10 @@ impl Leased {
 impl<P: Processor, const N: usize> ManyHead<P, N> {
     /// The head of an empty queue, in memory of the given arena.
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
+        let beside = || arena.word(Place::SameLine, 0);
         ManyHead {
-            next_to_send: OwnLine(arena.word(Place::NewLine, 0)),
-            taken: TakenLine { next: arena.word(Place::NewLine, 0), hint: arena.word(Place::SameLine, 0) },
+            sent: SentLine { next: arena.word(Place::NewLine, 0), first: beside(), met: beside() },
+            taken: TakenLine { next: arena.word(Place::NewLine, 0), hint: beside(), resting: beside() },
             members: Members::in_arena(arena),
         }
     }
@@ -298,6 +308,15 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         ManyToMany { words: Some(words), ..self }
     }
 
+    /// A copy for a cold function, made where that is called.
+    ///
+    /// Otherwise it may get the caller's own, which then lies in memory on the hot path, too: there
+    /// it is read behind stores that wait for their lines.
+    #[inline(always)]
+    fn apart(&self) -> Self {
+        core::hint::black_box(*self)
+    }
+
     /// The link of a slot.
     pub(super) fn link(&self, slot: usize) -> &'a P::Word {
         word_at(self.ring, self.geometry.capacity() + (slot & self.geometry.mask()))
@@ -375,7 +394,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     fn next_ticket(&self, cpu: &P) -> (u64, u64) {
         // (Q7) Acquire: what was sent before comes before what this process sends; pairs with the
         // Release (Q8).
-        let mut ticket = cpu.load(&self.head.next_to_send, Ordering::Acquire);
+        let mut ticket = cpu.load(&self.head.sent.next, Ordering::Acquire);
         loop {
             // (Q3b) Acquire: as (Q7): what was sent before; pairs with the Release (Q4).
             let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
@@ -447,14 +466,12 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         {
             self.fill(cpu, &reserved, value);
             let ticket = self.put(cpu, wait, reserved)?;
-            if ticket != reserved.ticket
-                && let Some(batch) = gathering::batch(self.geometry.capacity(), deadline)
-            {
-                gathering::give_way(cpu, wait, self.entry(ticket.wrapping_add(batch as u64)));
+            if ticket != reserved.ticket {
+                self.apart().give_way(cpu, wait, ticket, deadline);
             }
             return Ok(());
         }
-        self.send_slowly(cpu, wait, value, deadline)
+        self.apart().send_slowly(cpu, wait, value, deadline)
     }
 
     #[inline(always)]
@@ -493,6 +510,7 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
         if let Oldest::Value(_, slot, _) = self.front(cpu) {
             wait.wake_all(cpu, self.word(slot, 0));
         }
+        wait.wake_all(cpu, &self.head.taken.resting);
     }
 
     fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) {
@@ -502,13 +520,16 @@ impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
                 (QueueSide::Receiver, Oldest::Value(_, slot, _)) => wait.wake_all(cpu, self.word(slot, 0)),
                 _ => {}
             }
+            if side == QueueSide::Receiver {
+                wait.wake_all(cpu, &self.head.taken.resting);
+            }
         }
     }
 
     fn len(&self, cpu: &P) -> usize {
         let Oldest::Value(first, ..) = self.front(cpu) else { return 0 };
         // Relaxed: a number that may be old when the caller looks at it.
-        let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
+        let next = cpu.load(&self.head.sent.next, Ordering::Relaxed);
         usize::try_from(next.saturating_sub(first))
             .unwrap_or(0)
             .clamp(1, self.head.members.limit(cpu, self.geometry.capacity()))

@@ -15,14 +15,14 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Takes a free slot for the calling process, with a ticket and the entry there.
     #[inline(always)]
     pub(super) fn take_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
-        self.take_next_slot(cpu, me).or_else(|| self.take_another(cpu, me))
+        self.take_next_slot(cpu, me).or_else(|| self.apart().take_another(cpu, me))
     }
 
     /// Takes the slot that is free next where values come and go in turn, if it is free.
     #[inline(always)]
     pub(super) fn take_next_slot(&self, cpu: &P, me: u32) -> Option<Reserved> {
         // Relaxed: a hint. It has the number of the ticket.
-        let next = cpu.load(&self.head.next_to_send, Ordering::Relaxed);
+        let next = cpu.load(&self.head.sent.next, Ordering::Relaxed);
         self.take_if_free(cpu, me, self.used_slots(cpu, next).1)
     }
 
@@ -72,8 +72,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         let returned = word & STATE == RETURNED;
         loop {
             if entry & CLOSED != 0 && !returned {
-                self.free(cpu, wait, slot, word);
-                return Err(TransferError::Closed);
+                return self.apart().refuse(cpu, wait, slot, word);
             }
             let next = self.lap_of(ticket) << LAP | slot as u64;
             // (Q4) Release: the value, and what its sender knew of the queue, comes before its
@@ -82,25 +81,48 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             let done =
                 cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Acquire);
             if let Err(now) = done {
-                entry = now;
-                while lap(entry) != self.lap_of(ticket) - 1 {
-                    ticket = self.after(ticket, entry);
-                    word = Self::retry(cpu, self.word(slot, 0), word, ticket);
-                    // (Q3e) Acquire: as (Q3b); pairs with the Release (Q4).
-                    entry = cpu.load(self.entry(ticket), Ordering::Acquire);
-                }
+                (word, ticket, entry) = self.apart().next_place(cpu, slot, word, ticket, now);
                 continue;
             }
             if entry & PARKED != 0 {
                 wait.wake_all(cpu, self.entry(ticket));
             }
             // (Q8) Release: as (Q4); pairs with the Acquire (Q7).
-            cpu.store(&self.head.next_to_send, ticket + 1, Ordering::Release);
+            cpu.store(&self.head.sent.next, ticket + 1, Ordering::Release);
             if entry & CLOSED != 0 {
-                self.mark_closed(cpu, wait);
+                self.apart().mark_closed(cpu, wait);
             }
             return Ok(ticket);
         }
+    }
+
+    /// Frees a slot that is not in the ring, since the queue was closed.
+    #[cold]
+    fn refuse<W: Waiting<P>>(self, cpu: &P, wait: &W, slot: usize, word: u64) -> Result<u64, TransferError> {
+        self.free(cpu, wait, slot, word);
+        Err(TransferError::Closed)
+    }
+
+    /// Finds the next place for a slot, after another sender took that of `ticket`.
+    ///
+    /// `entry`: the one that is there now. Returns the slot's word, the next ticket, and the
+    /// entry there.
+    #[cold]
+    fn next_place(
+        self,
+        cpu: &P,
+        slot: usize,
+        mut word: u64,
+        mut ticket: u64,
+        mut entry: u64,
+    ) -> (u64, u64, u64) {
+        while lap(entry) != self.lap_of(ticket) - 1 {
+            ticket = self.after(ticket, entry);
+            word = Self::retry(cpu, self.word(slot, 0), word, ticket);
+            // (Q3e) Acquire: as (Q3b); pairs with the Release (Q4).
+            entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+        }
+        (word, ticket, entry)
     }
 
     /// Writes another ticket into the word of a slot that is not in the ring.
@@ -140,7 +162,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         {
             return Ok(reserved);
         }
-        self.reserve_slowly(cpu, wait, deadline)
+        self.apart().reserve_slowly(cpu, wait, deadline)
     }
 
     /// Writes a value into a slot that the caller reserved.
@@ -194,7 +216,21 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<Reserved, TransferError> {
-        let mut turns = None;
+        let (mut turns, mut place) = (None, 0);
+        let reserved = self.reserve_in_turns(cpu, wait, deadline, &mut turns, &mut place);
+        gathering::is_first_no_more(cpu, &self.head.sent.first, place);
+        reserved
+    }
+
+    /// Waits for a free slot. `place`: the caller's among the senders that wait.
+    fn reserve_in_turns<W: Waiting<P>>(
+        self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        turns: &mut Option<Turns>,
+        place: &mut u64,
+    ) -> Result<Reserved, TransferError> {
         loop {
             self.head.members.check_receivers(cpu, wait)?;
             // First the word to wait on: it changes when the next slot in turn becomes free.
@@ -203,10 +239,17 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 return Ok(reserved);
             }
             let (used, _) = self.used_slots(cpu, 0);
+            let batch = gathering::batch(used, deadline);
+            // Relaxed: a hint.
+            let next = cpu.load(&self.head.sent.next, Ordering::Relaxed);
+            let rests = batch.is_some()
+                && wait.is_oversubscribed()
+                && !gathering::is_first(cpu, &self.head.sent.first, place, next, used);
             if turns.is_none()
-                && let Some(batch) = gathering::batch(used, deadline)
+                && !rests
+                && let Some(batch) = batch
             {
-                turns = Some(Turns::new(cpu, deadline, TURN));
+                *turns = Some(Turns::new(cpu, deadline, TURN));
                 gathering::pause(cpu, wait, self.word((slot + batch) % used, 0));
                 continue;
             }
@@ -219,7 +262,35 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                     return Err(end);
                 }
             }
-            turns.wait(cpu, wait, self.word(slot, 0), word & !PARKED)?;
+            if rests {
+                turns.sleep(cpu, wait, &self.head.taken.resting, 0)?;
+            } else {
+                turns.wait(cpu, wait, self.word(slot, 0), word & !PARKED)?;
+            }
+        }
+    }
+
+    /// Rests after a meeting with another sender, if senders meet often.
+    ///
+    /// Only if there are more ends than cores. `ticket`: the one that the caller got.
+    #[cold]
+    pub(super) fn give_way<W: Waiting<P>>(self, cpu: &P, wait: &W, ticket: u64, deadline: Deadline) {
+        let Some(batch) = gathering::batch(self.geometry.capacity(), deadline) else { return };
+        // Relaxed, both: a hint.
+        let met = cpu.load(&self.head.sent.met, Ordering::Relaxed);
+        cpu.store(&self.head.sent.met, ticket, Ordering::Relaxed);
+        if ticket.wrapping_sub(met) < batch as u64 && wait.is_oversubscribed() {
+            // The value was sent: no error that the deadline is over.
+            let _ = Turns::new(cpu, deadline, TURN).sleep(cpu, wait, &self.head.taken.resting, 0);
+        }
+    }
+
+    /// Wakes a sender that rests, if there is one: for a receiver that has nothing to do.
+    pub(super) fn wake_resting<W: Waiting<P>>(self, cpu: &P, wait: &W) {
+        let resting = &self.head.taken.resting;
+        // Relaxed, both: a sender that is missed sleeps on to its turn's end.
+        if cpu.load(resting, Ordering::Relaxed) & PARKED != 0 && wait.wake_some(cpu, resting, 1) == 0 {
+            cpu.fetch_and(resting, !PARKED, Ordering::Relaxed);
         }
     }
 

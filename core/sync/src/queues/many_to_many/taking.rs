@@ -103,6 +103,9 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                     continue;
                 }
             }
+            if turns.have_begun() {
+                self.wake_resting(cpu, wait);
+            }
             turns.wait(cpu, wait, self.entry(ticket), entry & !PARKED)?;
         }
     }
@@ -155,7 +158,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     ) -> Result<(R, Leased), TransferError> {
         match self.try_take(cpu, wait, leases, &read) {
             Ok(taken) => Ok(taken),
-            Err(_) => self.take_slowly(cpu, wait, deadline, leases, read),
+            Err(_) => self.apart().take_slowly(cpu, wait, deadline, leases, read),
         }
     }
 
