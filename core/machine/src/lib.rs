@@ -30,6 +30,7 @@ mod processor;
 mod random;
 mod streaming;
 mod switch;
+mod word_copies;
 
 #[cfg(feature = "loom")]
 mod checked;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use crate::native_bytes::NativeBytes;
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
 use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
+use crate::word_copies;
 
 /// The processor that really acts. Copy it freely; it holds nothing but its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +263,14 @@ impl Processor for Native {
             return;
         }
         fence(order);
+    }
+    #[inline]
+    fn store_bytes(&self, to: &[AtomicU64], from: &[u8]) {
+        word_copies::store(self, to, from);
+    }
+    #[inline]
+    fn load_bytes(&self, from: &[AtomicU64], to: &mut [u8]) {
+        word_copies::load(self, from, to);
     }
     // A datum is read and written as a relaxed atomic: as cheap as a plain access, and no undefined
     // behaviour when another process misbehaves.

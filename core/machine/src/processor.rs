@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::Event;
+use crate::word_copies::{load_each, store_each};
 
 /// Place of a word or datum in memory. Natively the layout of the Rust structure decides
 /// and this is ignored; a simulated machine takes it as an instruction.
@@ -89,6 +90,20 @@ pub trait Processor: Sized + 'static {
     fn fetch_and(&self, word: &Self::Word, mask: u64, order: Ordering) -> u64;
     /// A memory fence.
     fn fence(&self, order: Ordering);
+    /// Writes bytes to words, of which the last one is filled up with zeros: each word
+    /// with Relaxed, as [`Processor::store`], in any order. Panics if the words are too few.
+    #[inline]
+    #[track_caller]
+    fn store_bytes(&self, to: &[Self::Word], from: &[u8]) {
+        store_each(self, to, from);
+    }
+    /// Reads bytes out of words: each word with Relaxed, as [`Processor::load`], in any
+    /// order. Panics if the words are too few.
+    #[inline]
+    #[track_caller]
+    fn load_bytes(&self, from: &[Self::Word], to: &mut [u8]) {
+        load_each(self, from, to);
+    }
 
     /// Reads a datum.
     fn read(&self, cell: &Self::Cell) -> u64;

@@ -62,7 +62,7 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy::<true>(from, to, len, to.align_offset(crate::LINE)) };
 }
 
-/// Copies with plain stores. Compiled here, once: slow where it is not optimised.
+/// Copies with plain stores.
 ///
 /// # Safety
 ///
@@ -88,38 +88,88 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize, _head
 /// As [`copy_by_lines`]; if `PAST`, `to` is aligned to a line behind the head.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize, head: usize) {
-    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128};
-    const LINE: usize = crate::LINE;
     let head = head.min(len);
-    let whole = head + (len - head) / LINE * LINE;
+    let lines = (len - head) / crate::LINE;
+    let whole = head + lines * crate::LINE;
     // SAFETY: all offsets are below `len`, for which both are valid; if `PAST`, `to` is aligned to
-    // a line from `head` on. SSE2 is part of x86-64.
+    // a line from `head` on.
     unsafe {
         core::ptr::copy_nonoverlapping(from, to, head);
-        let mut at = head;
-        while at < whole {
-            let (source, target) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
-            // All loads before the stores: the line leaves in one piece.
-            let line = [
-                _mm_loadu_si128(source),
-                _mm_loadu_si128(source.add(1)),
-                _mm_loadu_si128(source.add(2)),
-                _mm_loadu_si128(source.add(3)),
-            ];
-            for (i, part) in line.into_iter().enumerate() {
-                if PAST {
-                    _mm_stream_si128(target.add(i), part);
-                } else {
-                    _mm_storeu_si128(target.add(i), part);
-                }
-            }
-            at += LINE;
+        if PAST {
+            stream_whole_lines(from.add(head), to.add(head), lines);
+        } else {
+            copy_whole_lines(from.add(head), to.add(head), lines);
         }
         core::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
         if PAST {
             // Such stores are not ordered by a Release that follows.
-            _mm_sfence();
+            core::arch::x86_64::_mm_sfence();
         }
+    }
+}
+
+/// # Safety
+///
+/// As [`copy_by_lines`] for so many lines; `to` is aligned to one.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+unsafe fn stream_whole_lines(from: *const u8, to: *mut u8, lines: usize) {
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+    for at in 0..lines {
+        // SAFETY: the caller's promises. SSE2 is part of x86-64.
+        unsafe {
+            let source = from.add(at * crate::LINE).cast::<__m128i>();
+            let target = to.add(at * crate::LINE).cast::<__m128i>();
+            // All loads before the stores: the line leaves in one piece.
+            let line: [_; 4] = core::array::from_fn(|part| _mm_loadu_si128(source.add(part)));
+            for (part, bytes) in line.into_iter().enumerate() {
+                _mm_stream_si128(target.add(part), bytes);
+            }
+        }
+    }
+}
+
+/// Copies lines in parts of 16 bytes.
+///
+/// Where source or target are words, aligned to 16 bytes, each of them is read or written whole, as
+/// [`AtomicU64`](core::sync::atomic::AtomicU64) with Relaxed does. The compiler, which takes a copy
+/// of its own for one that no other thread may touch, does not see this one.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for so many lines. Other threads touch them only as words
+/// that are aligned to 16 bytes.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) unsafe fn copy_whole_lines(from: *const u8, to: *mut u8, lines: usize) {
+    if lines == 0 {
+        return;
+    }
+    // SAFETY: reads and writes `lines` lines (the caller's promise), and touches the registers
+    // that it names. SSE2 is part of x86-64. A part that is aligned and within a line is accessed
+    // at once by processors with AVX; others access its two words one after the other.
+    unsafe {
+        core::arch::asm!(
+            "2:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "add {from}, 64",
+            "add {to}, 64",
+            "dec {lines}",
+            "jnz 2b",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            lines = inout(reg) lines => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack),
+        );
     }
 }
 

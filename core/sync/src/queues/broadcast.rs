@@ -26,7 +26,10 @@
 //!
 //! **Crashes.** The writer, before the exchange of `published`: nothing was sent; after it: the
 //! piece was. Its readers get what was sent, then [`TransferError::PeerDied`]; its successor goes
-//! on at `published`, and readers throw away a message of which the last piece never comes. A
+//! on at `published`, and readers throw away a message of which the last piece never comes. Killed
+//! in a copy, it leaves words behind `published`: no reader looks there, and its successor writes
+//! them anew. Copies access each word as an atomic ([`Processor::store_bytes`]): a process that
+//! writes where it must not changes bytes, lengths and numbers, which are checked, and no more. A
 //! reader: the writer drops it when it waits for room, and tells ([`Broadcast::lost_reader`]).
 //! Sleepers that a dead process did not wake look again within a few milliseconds.
 //!

@@ -212,14 +212,7 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
     pub fn copy(&self, cpu: &P, piece: &RingPiece, to: &mut [u8]) {
         let most = piece.bytes.min(to.len());
         // Relaxed: after (BC9), and (BC8) tells whether it was overwritten.
-        let bytes_of = |word| cpu.load(word, Ordering::Relaxed).to_ne_bytes();
-        let (content, (chunks, rest)) = (self.content(piece.at, most), to[..most].as_chunks_mut());
-        for (word, chunk) in content.iter().zip(chunks) {
-            *chunk = bytes_of(word);
-        }
-        if let (Some(last), false) = (content.last(), rest.is_empty()) {
-            rest.copy_from_slice(&bytes_of(last)[..rest.len()]);
-        }
+        cpu.load_bytes(self.content(piece.at, most), &mut to[..most]);
     }
 
     /// Returns whether all that was copied of a piece until now belongs to it. If it does

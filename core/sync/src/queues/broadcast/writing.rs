@@ -3,8 +3,8 @@
 use towpath_machine::{Ordering, Processor};
 
 use super::{Broadcast, CLOSED, FIRST, GAP, HEAD, LAST, LENGTH, words_of};
+use crate::queues::TransferError;
 use crate::queues::members::QueueSide;
-use crate::queues::{BytesAt, SentWords, TransferError};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -139,14 +139,8 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
     #[inline]
     pub fn fill(&self, cpu: &P, reservation: &Reservation, bytes: &[u8]) {
         assert!(bytes.len() <= reservation.bytes);
-        let (content, (chunks, rest)) = (self.content(reservation.at, bytes.len()), bytes.as_chunks());
-        // Relaxed, both: published by (BC2).
-        for (word, chunk) in content.iter().zip(chunks) {
-            cpu.store(word, u64::from_ne_bytes(*chunk), Ordering::Relaxed);
-        }
-        if let (Some(last), false) = (content.last(), rest.is_empty()) {
-            cpu.store(last, BytesAt(bytes).word(chunks.len()), Ordering::Relaxed);
-        }
+        // Relaxed: published by (BC2).
+        cpu.store_bytes(self.content(reservation.at, bytes.len()), bytes);
     }
 
     /// Publishes the first bytes of room that was filled.
