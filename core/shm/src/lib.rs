@@ -68,8 +68,8 @@ pub use participant::{Ending, ParticipantId};
 pub use primitives::{
     DataState, HeldMessage, HeldMutex, MessageGuard, MessageReceiver, MessageSender, MessageSpec, PoolBuffer,
     PoolReceiver, PoolSender, PoolStage, ReservedMessage, SemaphorePermit, SizedKind, SizedLease, SizedQueue,
-    SizedReceiver, SizedSender, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue, WorldRing,
-    WorldVenue,
+    SizedReceiver, SizedSender, StillHeld, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue,
+    WorldRing, WorldVenue,
 };
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};

@@ -313,14 +313,16 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         MutexGuard::new(self, cpu, wait, held)
     }
 
-    /// Releases for a holder that has given its guard up: [`Mutex::resume`] and a drop.
+    /// Releases for a holder that has given its guard up, if that can be done at once.
+    ///
+    /// Returns what is left to do: [`Mutex::resume`] and a drop.
     ///
     /// # Safety
     ///
     /// As [`Mutex::resume`].
     #[inline(always)]
-    pub unsafe fn release(&self, cpu: &Native, wait: &Wait<'_>, held: L::Held) {
-        self.lock.unlock(cpu, wait, held);
+    pub unsafe fn release_at_once(&self, cpu: Native, held: L::Held) -> Option<L::Held> {
+        self.lock.unlock_at_once(&cpu, held)
     }
 
     /// Acquires as [`Mutex::lock_between`] if that can be had at once, without a guard.

@@ -293,21 +293,13 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
-        // SAFETY: as the caller's.
-        let held = unsafe { self.acquire_write(cpu, wait, deadline) }?;
+        // As in `read_before`: in registers.
+        let held = match self.lock.write_at_once(&cpu, wait.around.identity()) {
+            Ok(held) => held,
+            // SAFETY: as the caller's.
+            Err(rest) => unsafe { self.acquire_write_after(cpu, wait, deadline, rest) }?,
+        };
         Ok(RwLockWriteGuard::new(self, cpu, wait, held))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write_slowly(
-        &self,
-        cpu: Native,
-        wait: Wait<'_>,
-        deadline: Deadline,
-        rest: Option<L::Held>,
-    ) -> Result<WriteHeld<L::Held>, LockError> {
-        self.lock.write_after(&cpu, &wait, deadline, rest)
     }
 
     /// The guard of a reader that has given it up ([`RwLockReadGuard::into_held`]).
@@ -341,62 +333,83 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         RwLockWriteGuard::new(self, cpu, wait, held)
     }
 
-    /// Releases for a reader that has given its guard up: [`RwLock::resume_read`] and a
-    /// drop.
+    /// Releases for a reader that has given its guard up, if that can be done at once.
+    ///
+    /// Returns what is left to do: [`RwLock::resume_read`] and a drop.
     ///
     /// # Safety
     ///
     /// As [`RwLock::resume_read`].
     #[inline(always)]
-    pub unsafe fn release_read(&self, cpu: Native, wait: Wait<'_>, held: ReadHeld) {
-        if let Some(held) = self.lock.read_unlock_at_once(&cpu, held) {
-            self.leave(cpu, wait, held);
-        }
+    pub unsafe fn release_read_at_once(&self, cpu: Native, held: ReadHeld) -> Option<ReadHeld> {
+        self.lock.read_unlock_at_once(&cpu, held)
     }
 
-    /// Releases for a writer that has given its guard up: [`RwLock::resume_write`] and a
-    /// drop.
+    /// Releases for a writer that has given its guard up, if that can be done at once.
+    ///
+    /// Returns what is left to do: [`RwLock::release_write_after`].
     ///
     /// # Safety
     ///
     /// As [`RwLock::resume_read`].
     #[inline(always)]
-    pub unsafe fn release_write(&self, cpu: Native, wait: Wait<'_>, held: WriteHeld<L::Held>) {
-        if let Some(rest) = self.lock.write_unlock_at_once(&cpu, held) {
-            self.open_slowly(cpu, wait, rest);
-        }
+    pub unsafe fn release_write_at_once(
+        &self,
+        cpu: Native,
+        held: WriteHeld<L::Held>,
+    ) -> Option<Unreleased<L::Held>> {
+        self.lock.write_unlock_at_once(&cpu, held)
     }
 
+    /// Goes on where [`RwLock::release_write_at_once`] could not.
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::resume_read`].
     #[cold]
     #[inline(never)]
-    fn open_slowly(&self, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
+    pub unsafe fn release_write_after(&self, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
         self.lock.write_unlock_after(&cpu, &wait, rest);
     }
 
     /// Acquires for reading between processes if that can be had at once, without a look
     /// at other processes, and without a guard: the fast part of [`RwLock::read_between`].
     ///
+    /// # Errors
+    ///
+    /// Its state so far, to be released before a wait: [`RwLock::resume_read`] and a drop.
+    ///
     /// # Safety
     ///
-    /// As [`RwLock::read_between`].
+    /// As [`RwLock::read_between`], for this identity.
     #[inline(always)]
     pub unsafe fn acquire_read_at_once(
         &self,
         cpu: Native,
-        wait: &Wait<'_>,
         identity: u32,
-    ) -> Option<ReadHeld> {
-        match self.lock.read_at_once(&cpu, identity) {
-            Ok(held) => Some(held),
-            Err(None) => None,
-            Err(Some(held)) => {
-                self.leave(cpu, *wait, held);
-                None
-            }
-        }
+    ) -> Result<ReadHeld, Option<ReadHeld>> {
+        self.lock.read_at_once(&cpu, identity)
     }
 
-    /// Acquires as [`RwLock::write_between`], without a guard.
+    /// Acquires for writing between processes if it can be had at once, without a guard.
+    ///
+    /// # Errors
+    ///
+    /// Its state so far, for [`RwLock::acquire_write_after`].
+    ///
+    /// # Safety
+    ///
+    /// As [`RwLock::write_between`], for this identity.
+    #[inline(always)]
+    pub unsafe fn acquire_write_at_once(
+        &self,
+        cpu: Native,
+        identity: u32,
+    ) -> Result<WriteHeld<L::Held>, Option<L::Held>> {
+        self.lock.write_at_once(&cpu, identity)
+    }
+
+    /// Goes on where [`RwLock::acquire_write_at_once`] could not.
     ///
     /// # Errors
     ///
@@ -405,18 +418,16 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// # Safety
     ///
     /// As [`RwLock::write_between`].
-    #[inline(always)]
-    pub unsafe fn acquire_write(
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn acquire_write_after(
         &self,
         cpu: Native,
         wait: Wait<'_>,
         deadline: Deadline,
+        rest: Option<L::Held>,
     ) -> Result<WriteHeld<L::Held>, LockError> {
-        // As in `read_before`: in registers.
-        match self.lock.write_at_once(&cpu, wait.around.identity()) {
-            Ok(held) => Ok(held),
-            Err(rest) => self.write_slowly(cpu, wait, deadline, rest),
-        }
+        self.lock.write_after(&cpu, &wait, deadline, rest)
     }
 
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to

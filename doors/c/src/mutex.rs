@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_void};
 
 use towpath_machine::Native;
-use towpath_shm::{DataState, HeldMutex, InMapping, Shared, World};
+use towpath_shm::{DataState, HeldMutex, InMapping, Shared, StillHeld, World};
 use towpath_sync::robust::{Condvar, Woken};
 use towpath_sync::{Deadline, Mutex, Wait};
 
@@ -79,16 +79,22 @@ impl TpMutex {
         self.world().entered().map(|_| ()).ok_or(Fault::NOTENTERED)
     }
 
+    /// Releases in the usual case, without a call. `Err`: the rest of it.
     #[inline(always)]
-    fn unlock(&self) -> Result<(), Fault> {
-        self.check()?;
-        // SAFETY: this thread; the process is in the world, whose wait it is.
-        if unsafe { self.mutex.release(this_thread(), &self.wait) } { Ok(()) } else { Err(Fault::PERM) }
+    fn unlock_at_once(&self) -> Result<Result<(), Fault>, StillHeld> {
+        if let Err(fault) = self.check() {
+            return Ok(Err(fault));
+        }
+        // SAFETY: this thread; the process is in the world.
+        match unsafe { self.mutex.release_at_once(this_thread()) } {
+            Some(released) => released.map(Ok),
+            None => Ok(Err(Fault::PERM)),
+        }
     }
 
     fn consistent(&self) -> Result<(), Fault> {
         self.check()?;
-        // SAFETY: as in `unlock`.
+        // SAFETY: as in `unlock_at_once`; the wait is the world's.
         match unsafe { self.mutex.make_consistent(this_thread(), self.wait) }? {
             true => Ok(()),
             false => Err(Fault::PERM),
@@ -99,7 +105,7 @@ impl TpMutex {
     /// says otherwise.
     pub(crate) fn wait(&self, condition: &Condvar, deadline: Deadline) -> Result<(), Fault> {
         self.check()?;
-        // SAFETY: as in `unlock`; the caller's condition is of this world.
+        // SAFETY: as in `consistent`; the caller's condition is of this world.
         let waited = unsafe { self.mutex.wait_at(condition, this_thread(), self.wait, deadline) };
         match waited.ok_or(Fault::PERM)?? {
             (DataState::OwnerDied(_), _) => Err(Fault::OWNERDEAD),
@@ -194,7 +200,22 @@ pub extern "C" fn tp_mutex_timedlock(mutex: Handle<'_, TpMutex>, ns: u64) -> c_i
 /// Releases. Data that were not declared consistent are left to the next owner.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_mutex_unlock(mutex: Handle<'_, TpMutex>) -> c_int {
-    guarded(|| of(mutex)?.unlock())
+    let Some(mutex) = mutex else { return Fault::INVALID.number() };
+    match mutex.unlock_at_once() {
+        Ok(result) => result.map_or_else(Fault::number, |()| 0),
+        Err(rest) => unlock_guarded(mutex, rest),
+    }
+}
+
+/// Makes the remaining steps of a release.
+#[cold]
+#[inline(never)]
+fn unlock_guarded(mutex: &TpMutex, rest: StillHeld) -> c_int {
+    guarded(|| {
+        // SAFETY: of this thread and this mutex; the process is in the world, whose wait it is.
+        unsafe { mutex.mutex.release_after(rest, mutex.wait) };
+        Ok(())
+    })
 }
 
 /// Declares the data consistent after the death of an owner.

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
 use towpath_sync::locks::Robust;
-use towpath_sync::robust::{ReadHeld, WriteHeld};
+use towpath_sync::robust::{ReadHeld, Unreleased, WriteHeld};
 use towpath_sync::{Deadline, Entrance, Lock, Repair, RwLock, Wait};
 
 use crate::call::{
@@ -96,35 +96,30 @@ impl TpRwlock {
         Ok(processor(me.index))
     }
 
-    /// Acquires for reading in the usual case, without a call, as `TpMutex` does.
+    /// Processor and identity of a caller that does not write, in the usual case.
     #[inline(always)]
-    fn read_at_once(&self) -> Option<TpReading> {
+    fn caller_at_once(&self) -> Option<(Native, u32)> {
         let cpu = processor_at_once(self.object.world().entered()?.index)?;
-        // Relaxed: it has this value only if this thread stored it.
-        if self.writer.load(Ordering::Relaxed) == this_thread() {
-            return None;
-        }
-        let identity = self.object.world().surroundings().identity();
-        // SAFETY: as in `read`.
-        unsafe { self.lock().acquire_read_at_once(cpu, &self.wait, identity) }.map(TpReading::of)
+        // Relaxed: as in `caller`.
+        let writes = self.writer.load(Ordering::Relaxed) == this_thread();
+        (!writes).then(|| (cpu, self.object.world().surroundings().identity()))
     }
 
+    /// Acquires for reading in the usual case, without a call. `Err`: its state so far.
     #[inline(always)]
-    fn read(&self, deadline: Deadline) -> Result<TpReading, Fault> {
+    fn read_at_once(&self) -> Result<TpReading, Option<ReadHeld>> {
+        let (cpu, identity) = self.caller_at_once().ok_or(None)?;
+        // SAFETY: as in `read_after`.
+        unsafe { self.lock().acquire_read_at_once(cpu, identity) }.map(TpReading::of)
+    }
+
+    /// Goes on where [`TpRwlock::read_at_once`] could not.
+    fn read_after(&self, deadline: Deadline, rest: Option<ReadHeld>) -> Result<TpReading, Fault> {
         let cpu = self.caller()?;
-        let identity = self.object.world().surroundings().identity();
+        // SAFETY: of this thread and this lock; the surroundings are the world's.
+        drop(rest.map(|held| unsafe { self.lock().resume_read(cpu, self.wait, held) }));
         // SAFETY: as in `Shared::read`: all processes lock it as participants of the world; this
         // process does not leave while it has handles, which are counted.
-        match unsafe { self.lock().acquire_read_at_once(cpu, &self.wait, identity) } {
-            Some(held) => Ok(TpReading::of(held)),
-            None => self.read_slowly(cpu, deadline),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn read_slowly(&self, cpu: Native, deadline: Deadline) -> Result<TpReading, Fault> {
-        // SAFETY: as in `read`, which alone calls this.
         match unsafe { self.lock().read_between(cpu, self.wait, deadline) }? {
             Entrance::Reader(guard) => Ok(TpReading::of(guard.into_held().ok_or(Fault::ABANDONED)?)),
             Entrance::Writer(guard) => {
@@ -134,11 +129,34 @@ impl TpRwlock {
         }
     }
 
+    /// Releases as a reader in the usual case, without a call. `Ok`: the rest of it.
     #[inline(always)]
-    fn write(&self, deadline: Deadline) -> Result<(), Fault> {
+    fn read_unlock_at_once(&self, reading: &mut TpReading) -> Result<Option<ReadHeld>, Fault> {
+        self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        if reading.words[0] == RELEASED {
+            return Err(Fault::PERM);
+        }
+        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header. A reader that
+        // leaves does not need its processor's number.
+        let rest = unsafe { self.lock().release_read_at_once(Native::with_id(0), reading.held()) };
+        reading.words[0] = RELEASED;
+        Ok(rest)
+    }
+
+    /// Acquires for writing in the usual case, without a call. `Err`: its state so far.
+    #[inline(always)]
+    fn write_at_once(&self) -> Result<Result<(), Fault>, Option<LockHeld>> {
+        let (cpu, identity) = self.caller_at_once().ok_or(None)?;
+        // SAFETY: as in `read_after`.
+        let held = unsafe { self.lock().acquire_write_at_once(cpu, identity) }?;
+        Ok(self.keep(cpu, held))
+    }
+
+    /// Goes on where [`TpRwlock::write_at_once`] could not.
+    fn write_after(&self, deadline: Deadline, rest: Option<LockHeld>) -> Result<(), Fault> {
         let cpu = self.caller()?;
-        // SAFETY: as in `read`.
-        let held = unsafe { self.lock().acquire_write(cpu, self.wait, deadline) }?;
+        // SAFETY: as in `read_after`.
+        let held = unsafe { self.lock().acquire_write_after(cpu, self.wait, deadline, rest) }?;
         self.keep(cpu, held)
     }
 
@@ -172,17 +190,9 @@ impl TpRwlock {
         }
     }
 
-    #[inline(always)]
-    fn write_unlock(&self) -> Result<(), Fault> {
-        let (cpu, held) = self.taken()?;
-        // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
-        unsafe { self.lock().release_write(cpu, self.wait, held) };
-        Ok(())
-    }
-
     fn consistent(&self) -> Result<(), Fault> {
         let (cpu, held) = self.taken()?;
-        // SAFETY: as in `write_unlock`.
+        // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
         let mut guard = unsafe { self.lock().resume_write(cpu, self.wait, held) };
         guard.declare_consistent();
         self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
@@ -245,24 +255,27 @@ pub extern "C" fn tp_rwlock_read(
     ns: u64,
     reading: OutValue<'_, TpReading>,
 ) -> c_int {
-    match reading {
-        Some(reading) => match lock.and_then(TpRwlock::read_at_once) {
-            Some(held) => {
-                reading.write(held);
-                0
-            }
-            None => read_guarded(lock, ns, reading),
-        },
-        None => Fault::INVALID.number(),
+    let (Some(lock), Some(reading)) = (lock, reading) else { return Fault::INVALID.number() };
+    match lock.read_at_once() {
+        Ok(held) => {
+            reading.write(held);
+            0
+        }
+        Err(rest) => read_guarded(lock, ns, reading, rest),
     }
 }
 
 /// Acquires for reading, whatever it takes.
 #[cold]
 #[inline(never)]
-fn read_guarded(lock: Handle<'_, TpRwlock>, ns: u64, reading: &mut MaybeUninit<TpReading>) -> c_int {
+fn read_guarded(
+    lock: &TpRwlock,
+    ns: u64,
+    reading: &mut MaybeUninit<TpReading>,
+    rest: Option<ReadHeld>,
+) -> c_int {
     guarded(|| {
-        reading.write(of(lock)?.read(deadline(ns))?);
+        reading.write(lock.read_after(deadline(ns), rest)?);
         Ok(())
     })
 }
@@ -273,16 +286,21 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
     lock: Handle<'_, TpRwlock>,
     reading: Option<&mut TpReading>,
 ) -> c_int {
+    let (Some(lock), Some(reading)) = (lock, reading) else { return Fault::INVALID.number() };
+    match lock.read_unlock_at_once(reading) {
+        Ok(None) => 0,
+        Ok(Some(rest)) => read_unlock_guarded(lock, rest),
+        Err(fault) => fault.number(),
+    }
+}
+
+/// Makes the remaining steps of a reader's release.
+#[cold]
+#[inline(never)]
+fn read_unlock_guarded(lock: &TpRwlock, rest: ReadHeld) -> c_int {
     guarded(|| {
-        let (lock, reading) = (of(lock)?, reading.ok_or(Fault::INVALID)?);
-        lock.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        if reading.words[0] == RELEASED {
-            return Err(Fault::PERM);
-        }
-        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header; the
-        // surroundings are the world's. A reader that leaves does not need its processor's number.
-        unsafe { lock.lock().release_read(Native::with_id(0), lock.wait, reading.held()) };
-        reading.words[0] = RELEASED;
+        // SAFETY: as in `read_unlock_at_once`; the surroundings are the world's.
+        drop(unsafe { lock.lock().resume_read(Native::with_id(0), lock.wait, rest) });
         Ok(())
     })
 }
@@ -290,13 +308,44 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
 /// Acquires for writing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_rwlock_write(lock: Handle<'_, TpRwlock>, ns: u64) -> c_int {
-    guarded(|| of(lock)?.write(deadline(ns)))
+    let Some(lock) = lock else { return Fault::INVALID.number() };
+    match lock.write_at_once() {
+        Ok(result) => result.map_or_else(Fault::number, |()| 0),
+        Err(rest) => write_guarded(lock, ns, rest),
+    }
+}
+
+/// Acquires for writing, whatever it takes.
+#[cold]
+#[inline(never)]
+fn write_guarded(lock: &TpRwlock, ns: u64, rest: Option<LockHeld>) -> c_int {
+    guarded(|| lock.write_after(deadline(ns), rest))
 }
 
 /// Releases as a writer.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_rwlock_write_unlock(lock: Handle<'_, TpRwlock>) -> c_int {
-    guarded(|| of(lock)?.write_unlock())
+    let Some(lock) = lock else { return Fault::INVALID.number() };
+    let (cpu, held) = match lock.taken() {
+        Ok(taken) => taken,
+        Err(fault) => return fault.number(),
+    };
+    // SAFETY: of this thread and this lock; the processor is the world's.
+    match unsafe { lock.lock().release_write_at_once(cpu, held) } {
+        None => 0,
+        Some(rest) => write_unlock_guarded(lock, cpu, rest),
+    }
+}
+
+/// Makes the remaining steps of a writer's release.
+#[cold]
+#[inline(never)]
+fn write_unlock_guarded(lock: &TpRwlock, cpu: Native, rest: Unreleased<LockHeld>) -> c_int {
+    guarded(|| {
+        // SAFETY: as in `tp_rwlock_write_unlock`; the surroundings are the world's.
+        unsafe { lock.lock().release_write_after(cpu, lock.wait, rest) };
+        Ok(())
+    })
 }
 
 /// Declares the data consistent after the death of a writer.

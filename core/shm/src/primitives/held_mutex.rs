@@ -38,6 +38,13 @@ unsafe impl Sync for HeldMutex {}
 // SAFETY: the holder's state is numbers; it is resumed by the thread alone that `holder` names.
 unsafe impl Send for HeldMutex {}
 
+/// State of a holder whose release takes more than the usual case.
+#[allow(missing_debug_implementations, reason = "nothing to show")]
+pub struct StillHeld {
+    cpu: Native,
+    held: Held,
+}
+
 /// State of the data under a mutex that was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataState {
@@ -166,21 +173,44 @@ impl HeldMutex {
     /// * The wait's surroundings are the mutex's world.
     #[inline(always)]
     pub unsafe fn release(&self, token: usize, wait: &Wait<'_>) -> bool {
-        let Some((cpu, held)) = self.taken(token) else { return false };
-        if Robust::<Native>::owner_died(&held) {
-            self.hand_on(*cpu, wait, held);
-        } else {
-            // SAFETY: of this thread and this mutex; the surroundings are the world's.
-            unsafe { self.mutex().release(cpu, wait, held) };
+        // SAFETY: as the caller's.
+        let released = unsafe { self.release_at_once(token) };
+        if let Some(Err(rest)) = released {
+            // SAFETY: as the caller's.
+            unsafe { self.release_after(rest, *wait) };
+            return true;
         }
-        true
+        released.is_some()
     }
 
+    /// Releases in the usual case. `Err`: the rest of it, for
+    /// [`HeldMutex::release_after`]. `None`: the caller does not hold the mutex.
+    ///
+    /// # Safety
+    ///
+    /// The token is the calling thread's, and the process is in the world.
+    #[inline(always)]
+    pub unsafe fn release_at_once(&self, token: usize) -> Option<Result<(), StillHeld>> {
+        let (&cpu, held) = self.taken(token)?;
+        // SAFETY: of this thread and this mutex.
+        let rest = unsafe { self.mutex().release_at_once(cpu, held) };
+        Some(rest.map_or(Ok(()), |held| Err(StillHeld { cpu, held })))
+    }
+
+    /// Goes on where [`HeldMutex::release_at_once`] could not.
+    ///
+    /// # Safety
+    ///
+    /// * `rest` came from that call, and the process is in the world.
+    /// * The wait's surroundings are the mutex's world.
     #[cold]
     #[inline(never)]
-    fn hand_on(&self, cpu: Native, wait: &Wait<'_>, held: Held) {
-        // SAFETY: as in `release`, which alone calls this.
-        unsafe { self.mutex().resume(cpu, *wait, held) }.hand_on();
+    pub unsafe fn release_after(&self, rest: StillHeld, wait: Wait<'_>) {
+        let StillHeld { cpu, held } = rest;
+        let died = Robust::<Native>::owner_died(&held);
+        // SAFETY: of this thread and this mutex; the surroundings are the world's.
+        let guard = unsafe { self.mutex().resume(cpu, wait, held) };
+        if died { guard.hand_on() } else { drop(guard) }
     }
 
     /// Declares the data consistent. Returns false if the caller does not hold the mutex.

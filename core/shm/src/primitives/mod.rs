@@ -27,7 +27,7 @@ use towpath_sync::queues::WordLine;
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use bytes::WorldBytes;
 pub use held_message::HeldMessage;
-pub use held_mutex::{DataState, HeldMutex};
+pub use held_mutex::{DataState, HeldMutex, StillHeld};
 pub use message_in_place::ReservedMessage;
 pub use messages::{MessageGuard, MessageReceiver, MessageSender, MessageSpec, WorldMessages};
 pub use pool::{PoolBuffer, WorldPool};

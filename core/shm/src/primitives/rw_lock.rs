@@ -149,9 +149,9 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
         let (lock, cpu, wait) = self.parts()?;
         // SAFETY: all processes lock it by this handle, as participants (`World::participation`);
         // the process does not leave while it has handles, since the lock names its users.
-        let held = match unsafe { lock.acquire_read_at_once(cpu, &wait, wait.around.identity()) } {
-            Some(held) => held,
-            None => self.read_slowly(deadline)?,
+        let held = match unsafe { lock.acquire_read_at_once(cpu, wait.around.identity()) } {
+            Ok(held) => held,
+            Err(rest) => self.read_slowly(deadline, rest)?,
         };
         // The guard is made in one place, and stays in registers.
         // SAFETY: of this thread's acquisition, with this processor and these surroundings.
@@ -160,8 +160,10 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
 
     #[cold]
     #[inline(never)]
-    fn read_slowly(&self, deadline: Deadline) -> Result<ReadHeld, Told<T, L>> {
+    fn read_slowly(&self, deadline: Deadline, rest: Option<ReadHeld>) -> Result<ReadHeld, Told<T, L>> {
         let (lock, cpu, wait) = self.parts()?;
+        // SAFETY: of this thread, in `read_before`.
+        drop(rest.map(|held| unsafe { lock.resume_read(cpu, wait, held) }));
         // SAFETY: as in `read_before`.
         match unsafe { lock.read_between(cpu, wait, deadline) }.map_err(LockError::with_guard)? {
             Entrance::Reader(guard) => guard.into_held().ok_or(LockError::NotEntered),

@@ -15,6 +15,5 @@ pub use barrier::{Barrier, EpisodeError};
 pub use condvar::{ConditionWait, Condvar, Woken};
 pub use event::Event;
 pub use once::{Once, OnceRunner, OnceTurn};
-pub(crate) use readers_writer::Unreleased;
-pub use readers_writer::{Access, ReadHeld, ReadersWriter, WriteHeld};
+pub use readers_writer::{Access, ReadHeld, ReadersWriter, Unreleased, WriteHeld};
 pub use semaphore::{Semaphore, ThreadPermit};

@@ -122,12 +122,14 @@ impl<H> WriteHeld<H> {
 }
 
 /// Rest of a release after writing.
-pub(crate) struct Unreleased<H> {
+#[derive(Debug)]
+pub struct Unreleased<H> {
     held: WriteHeld<H>,
     step: ReleaseStep,
 }
 
 /// Last step of a release after writing that was made.
+#[derive(Debug)]
 enum ReleaseStep {
     /// None.
     None,
@@ -139,7 +141,7 @@ enum ReleaseStep {
 
 impl<H> Unreleased<H> {
     /// All of a release.
-    pub const fn all(held: WriteHeld<H>) -> Self {
+    pub(crate) const fn all(held: WriteHeld<H>) -> Self {
         Unreleased { held, step: ReleaseStep::None }
     }
 }
