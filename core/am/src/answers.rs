@@ -250,8 +250,14 @@ impl<D: Domain> Core<D> {
             destination: peer.name,
         };
         let source = source_code(self.name.endpoint, self.name.generation);
-        let back =
-            Outstanding { returned, source, tag: Tag(tag), args, count: header.args().min(ANSWER_ARGS) };
+        let back = Outstanding {
+            returned,
+            source,
+            tag: Tag(tag),
+            args,
+            count: header.args().min(ANSWER_ARGS),
+            ticket: 0,
+        };
         Some((after, back))
     }
 }

@@ -350,6 +350,7 @@ impl<D: Domain> Core<D> {
             tag,
             args,
             count: header.args().min(MAX_ARGS),
+            ticket: 0,
         };
         if self.dispatch.replying.get() {
             // A reply of this endpoint waits for space, and its claim with it: later.
@@ -379,14 +380,18 @@ impl<D: Domain> Core<D> {
                     status,
                     operation: Operation::from_bits(aux >> 8 & 0xff),
                     handler: header.handler(),
-                    destination: Name { endpoint: source.endpoint, generation: aux >> 16 },
+                    destination: Name { endpoint: source.endpoint, generation: aux >> 32 },
                 },
                 source: header.source(),
                 tag: message.tag,
                 args: message.args,
                 count: header.args(),
+                ticket: aux >> 16 & 0xffff,
             };
-            self.run_returned(source, back);
+            // Its receiver's successor sends a request back; this endpoint may have it already.
+            if status != Status::Unreachable || self.is_first_return(&back) {
+                self.run_returned(source, back);
+            }
         }
     }
 

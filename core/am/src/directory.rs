@@ -2,8 +2,13 @@
 //! those of the dead.
 //!
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
-//! While it is being taken over, `open` is 0 and no sender finds it.
+//! While it is being taken over, `open` is 0 and no sender finds it. Until it shows its generation
+//! senders copy their requests out of the queue, afterwards it has sent them back: only those for
+//! which their senders' reply queues have no space die with it.
 
+use core::cell::RefCell;
+
+use towpath_channel::doorbell;
 use towpath_machine::{LINE, Ordering, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::PARKED;
@@ -11,16 +16,35 @@ use towpath_sync::PARKED;
 use crate::census::{DirectoryCensus, owner_lives};
 use crate::claim::Claim;
 use crate::domain::{Entry, Hooks, Membership, Side};
+use crate::entry::COPYING;
 use crate::error::Error;
 use crate::message::Direction;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
-use crate::packet::{CLAIMED, FREE, Header, from_source_code};
-use crate::queue::{CLOSED, Census, TICKET, intent, tail_generation};
+use crate::packet::{CLAIMED, FREE, Header, from_source_code, source_code};
+use crate::path::{Failure, SendPath, WhileFull};
+use crate::queue::{CLOSED, Census, GENERATION, Sender, TICKET, intent, tail_generation};
 use crate::segment::Segment;
 
 /// Time between two looks at the progress of another process, in nanoseconds.
 const A_MOMENT: u64 = 100_000;
+
+/// Sender that tries once, without an endpoint that it could poll.
+#[derive(Clone, Copy)]
+struct OneAttempt;
+
+impl WhileFull for OneAttempt {
+    fn is_gone(&self) -> bool {
+        false
+    }
+    fn poll(&self) -> usize {
+        0
+    }
+    fn pause(&self, _round: u32) {}
+    fn look_around(&self) -> bool {
+        false
+    }
+}
 
 /// Operations on a domain's directory.
 pub(crate) trait Directory: Membership + Hooks {
@@ -67,8 +91,8 @@ pub(crate) trait Directory: Membership + Hooks {
     }
 
     /// Readies the receive block of an entry that the caller owns. Returns the new
-    /// generation, and the requests to the last owner that it did not finish and whose senders may
-    /// not have noticed.
+    /// generation, and the requests to the last owner that it did not finish and that could not be
+    /// sent back yet for want of space.
     fn open_entry(
         &self,
         me: u16,
@@ -76,18 +100,26 @@ pub(crate) trait Directory: Membership + Hooks {
         segment: &Segment<Self::Segment>,
     ) -> Result<(u64, Vec<Outstanding>), Error> {
         let last = self.begin_opening(me)?;
-        while last > 0 && self.has_stragglers(me)? {
-            self.pause(A_MOMENT);
-        }
-        let outstanding = self.take_outstanding(Name { endpoint: me, generation: last })?;
+        let name = Name { endpoint: me, generation: last + 1 };
+        let await_stragglers = || -> Result<(), Error> {
+            while last > 0 && self.has_stragglers(me)? {
+                self.pause(A_MOMENT);
+            }
+            Ok(())
+        };
+        await_stragglers()?;
+        let owed = self.give_back(me, last)?;
+        self.show_generation(name)?;
+        await_stragglers()?;
         let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
-        self.finish_opening(Name { endpoint: me, generation: last + 1 }, owner, shared)?;
-        Ok((last + 1, outstanding))
+        self.finish_opening(name, owner, last == 0, shared)?;
+        Ok((name.generation, owed))
     }
 
     /// Opens the entry of an endpoint on another host, under its name there.
     ///
-    /// `None`: a sender is in the middle of a send to its predecessor; to be tried again.
+    /// `None`: a sender is in the middle of a send to its predecessor, or copies its requests out
+    /// of the queue; to be tried again.
     fn open_proxy_entry(&self, name: Name, owner: ParticipantId) -> Result<Option<Vec<Outstanding>>, Error> {
         let (entry, cpu) = (self.entry(name.endpoint)?, self.cpu());
         // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
@@ -107,9 +139,13 @@ pub(crate) trait Directory: Membership + Hooks {
         if last > 0 && self.has_stragglers(name.endpoint)? {
             return Ok(None);
         }
-        let outstanding = self.take_outstanding(Name { generation: last, ..name })?;
-        self.finish_opening(name, owner, 0)?;
-        Ok(Some(outstanding))
+        let owed = self.give_back(name.endpoint, last)?;
+        self.show_generation(name)?;
+        if last > 0 && self.has_stragglers(name.endpoint)? {
+            return Ok(None);
+        }
+        self.finish_opening(name, owner, last == 0, 0)?;
+        Ok(Some(owed))
     }
 
     /// Begins to ready an entry that the caller owns. Returns its last generation, 0 if
@@ -126,29 +162,98 @@ pub(crate) trait Directory: Membership + Hooks {
         Ok(cpu.load(&entry.generation, Ordering::Relaxed))
     }
 
-    /// Takes the requests that a predecessor did not finish.
-    fn take_outstanding(&self, predecessor: Name) -> Result<Vec<Outstanding>, Error> {
-        if predecessor.generation == 0 {
+    /// Sends back the unfinished requests in a queue which the caller resets next.
+    /// `last`: the entry's generation. Returns those for which there is no space.
+    ///
+    /// The queue belongs to that generation, or to an earlier one, if the successor that showed the
+    /// generation has died.
+    fn give_back(&self, me: u16, last: u64) -> Result<Vec<Outstanding>, Error> {
+        if last == 0 {
             return Ok(Vec::new());
         }
-        let side = self.side(predecessor.endpoint, Direction::Request)?;
+        let side = self.side(me, Direction::Request)?;
+        let (q, cpu) = (side.queue(), self.cpu());
+        // Relaxed: a predecessor's, known since the entry was taken (E2).
+        let shown = cpu.load(&q.control.tail, Ordering::Relaxed) & GENERATION;
+        let passed = tail_generation(last).wrapping_sub(shown) & GENERATION;
+        let generation = last.saturating_sub(passed >> TICKET.trailing_ones());
+        let predecessor = Name { endpoint: me, generation };
         // The gateways of other hosts know which of their ranks' requests were not finished.
-        let mine = |source, _| self.is_local(from_source_code(source).0);
-        Ok(Outstanding::take_all(self.cpu(), side.queue(), side.claim(), predecessor, mine))
+        let mine = |source| self.is_local(from_source_code(source).0);
+        let mut owed = Outstanding::find_all(cpu, q, side.claim(), predecessor, mine);
+        owed.retain(|back| !self.send_back_as(Name { endpoint: me, generation: last }, back));
+        Ok(owed)
     }
 
-    /// Resets the queues of an entry that the caller owns, and opens it with a new
-    /// generation. `shared`: length of its shared segment.
-    fn finish_opening(&self, name: Name, owner: ParticipantId, shared: u64) -> Result<(), Error> {
+    /// Sends a request back, from an entry of the caller's that is not open. Returns
+    /// `false` if there is no space.
+    fn send_back_as(&self, from: Name, back: &Outstanding) -> bool {
+        let (endpoint, low) = from_source_code(back.source);
+        let (Some((to, owner, generation)), Ok(side), Ok(entry)) =
+            (self.opened(endpoint), self.side(endpoint, Direction::Reply), self.entry(from.endpoint))
+        else {
+            return true;
+        };
+        if generation & 0xff != low {
+            // Its sender is gone.
+            return true;
+        }
+        let around = self.around(side.queue());
+        let [_, intent, _, block_intent, _] = &entry.own.intents;
+        let route = SendPath {
+            queue: side.queue(),
+            claim: side.claim(),
+            sender: &RefCell::new(Sender::new(from.endpoint, from.generation as u16, generation)),
+            intent,
+            block_intent,
+        };
+        let content = back.content(source_code(from.endpoint, from.generation));
+        let sent = route.send(self.cpu(), &content, None, false, &self.wait(&around), OneAttempt);
+        if sent == Ok(true) {
+            self.wake_owner(&to, owner, true);
+        }
+        sent != Err(Failure::NotSent)
+    }
+
+    /// Wakes the process that owns an endpoint. `ask`: as in [`Hooks::interrupt`].
+    fn wake_owner(&self, entry: &Entry<Self::Cpu>, owner: ParticipantId, ask: bool) {
+        if let Some(doorbell) = self.doorbell(owner.index) {
+            doorbell::wake(self.cpu(), doorbell);
+        }
+        // Relaxed: seen, if the queue was seen to be asleep.
+        if self.cpu().load(&entry.signal, Ordering::Relaxed) != 0 {
+            // (W3) AcqRel: one of the senders that see it takes it; pairs with itself and with the
+            // Release (W4) in `leave`.
+            let address = self.cpu().swap(&entry.signal, 0, Ordering::AcqRel);
+            if address != 0 {
+                self.interrupt(owner, address, ask);
+            }
+        }
+    }
+
+    /// Shows the new generation of an entry that the caller owns: from now on no sender
+    /// copies its requests out of the queue.
+    fn show_generation(&self, name: Name) -> Result<(), Error> {
+        // (E4) Release: after what was sent back; pairs with the Acquire (E6) of senders.
+        self.cpu().store(&self.entry(name.endpoint)?.generation, name.generation, Ordering::Release);
+        Ok(())
+    }
+
+    /// Resets the queues of an entry that the caller owns, and opens it. `first`: it was
+    /// never open. `shared`: length of its shared segment.
+    fn finish_opening(
+        &self,
+        name: Name,
+        owner: ParticipantId,
+        first: bool,
+        shared: u64,
+    ) -> Result<(), Error> {
         let (entry, cpu) = (self.entry(name.endpoint)?, self.cpu());
-        // Relaxed: the caller's own.
-        let first = cpu.load(&entry.generation, Ordering::Relaxed) == 0;
-        // (E4) Release: the entry is the caller's; pairs with the Acquire (E6) of senders.
-        cpu.store(&entry.generation, name.generation, Ordering::Release);
         for direction in [Direction::Request, Direction::Reply] {
             self.reset(&self.side(name.endpoint, direction)?, first, name.generation);
         }
-        // (E4) Release, both: as above; each pairs with the Acquire (E6).
+        // (E4) Release, both: the entry is the caller's; each pairs with the Acquire (E6) of
+        // senders.
         cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Release);
         cpu.store(&entry.open, owner.to_bits(), Ordering::Release);
         self.tell_gateway();
@@ -212,20 +317,28 @@ pub(crate) trait Directory: Membership + Hooks {
     }
 
     /// Closes a receive block's old queues. Returns whether a living sender may still
-    /// write into them: it is in the middle of a send to the predecessor.
+    /// write into them, in the middle of a send to the predecessor, or copies its requests out of
+    /// them.
     fn has_stragglers(&self, me: u16) -> Result<bool, Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
             // (D2) AcqRel: after this no claim succeeds, and those before it are visible. The
             // fence, SeqCst: before the looks at intents; pairs with the load (C4) in
-            // `claim/locked.rs` and with (D1).
+            // `claim/locked.rs`, with (D1) and with (D4).
             self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
             self.cpu().fence(Ordering::SeqCst);
-            if self.is_written(me, &side) {
+            if self.is_copied(side.queue().id) || self.is_written(me, &side) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a living sender copies its requests out of a queue.
+    fn is_copied(&self, queue: u32) -> bool {
+        let census = DirectoryCensus(self);
+        (0..self.config().endpoints as u16)
+            .any(|e| census.load_intent(e, COPYING) == u64::from(queue) + 1 && census.owner_lives(e))
     }
 
     /// Returns whether a living sender may still write into a closed queue: it has a

@@ -41,13 +41,17 @@ pub struct OwnerWords<P: Processor> {
     /// Intents for request queues and for reply queues (see [`crate::queue::intent`]).
     ///
     /// Then, for each kind, the queue on which the owner may hold a block that it has not
-    /// published: the queue's number plus one.
-    pub intents: [P::Word; 4],
+    /// published; and the queue of an endpoint that is gone, out of which the owner copies its
+    /// requests: the queue's number plus one.
+    pub intents: [P::Word; 5],
     /// 1 while the owner stands at the world's barrier and polls, otherwise 0.
     ///
     /// A gateway ends no episode before such an endpoint has the messages that were sent before it.
     pub polls_at_barrier: P::Word,
 }
+
+/// Index of the intent to copy requests out of a queue.
+pub(crate) const COPYING: usize = 4;
 
 impl<P: Processor> Entry<P> {
     /// Makes a free entry, on two lines.
@@ -69,7 +73,7 @@ impl<P: Processor> Entry<P> {
             signal: word(),
             offer: Offer::new(arena),
             own: OwnLine(OwnerWords {
-                intents: [arena.word(Place::NewLine, 0), word(), word(), word()],
+                intents: [arena.word(Place::NewLine, 0), word(), word(), word(), word()],
                 polls_at_barrier: word(),
             }),
         }

@@ -1,8 +1,10 @@
 //! Messages on their way back: requests that their receiver did not finish.
 //!
-//! A survivor finds them in the receiver's queue after its end, and takes each by an exchange of
-//! its header: the sender, which notices that the receiver is gone, or the receiver's successor,
-//! before it resets the queue.
+//! They stay in the queue of an endpoint that is gone until a successor resets it. Two survivors
+//! read them there: their sender, once it notices the end, while its entry says so (`upkeep.rs`);
+//! and the successor, which sends each back before it shows its own generation and resets the
+//! queue (`directory.rs`). A sender may get a request by both ways, and by several successors that
+//! died in between, so each names its ticket, and the sender delivers the first.
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::PARKED;
@@ -11,7 +13,8 @@ use crate::claim::Claim;
 use crate::error::Status;
 use crate::message::{Direction, Operation, Returned};
 use crate::name::{Name, Tag};
-use crate::packet::{Form, Header, MAX_ARGS, SKIPPED};
+use crate::packet::{Form, Header, MAX_ARGS};
+use crate::path::PacketContent;
 use crate::queue::Queue;
 
 /// Message that comes back to its sender.
@@ -26,33 +29,33 @@ pub struct Outstanding {
     pub args: [u32; MAX_ARGS],
     /// Number of arguments.
     pub count: usize,
+    /// Ticket of its place in the request queue of a receiver that is gone; otherwise 0.
+    pub ticket: u64,
 }
 
 impl Outstanding {
-    /// Takes all requests out of a queue that `mine` accepts by source and ticket, and
-    /// frees their blocks.
-    pub fn take_all<P: Processor>(
+    /// Copies requests out of the queue of an endpoint that is gone: all that `mine`
+    /// accepts by source, in the order of their places.
+    pub fn find_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,
         claim: &impl Claim<P>,
         destination: Name,
-        mine: impl Fn(u32, u64) -> bool,
+        mine: impl Fn(u32) -> bool,
     ) -> Vec<Outstanding> {
         // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut all = Vec::new();
         for ticket in consumed..consumed.saturating_add(q.len()) {
-            let word = &q.slot(ticket).header;
             // (O2) Acquire: pairs with the Release (Q2) of the publication.
-            let header = Header(cpu.load(word, Ordering::Acquire));
-            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source(), ticket) {
+            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
                 continue;
             }
-            // So that no other survivor returns it, too. Relaxed: nothing else hangs on it.
-            let (taken, relaxed) = (header.with_state(SKIPPED).0, Ordering::Relaxed);
-            if cpu.compare_exchange(word, header.0, taken, relaxed, relaxed).is_err() {
-                continue;
-            }
+            // Of a long transfer only the last piece is answered. An offer's sender waits for it,
+            // and brings the message back itself.
+            let is_answered = |form: &Form| !matches!(form, Form::LongPart | Form::LongOffered);
+            let Some(form) = header.form().filter(is_answered) else { continue };
             let count = header.args().min(MAX_ARGS);
             let mut args = [0u32; MAX_ARGS];
             let cells = q.slot(ticket).args.iter().chain(&q.extra(ticket).args);
@@ -61,14 +64,6 @@ impl Outstanding {
                 pair[0] = both as u32;
                 pair[1] = (both >> 32) as u32;
             }
-            if header.has_block() {
-                // A successor waits until no sender writes there any more.
-                q.free_block(cpu, header.block());
-            }
-            // Of a long transfer only the last piece is answered. An offer's sender waits for it,
-            // and brings the message back itself.
-            let is_answered = |form: &Form| !matches!(form, Form::LongPart | Form::LongOffered);
-            let Some(form) = header.form().filter(is_answered) else { continue };
             let operation = Operation::of(form, Direction::Request);
             let (status, handler) = (Status::Unreachable, header.handler());
             all.push(Outstanding {
@@ -77,8 +72,20 @@ impl Outstanding {
                 tag: Tag(cpu.read(&q.slot(ticket).tag)),
                 args,
                 count,
+                ticket,
             });
         }
         all
+    }
+
+    /// Contents of the packet with which an endpoint, known by its code, sends it back.
+    pub fn content(&self, source: u32) -> PacketContent<'_> {
+        let Returned { status, operation, handler, destination } = self.returned;
+        let aux = status as u64
+            | (operation as u64) << 8
+            | (self.ticket & 0xffff) << 16
+            | destination.generation << 32;
+        let args = &self.args[..self.count];
+        PacketContent { form: Form::Returned, handler, tag: self.tag.0, args, aux, source }
     }
 }

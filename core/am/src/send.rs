@@ -12,11 +12,11 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
-use towpath_channel::doorbell;
 use towpath_machine::Processor;
 use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
+use crate::directory::Directory;
 use crate::domain::{EndpointStep, Side, Stored};
 use crate::error::{Error, Status};
 use crate::message::{Direction, Operation, Returned, Source};
@@ -420,6 +420,7 @@ impl<D: Domain> Core<D> {
             tag: out.tag,
             args,
             count: out.args.len(),
+            ticket: 0,
         });
     }
 
@@ -466,32 +467,14 @@ impl<D: Domain> Core<D> {
     /// Wakes the process that owns an endpoint.
     #[cold]
     pub(crate) fn wake(&self, peer: &PeerEndpoint<D>) {
-        if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
-            doorbell::wake(self.cpu(), doorbell);
-        }
-        let address = &peer.entry.signal;
-        // Relaxed: seen, if the queue was seen to be asleep.
-        if self.cpu().load(address, Ordering::Relaxed) != 0 {
-            // (W3) AcqRel: one of the senders that see it takes it; pairs with itself and with the
-            // Release (W4) in `leave`.
-            let address = self.cpu().swap(address, 0, Ordering::AcqRel);
-            if address != 0 {
-                let ask = !self.dispatch.signalled.running.get();
-                self.domain.interrupt(peer.participant, address, ask);
-            }
-        }
+        self.domain.wake_owner(&peer.entry, peer.participant, !self.dispatch.signalled.running.get());
     }
 
-    /// Sends an undeliverable message back: its status, operation and destination's
-    /// generation in one cell. Returns `false` if there is no space.
+    /// Sends an undeliverable message back. Returns `false` if there is no space.
     #[cold]
     pub(crate) fn send_back(&self, to: Name, back: &Outstanding, on_full: OnFull) -> bool {
         let Ok(peer) = self.peer(to) else { return true };
-        let Returned { status, operation, handler, destination } = back.returned;
-        let aux = status as u64 | (operation as u64) << 8 | destination.generation << 16;
-        let args = &back.args[..back.count];
-        let out = Outgoing { on_full, ..Outgoing::reply(handler, back.tag, args, Body::Short) };
-        let content = self.content(&out, Form::Returned, aux);
+        let content = back.content(source_code(self.name.endpoint, self.name.generation));
         // If its sender is gone it need not come back here: this endpoint did not send the
         // original.
         !matches!(self.packet(&peer, Direction::Reply, &content, None, on_full), Err(Failure::NotSent))

@@ -17,7 +17,7 @@
 //! memory is reached through `entry` and the queues.
 
 use core::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::{Rc, Weak};
 
@@ -227,6 +227,9 @@ pub(crate) struct Back {
     pub returns: RefCell<VecDeque<Outstanding>>,
     /// Messages of others that are to be sent back when there is time and space.
     pub owed: RefCell<Vec<Outstanding>>,
+    /// Requests that came back since their receiver was gone: its name, and the low bits
+    /// of their tickets.
+    pub seen: RefCell<HashSet<(Name, u16)>>,
 }
 
 /// Times and counts of the endpoint's looks at deaths and late packets.

@@ -162,7 +162,7 @@ impl<D: Domain> Core<D> {
                 destination: peer.name,
             };
             let (tag, count) = (Tag(peer.stream.tag()), header.args().min(MAX_ARGS));
-            (after, number, Outstanding { returned, source, tag, args, count })
+            (after, number, Outstanding { returned, source, tag, args, count, ticket: 0 })
         };
         records.into_iter().map(back).collect()
     }

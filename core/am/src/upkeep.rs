@@ -4,11 +4,13 @@
 //! Runs while polling finds no message or a wait lasts, and on demand ([`Endpoint::recover`]).
 //!
 //! **A receiver that dies** leaves the exact progress that it published: its requesters find the
-//! requests that it had not finished, and get them back as unreachable.
+//! requests that it had not finished, and get them back as unreachable. A successor sends them back
+//! before it uses the queue, and may die meanwhile (`outstanding.rs`).
 //!
 //! [`Endpoint::recover`]: crate::Endpoint::recover
 
 use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use towpath_machine::Processor;
@@ -17,10 +19,11 @@ use crate::census::DirectoryCensus;
 use crate::claim::Claim;
 use crate::directory::Directory;
 use crate::domain::Side;
+use crate::entry::COPYING;
 use crate::error::Status;
 use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
-use crate::packet::source_code;
+use crate::packet::{SKIPPED, source_code};
 use crate::queue::TICKET;
 use crate::state::{Core, Domain, Own, PeerEndpoint};
 use crate::streams::is_before_record;
@@ -116,36 +119,66 @@ impl<D: Domain> Core<D> {
     fn return_outstanding(&self, peer: &Rc<PeerEndpoint<D>>) {
         let mut in_line = self.take_unhandled(peer);
         let in_stream = self.take_unhandled_records(peer);
+        let mut in_queue = self.copy_outstanding(peer);
         let mut returns = self.back.returns.borrow_mut();
-        // A successor that has reset the queues sends back what was there. (E6) Acquire: pairs with
-        // the Release (E4) in `open_entry`.
-        let is_reset = self.cpu().load(&peer.entry.generation, Ordering::Acquire) != peer.name.generation;
-        let me = source_code(self.name.endpoint, self.name.generation);
-        let side = &peer.request.side;
-        let status = self.reason(peer);
-        let in_queue = |until: u64| {
-            let mine = |source, ticket| source == me && ticket < until;
-            let all = if is_reset {
-                Vec::new()
-            } else {
-                Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, mine)
-            };
-            all.into_iter().map(move |mut back| {
-                back.returned.status = status;
-                back
-            })
-        };
-        let with_its_packets =
-            |(order, back): (u64, Outstanding)| in_queue(order & TICKET).chain([back]).collect::<Vec<_>>();
         // In the order in which they were sent.
-        for (after, number, back) in in_stream {
-            let first = in_line.take_if(|(order, _)| is_before_record(*order, number));
-            returns.extend(first.into_iter().flat_map(with_its_packets));
-            returns.extend(after.into_iter().flat_map(in_queue));
+        let mut packets_before = |order: u64| {
+            let end = in_queue.partition_point(|back| back.ticket < order);
+            in_queue.drain(..end).collect::<Vec<_>>()
+        };
+        let mut with_its_packets = |returns: &mut VecDeque<Outstanding>, (order, back)| {
+            returns.extend(packets_before(order & TICKET));
             returns.push_back(back);
+        };
+        for (after, number, back) in in_stream {
+            if let Some(first) = in_line.take_if(|(order, _)| is_before_record(*order, number)) {
+                with_its_packets(&mut returns, first);
+            }
+            match after {
+                Some(after) => with_its_packets(&mut returns, (after, back)),
+                None => returns.push_back(back),
+            }
         }
-        returns.extend(in_line.into_iter().flat_map(with_its_packets));
-        returns.extend(in_queue(u64::MAX));
+        if let Some(last) = in_line {
+            with_its_packets(&mut returns, last);
+        }
+        returns.extend(in_queue);
+    }
+
+    /// Copies the unfinished requests out of the queue of an endpoint that is gone, which
+    /// have not come back already. None if a successor has shown its generation: it has sent them
+    /// back.
+    fn copy_outstanding(&self, peer: &PeerEndpoint<D>) -> Vec<Outstanding> {
+        let (cpu, side, status) = (self.cpu(), &peer.request.side, self.reason(peer));
+        let (q, intent) = (side.queue(), &self.entry.own.intents[COPYING]);
+        let me = source_code(self.name.endpoint, self.name.generation);
+        // (D4) SeqCst, the exchange and the look at the generation: either a successor sees the
+        // intent and does not reset the queue before this endpoint has its copies, or this endpoint
+        // sees the successor's generation; pairs with (D2) in `has_stragglers`.
+        cpu.swap(intent, u64::from(q.id) + 1, Ordering::SeqCst);
+        let is_last = cpu.load(&peer.entry.generation, Ordering::SeqCst) == peer.name.generation;
+        let mut all = if is_last {
+            Outstanding::find_all(cpu, q, side.claim(), peer.name, |source| source == me)
+        } else {
+            Vec::new()
+        };
+        for back in &all {
+            // Relaxed: a hint to a successor, which need not send it back.
+            cpu.store(&q.slot(back.ticket).header, SKIPPED, Ordering::Relaxed);
+        }
+        // (D5) Release: after the copies; pairs with the Acquire (E5) of the census.
+        cpu.store(intent, 0, Ordering::Release);
+        all.retain(|back| self.is_first_return(back));
+        for back in &mut all {
+            back.returned.status = status;
+        }
+        all
+    }
+
+    /// Notes that a request has come back whose receiver is gone. Returns `false` if it
+    /// had come back before.
+    pub(crate) fn is_first_return(&self, back: &Outstanding) -> bool {
+        self.back.seen.borrow_mut().insert((back.returned.destination, back.ticket as u16))
     }
 
     /// Sends back requests that a predecessor did not finish, and replies that this

@@ -27,8 +27,8 @@ pub trait Census {
     /// Loads an intent word of an endpoint: one of `kinds` for claims, or one of the
     /// `kinds` after them for blocks; 0 if there is no such endpoint.
     ///
-    /// (I1), (I5) An implementation loads it with Acquire; pairs with the Release (I2), (I3), (C1)
-    /// of claims and (I4) of blocks.
+    /// (I1), (I5) An implementation loads it with Acquire; pairs with the Release (I2), (I3), (I6),
+    /// (C1) of claims and (I4), (I6) of blocks.
     fn load_intent(&self, endpoint: u16, word: usize) -> u64;
     /// Returns an endpoint's present generation, as packets that it claims carry it.
     fn generation(&self, endpoint: u16) -> Option<u16>;

@@ -129,8 +129,10 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
             None => None,
             Some(piece) => {
                 let block = self.claim_patiently(cpu, patient, meanwhile, move |s| {
-                    // Relaxed: ordered before the claim by its Release (B1).
-                    cpu.store(block_intent, u64::from(q.id) + 1, Ordering::Relaxed);
+                    // (I6) Release: the receiver of another queue that sees this sees what was
+                    // published there; pairs with the Acquire (I5) of the census. Before the claim
+                    // by its Release (B1).
+                    cpu.store(block_intent, u64::from(q.id) + 1, Ordering::Release);
                     let claimed = claim.claim_block(q, s, cpu, wait, intent);
                     if claimed.is_err() {
                         // (I4) Release: while we wait we hold none; pairs with the Acquire (I5) of

@@ -35,7 +35,8 @@ fn reach(text: &str) {
             let (places, ()) = weaken::places(|| {
                 for kills in [0, 1] {
                     for method in [Method::Random, Method::Pct { depth: 3 }] {
-                        for plan in [Plan { threads: 2, ops: 3 }, Plan { threads: 3, ops: 4 }] {
+                        for (threads, ops) in [(2, 3), (3, 4), (5, 2)] {
+                            let plan = Plan { threads, ops };
                             // A subject that does not take the plan reaches nothing by it.
                             let _ = first_fault(case, &settings(method, plan, kills, LOOKS));
                         }

@@ -302,8 +302,7 @@ impl Both {
         self.model.ends[at] = End::new(endpoint.name(), shared, segment);
         self.model.order.push(at);
         if !noticed {
-            endpoint.recover();
-            self.model.succeed(at);
+            self.model.succeed();
         }
         self.before[at] = Some(before);
         self.ends[at] = Some(endpoint);

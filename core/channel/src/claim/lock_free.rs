@@ -127,8 +127,9 @@ impl<P: Processor> Claim<P> for LockFree {
                 };
             }
             None => {
-                // Relaxed: ordered before the tail by the Release in (F1).
-                cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
+                // (I6) Release: the receiver of another queue that sees this sees our steps there;
+                // pairs with the Acquire (I1) of the census. Before the tail by (F1).
+                cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Release);
                 match assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail)) {
                     Some(ticket) => {
                         // (I3) Release: the ticket is taken; pairs with the Acquire (I1) of the

@@ -79,8 +79,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             }
             // The line is on its way while we claim: a receiver that polls has a copy of it.
             cpu.prefetch_exclusive(&q.slot(ticket).header);
-            // Relaxed: ordered before the tail by the Release in (T1).
-            cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
+            // (I6) Release: the receiver of another queue that sees this sees what was published
+            // there; pairs with the Acquire (I1) of the census. Before the tail by (T1).
+            cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Release);
             // (T1) Release: a receiver that sees the ticket taken sees our intent; pairs with the
             // Acquire in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
             // visible; pairs with (T5) in `resolve_head`.

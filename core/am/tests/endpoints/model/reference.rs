@@ -369,15 +369,14 @@ impl Model {
         self.closed = (gone, others);
     }
 
-    /// Lets the successor send back the messages that no endpoint noticed, the last
-    /// first, while there is space.
-    pub fn succeed(&mut self, i: usize) {
+    /// Lets the successor send back the messages that no endpoint noticed, in their
+    /// order, in the name of their receiver.
+    pub fn succeed(&mut self) {
         let (gone, requests) = std::mem::replace(&mut self.closed, (NO_NAME, VecDeque::new()));
-        for message in requests.into_iter().rev() {
+        for message in requests {
             if let Some(back) = message.returned(Status::Unreachable, gone, false)
                 && let Some(to) = self.find(message.from)
             {
-                let back = Message { from: self.ends[i].name, ..back };
                 self.put(to, REPLIES, back, false).expect("the caller has emptied the queue");
             }
         }

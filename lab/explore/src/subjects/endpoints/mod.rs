@@ -1,11 +1,11 @@
-//! Endpoints of `am`: clients send requests to a server, whose successor takes its entry
+//! Endpoints of `am`: clients send requests to a server, whose successors take its entry
 //! over when it has left or is dead.
 //!
 //! Thread 0 serves until it has handled as many requests as a client sends; thread 1 then takes the
-//! same entry of the directory, and serves until all clients are done. The others are clients. Of
-//! each request either the reply or the request itself comes back, once; a request that came back
-//! was not handled, unless its server died. Requests are short, have a block, or are stored into
-//! the server's segment, in turns.
+//! same entry of the directory, and serves until all clients are done. Of five threads the third
+//! serves, too. The others are clients. Of each request either the reply or the request itself
+//! comes back, once; a request that came back was not handled, unless its server died. Requests are
+//! short, have a block, or are stored into the server's segment, in turns.
 
 mod domain;
 
@@ -22,8 +22,11 @@ use towpath_sync::Policy;
 
 use domain::{ExploredDomain, ExploredWorld};
 
-/// Threads that serve, one after the other, as rank 0.
-const SERVERS: usize = 2;
+/// Number of threads that serve, one after the other, as rank 0.
+fn servers(plan: &Plan) -> usize {
+    if plan.threads < 5 { 2 } else { 3 }
+}
+
 /// Handlers of requests, and of replies.
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
@@ -32,8 +35,8 @@ const REPLY: u8 = 2;
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     for algorithm in [Algorithm::Towpath, Algorithm::LockFree, Algorithm::Ticket] {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-            if plan.threads != SERVERS + 1 {
-                return Err("is for three threads".into());
+            if !(3..=5).contains(&plan.threads) {
+                return Err("is for three to five threads".into());
             }
             Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, policy)))
         };
@@ -48,12 +51,14 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
 struct ServiceHandover {
     world: ExploredWorld,
     plan: Plan,
+    /// Number of threads that serve.
+    servers: usize,
     /// Stage of each thread: 1 when it has an endpoint, 2 when it is done.
     stage: Vec<Word>,
     /// Data of each request: one of its client and one of its handler, written before.
     data: Vec<[DatumId; 2]>,
-    /// Number of requests that the servers have handled.
-    served: DatumId,
+    /// Number of requests that the servers at each entry have handled.
+    served: Vec<DatumId>,
     /// Times that each request was handled, was answered and came back, kept by the host.
     known: Vec<[Cell<u32>; 3]>,
 }
@@ -62,20 +67,23 @@ type ExploredEndpoint<'m> = Endpoint<ExploredDomain<'m>>;
 
 impl ServiceHandover {
     fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm, waiting: Policy) -> ServiceHandover {
-        let requests = (plan.threads - SERVERS) * plan.ops;
+        let servers = servers(plan);
+        let clients = plan.threads - servers;
+        let requests = clients * plan.ops;
         ServiceHandover {
-            world: ExploredWorld::new(memory, plan.threads - 1, algorithm, waiting),
+            world: ExploredWorld::new(memory, clients + 1, algorithm, waiting),
             plan: *plan,
+            servers,
             stage: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
             data: (0..requests).map(|_| [0, 1].map(|_| memory.cell(Place::NewLine, 0))).collect(),
-            served: memory.cell(Place::NewLine, 0),
+            served: (0..=clients).map(|_| memory.cell(Place::NewLine, 0)).collect(),
             known: (0..requests).map(|_| Default::default()).collect(),
         }
     }
 
     /// Number of a client's request among all.
     fn request(&self, client: usize, n: usize) -> usize {
-        (client - SERVERS) * self.plan.ops + n
+        (client - self.servers) * self.plan.ops + n
     }
 
     /// Tells the others how far this thread is, by nothing that orders.
@@ -91,7 +99,7 @@ impl ServiceHandover {
     }
 
     fn clients_have_reached(&self, cpu: &Explorer, stage: u64) -> bool {
-        (SERVERS..self.plan.threads).all(|client| self.has_reached(cpu, client, stage))
+        (self.servers..self.plan.threads).all(|client| self.has_reached(cpu, client, stage))
     }
 
     /// Opens an endpoint, as soon as there is an entry for it.
@@ -115,12 +123,12 @@ impl ServiceHandover {
         }
         let handled = Rc::new(Cell::new(0));
         let endpoint = self.open(cpu, 0);
-        let count = handled.clone();
+        let (entry, count) = (usize::from(endpoint.name().to_bits() as u16), handled.clone());
         endpoint.set_boxed_handler(
             REQUEST,
             Box::new(move |token| {
                 count.set(count.get() + 1);
-                self.handle(cpu, token);
+                self.handle(cpu, entry, token);
             }),
         );
         endpoint.set_boxed_handler(
@@ -141,7 +149,7 @@ impl ServiceHandover {
         self.reach(cpu, 2);
     }
 
-    fn handle<'m>(&'m self, cpu: &Explorer, token: &Token<'_, ExploredDomain<'m>>) {
+    fn handle<'m>(&'m self, cpu: &Explorer, entry: usize, token: &Token<'_, ExploredDomain<'m>>) {
         let request = token.args()[0] as usize;
         let [asked, answered] = &self.data[request];
         assert_eq!(cpu.read(asked), request as u64 + 1, "the act of the client before request {request}");
@@ -152,8 +160,8 @@ impl ServiceHandover {
             Payload::Long { offset, .. } => token.segment().read(offset, &mut bytes),
         }
         assert_eq!(bytes[0], request as u8, "the payload of request {request}");
-        let served = cpu.read(&self.served);
-        cpu.write(&self.served, served + 1);
+        let served = &self.served[entry];
+        cpu.write(served, cpu.read(served) + 1);
         cpu.write(answered, request as u64 + 1);
         let handled = &self.known[request][0];
         handled.set(handled.get() + 1);
@@ -161,7 +169,7 @@ impl ServiceHandover {
     }
 
     fn send(&self, cpu: &Explorer) {
-        let (me, rank) = (cpu.id(), cpu.id() - 1);
+        let (me, rank) = (cpu.id(), cpu.id() - self.servers + 1);
         let endpoint = self.open(cpu, rank);
         endpoint.set_boxed_handler(
             REPLY,
@@ -194,12 +202,16 @@ impl ServiceHandover {
                 }
             }
             // One that its server was handling when it died comes back although it may be answered.
-            if !(0..SERVERS).any(|server| cpu.is_dead(server)) {
+            if !(0..self.servers).any(|server| cpu.is_dead(server)) {
                 assert_eq!(handled.get(), answered.get(), "answers of request {request}");
                 assert_eq!(answered.get() + back.get(), 1, "ends of request {request}");
             }
         }
         while endpoint.poll() > 0 {}
+        for request in self.request(me, 0)..self.request(me, self.plan.ops) {
+            let [_, answered, back] = &self.known[request];
+            assert!(answered.get() <= 1 && back.get() <= 1, "request {request} came back twice");
+        }
         self.reach(cpu, 2);
     }
 
@@ -211,7 +223,7 @@ impl ServiceHandover {
             {
                 return true;
             }
-            if (0..SERVERS).all(|server| self.has_reached(cpu, server, 2)) {
+            if (0..self.servers).all(|server| self.has_reached(cpu, server, 2)) {
                 return false;
             }
             cpu.delay(PAUSE);
@@ -222,7 +234,7 @@ impl ServiceHandover {
         cpu.write(&self.data[request][0], request as u64 + 1);
         let (args, bytes) = ([request as u32], [request as u8; 8]);
         let sent = match request % 3 {
-            0 => endpoint.request_long(0, REQUEST, &args, &bytes, 8 * (cpu.id() - SERVERS) as u64),
+            0 => endpoint.request_long(0, REQUEST, &args, &bytes, 8 * (cpu.id() - self.servers) as u64),
             1 => endpoint.request(0, REQUEST, &args),
             _ => endpoint.request_medium(0, REQUEST, &args, &bytes),
         };
@@ -232,7 +244,7 @@ impl ServiceHandover {
 
 impl SubjectRun for ServiceHandover {
     fn thread(&self, cpu: &Explorer) {
-        if cpu.id() < SERVERS { self.serve(cpu) } else { self.send(cpu) }
+        if cpu.id() < self.servers { self.serve(cpu) } else { self.send(cpu) }
     }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
