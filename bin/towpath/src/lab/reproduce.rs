@@ -17,7 +17,7 @@ use crate::{CommandFailure, Outcome, output};
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Judge the papers' claims by experiments on their machines, simulated",
-    long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and judges each claim: it is reproduced if it holds within the tolerance that was set beforehand, for the medians over the seeds and for every seed alone. A claim by which a parameter of the machine was chosen is an input and never counts.\n\n\
+    long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and judges each claim: it is reproduced if it holds within the tolerance that was set beforehand, for the medians over the seeds and for every seed alone; one that the first seed contradicts is tried with no other. A claim by which a parameter of the machine was chosen is an input and never counts.\n\n\
                   Prints one screen: the number of claims of each verdict, then a line for each claim (where they are too many for one screen: those that are not reproduced, and some others). The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots.",
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each\n\nExit codes: 0 every claim that is recorded as reproduced still is; 1 one is not any more, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
@@ -26,11 +26,11 @@ pub struct ReproduceArgs {
     #[arg(value_name = "CLAIM")]
     claims: Vec<String>,
 
-    /// Number of seeds, each of which is a run of every experiment
+    /// Number of seeds: runs of each experiment
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// Number of simulations that run at one time [default: one for each core]
+    /// Simulations at one time, for each of two claims [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 
@@ -69,7 +69,7 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
     let bar = ProgressBar(ConsoleBar::new(true));
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
     bar.0.finish();
-    show::write(&args.report, &judged, args.seeds).map_err(CommandFailure::new)?;
+    show::write(&args.report, &judged).map_err(CommandFailure::new)?;
     if let Some(file) = &args.record {
         std::fs::write(file, to_record(&judged))
             .map_err(|e| CommandFailure::new(format!("{} can't be written: {e}", shown(file))))?;
@@ -83,7 +83,7 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
     };
     if args.json {
         output::remark_text(&text);
-        output::answer(&show::to_json_lines(&judged, args.seeds))?;
+        output::answer(&show::to_json_lines(&judged))?;
     } else {
         output::answer(&text)?;
     }

@@ -1,13 +1,12 @@
 //! Simulated evidence: figures of simulated machines, each run once however many claims
 //! need it.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::above;
+use super::runs::Runs;
 use crate::sim::show::{OfPaper, by_processors_beside, distinct, plot_by_bytes};
-use crate::sim::{Effort, Figures, Sweep, Watcher, find, run_points};
+use crate::sim::{Effort, Figures, Point, Sweep, Watcher, find, run_points};
 use towpath_host::Error;
 use towpath_report::format::digits;
 use towpath_report::record::Metric;
@@ -22,21 +21,19 @@ pub struct Context<'a> {
     pub threads: usize,
     /// The watcher of the runs.
     pub watcher: &'a dyn Watcher,
-    cache: RefCell<BTreeMap<String, Rc<Figures>>>,
+    runs: Arc<Runs>,
 }
 
 impl<'a> Context<'a> {
     /// A context of so many seeds and host threads.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
-        Context { seeds, threads, watcher, cache: RefCell::default() }
+        Context { seeds, threads, watcher, runs: Arc::default() }
     }
 
-    fn effort(&self) -> Effort {
-        Effort { seeds: self.seeds, threads: self.threads }
-    }
-
-    fn once(&self) -> Effort {
-        Effort { seeds: 1, ..self.effort() }
+    /// Returns a context of so many seeds, which shares this one's runs.
+    #[must_use]
+    pub fn with_seeds(&self, seeds: u32) -> Context<'a> {
+        Context { seeds, threads: self.threads, watcher: self.watcher, runs: Arc::clone(&self.runs) }
     }
 
     /// Returns the answers, from earlier runs or from runs made now.
@@ -45,7 +42,23 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask(&self, sweep: &Sweep) -> Result<Series, Error> {
-        self.ask_with(sweep, self.effort())
+        let experiment = find(sweep.experiment)
+            .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
+        let machine = format!("{:?}", sweep.run.machine.describe());
+        let points = experiment.points(sweep)?;
+        let mut wanted = Vec::new();
+        for point in &points {
+            let Point { subject, run, .. } = point;
+            for seed in (run.seed..).take(self.seeds as usize) {
+                let key = format!("{machine} {subject:?} {:?} {} {seed}", run.work, run.operations);
+                wanted.push((key, Point { run: run.seed(seed), ..point.clone() }));
+            }
+        }
+        let effort = Effort { seeds: 1, threads: self.threads };
+        let mut figures =
+            self.runs.figures(&wanted, &|missing| run_points(missing, effort, self.watcher))?.into_iter();
+        let each = |point: Point| (point.subject, together(figures.by_ref().take(self.seeds as usize)));
+        Ok(Series { points: points.into_iter().map(each).collect(), seeds: self.seeds as usize })
     }
 
     /// Returns the answers of one seed, for the cause of a verdict.
@@ -54,39 +67,7 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask_once(&self, sweep: &Sweep) -> Result<Series, Error> {
-        self.ask_with(sweep, self.once())
-    }
-
-    fn ask_with(&self, sweep: &Sweep, effort: Effort) -> Result<Series, Error> {
-        let experiment = find(sweep.experiment)
-            .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
-        let machine = format!("{:?}", sweep.run.machine.describe());
-        let mut points = Vec::new();
-        let mut answers = Vec::new();
-        for point in experiment.points(sweep)? {
-            let s = &point.subject;
-            let key =
-                format!("{machine} {s:?} {:?} {} {}", point.run.work, point.run.operations, effort.seeds);
-            let known = self.cache.borrow().get(&key).cloned();
-            answers.push((key, s.clone(), known.clone()));
-            if known.is_none() {
-                points.push(point);
-            }
-        }
-        let mut new = run_points(&points, effort, self.watcher).into_iter();
-        let mut series = Vec::new();
-        for (key, subject, known) in answers {
-            let figures = match known {
-                Some(figures) => figures,
-                None => {
-                    let figures = Rc::new(new.next().unwrap_or_else(|| Ok(Figures::new()))?);
-                    self.cache.borrow_mut().insert(key, Rc::clone(&figures));
-                    figures
-                }
-            };
-            series.push((subject, figures));
-        }
-        Ok(Series { points: series, seeds: effort.seeds as usize })
+        self.with_seeds(1).ask(sweep)
     }
 
     /// The answers to several sweeps as one series.
@@ -95,7 +76,11 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask_all(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
-        self.ask_all_with(sweeps, self.effort())
+        let mut points = Vec::new();
+        for sweep in sweeps {
+            points.extend(self.ask(sweep)?.points);
+        }
+        Ok(Series { points, seeds: self.seeds as usize })
     }
 
     /// The answers of one seed to several sweeps, as [`Context::ask_once`] gives them.
@@ -104,21 +89,24 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask_all_once(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
-        self.ask_all_with(sweeps, self.once())
+        self.with_seeds(1).ask_all(sweeps)
     }
+}
 
-    fn ask_all_with(&self, sweeps: &[Sweep], effort: Effort) -> Result<Series, Error> {
-        let mut points = Vec::new();
-        for sweep in sweeps {
-            points.extend(self.ask_with(sweep, effort)?.points);
+/// The figures of all seeds, from those of each.
+fn together(seeds: impl Iterator<Item = Arc<Figures>>) -> Figures {
+    let mut all = Figures::new();
+    for figures in seeds {
+        for (metric, values) in figures.iter() {
+            all.entry(*metric).or_default().extend(values);
         }
-        Ok(Series { points, seeds: effort.seeds as usize })
     }
+    all
 }
 
 /// The figures of one sweep, or of several.
 pub struct Series {
-    points: Vec<(towpath_report::record::RecordSubject, Rc<Figures>)>,
+    points: Vec<(towpath_report::record::RecordSubject, Figures)>,
     seeds: usize,
 }
 

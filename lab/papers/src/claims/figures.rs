@@ -231,7 +231,7 @@ mod tests {
         let judged = |id: &str, plot: &str| {
             let claim = *claims().iter().find(|claim| claim.id == id).unwrap();
             let finding = Finding::new("1".into(), vec![]).with([plot.to_string()]);
-            Judged { claim, evidence: Evidence::Simulated, finding }
+            Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1 }
         };
         let papers = exhibitions(&[judged("L7", "stress"), judged("N11", "queues"), judged("L10", "")]);
         assert_eq!(papers.iter().map(|p| p.key).collect::<Vec<_>>(), ['L', 'N']);

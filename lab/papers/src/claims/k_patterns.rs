@@ -164,7 +164,10 @@ fn k25(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against) = (Vec::new(), Vec::new());
     let many = sweep("avalanche", "many-locks", &all, &k_programs::PROCS, 20_000, 4_000);
     let programs = ["spark98", "mp3d", "barnes", "radiosity", "raytrace"];
-    let questions = programs.map(|program| (program, k_programs::question("avalanche", program)));
+    let questions = programs.map(|program| {
+        let algorithms = all.map(str::to_string).into();
+        (program, Sweep { algorithms, ..k_programs::question("avalanche", program) })
+    });
     for (pattern, question) in [("many-locks", many)].into_iter().chain(questions) {
         let series = context.ask(&question)?;
         against.extend(series.judge(|v| {

@@ -38,8 +38,12 @@ mod n_release;
 pub mod native;
 mod nearly_equal;
 mod robust;
+mod runs;
 pub mod show;
 mod standing;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 
 pub use context::{Context, Series};
 pub use native::{Native, judge_native};
@@ -218,6 +222,8 @@ pub struct Judged {
     pub evidence: Evidence,
     /// The findings.
     pub finding: Finding,
+    /// Number of seeds of simulated evidence; 0 of other evidence.
+    pub seeds: u32,
 }
 
 impl Judged {
@@ -292,19 +298,45 @@ pub fn choose(wanted: &[String]) -> Result<Vec<Claim>, String> {
     Ok(all.into_iter().filter(|c| wanted.iter().any(|w| c.id == *w || *w == c.id[..1])).collect())
 }
 
+/// Takes the number of the next claim from an end of those that are left.
+type TakeNext = fn(&mut VecDeque<usize>) -> Option<usize>;
+
 /// Judges claims by simulated evidence. A claim whose experiment fails is not reproduced,
 /// and says why.
+///
+/// On several threads two are judged at one time, one from either end of the list: what one of them
+/// does on a single core leaves the others to the other one.
 pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
-    claims
-        .iter()
-        .map(|claim| {
-            let finding = (claim.simulated)(context).unwrap_or_else(|error| {
-                let why = format!("its experiment failed: {error}");
-                Finding::of(String::new(), Verdict::NotReproduced(why))
+    let left = Mutex::new((0..claims.len()).collect::<VecDeque<_>>());
+    let judged = Mutex::new(BTreeMap::new());
+    let ends: [TakeNext; 2] = [VecDeque::pop_front, VecDeque::pop_back];
+    let ends = if context.threads == 1 { &ends[..1] } else { &ends };
+    std::thread::scope(|scope| {
+        for next in ends {
+            scope.spawn(|| {
+                let take = || next(&mut left.lock().unwrap_or_else(|e| e.into_inner()));
+                while let Some(n) = take() {
+                    let one = judge_one(&claims[n], context);
+                    judged.lock().unwrap_or_else(|e| e.into_inner()).insert(n, one);
+                }
             });
-            Judged { claim: *claim, evidence: Evidence::Simulated, finding }
-        })
-        .collect()
+        }
+    });
+    judged.into_inner().unwrap_or_else(|e| e.into_inner()).into_values().collect()
+}
+
+/// Judges a claim: by one seed, and if that does not contradict it, by all.
+fn judge_one(claim: &Claim, context: &Context<'_>) -> Judged {
+    let by = |context: &Context<'_>| {
+        let finding = (claim.simulated)(context).unwrap_or_else(|error| {
+            let why = format!("its experiment failed: {error}");
+            Finding::of(String::new(), Verdict::NotReproduced(why))
+        });
+        Judged { claim: *claim, evidence: Evidence::Simulated, finding, seeds: context.seeds }
+    };
+    let first = by(&context.with_seeds(1));
+    let is_decided = context.seeds == 1 || first.finding.verdict != Verdict::Reproduced && !claim.input;
+    if is_decided { first } else { by(context) }
 }
 
 /// The recorded verdicts: a claim and its word on a line.
@@ -342,6 +374,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn claim_that_one_seed_contradicts_is_not_tried_with_others() {
+        let claim = |id, input, simulated: fn(&Context<'_>) -> Result<Finding, Error>| Claim {
+            id,
+            what: "",
+            paper: "",
+            tolerance: "",
+            input,
+            simulated,
+            native: None,
+        };
+        let fails: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec!["it fails".into()]));
+        let holds: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec![]));
+        let later: fn(&Context<'_>) -> _ = |context| {
+            let against = if context.seeds > 1 { vec!["with seed 2".into()] } else { vec![] };
+            Ok(Finding::new(String::new(), against))
+        };
+        let claims = [
+            claim("N1", false, fails),
+            claim("N2", true, fails),
+            claim("N3", false, holds),
+            claim("N4", false, later),
+        ];
+        let judged = judge(&claims, &Context::new(5, 2, &()));
+        let all: Vec<_> = judged.iter().map(|j| (j.claim.id, j.word(), j.seeds)).collect();
+        let [no, yes] = ["not reproduced", "reproduced"];
+        assert_eq!(all, [("N1", no, 1), ("N2", "input", 5), ("N3", yes, 5), ("N4", no, 5)]);
+    }
+
+    #[test]
     fn claims_have_numbers_of_their_own_and_a_recorded_verdict() {
         let all = claims();
         for (i, claim) in all.iter().enumerate() {
@@ -377,8 +438,8 @@ mod tests {
             simulated: |_| Ok(Finding::not_checkable("")),
             native: None,
         };
-        let judged =
-            Judged { claim, evidence: Evidence::Simulated, finding: Finding::new("1".into(), vec![]) };
+        let finding = Finding::new("1".into(), vec![]);
+        let judged = Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1 };
         assert_eq!(judged.word(), "input");
     }
 }

@@ -1,6 +1,8 @@
 //! Paper N §5: several copies of the barriers' programs at one time, under time sharing
 //! and under flat gang scheduling (N29 to N31). Run as the queues' in `n_multiprogramming.rs`.
 
+use towpath_sync::Policy;
+
 use super::context::Series;
 use super::n_barriers::CACHED;
 use super::n_multiprogramming::{
@@ -150,7 +152,12 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
     let mut ours = Vec::new();
     for (spread, copies) in [(0.2, &[2, 3][..]), (0.5, &[2][..])] {
         let numbers: Vec<usize> = copies.iter().map(|&n| n as usize).collect();
-        let series = barriers(context, &numbers, spread)?;
+        let asked = BARRIERS.map(|(name, operations)| {
+            let mut asked = question(name, SHARED, &numbers, operations, spread);
+            asked.waiting.retain(|&policy| policy != Policy::Park);
+            asked
+        });
+        let series = context.ask_all(&asked)?;
         let part = |f: Figure<'_>, name, n| {
             f(at(name, COMPETITIVE, n, SHARED), TIME) / f(at(name, SPIN, n, SHARED), TIME)
         };

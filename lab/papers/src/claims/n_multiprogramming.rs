@@ -360,7 +360,15 @@ fn n25(context: &Context<'_>) -> Result<Finding, Error> {
 const N25_CAUSE: &str = "Michael–Scott's and Prakash–Lee–Johnson's queues do; Valois's takes as long with copies as alone, so it is robust too, but its own time, with its counts of references, is above that of a test&set lock over fetch-ops whose waiters give way, with copies as alone";
 
 fn n26(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = queues(context)?;
+    let asked = QUEUES.iter().filter(|q| is_lock(q.0) || [CUSTOM, ARRAY].contains(&q.0));
+    let asked = asked.map(|&(name, operations, _)| {
+        let mut asked = question(name, SHARED, &[2, 3], operations, 0.2);
+        if is_lock(name) {
+            asked.waiting.retain(|&policy| policy != Policy::Spin);
+        }
+        asked
+    });
+    let series = context.ask_all(&asked.collect::<Vec<_>>())?;
     let against = series.judge(|f| slower_than_a_lock(f, CUSTOM));
     let f = &median(&series);
     let still = |name| format!("{:.0}", 100.0 * f(at(name, SPIN, 3, SHARED), STANDSTILL));

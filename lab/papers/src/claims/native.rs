@@ -113,7 +113,7 @@ fn judge_one(claim: Claim, native: &dyn Native, results: &Results) -> Judged {
             finding.ours.push_str(&format!("; {}", lines.lacking));
         }
     }
-    Judged { claim, evidence: Evidence::Native { waiting: policy }, finding }
+    Judged { claim, evidence: Evidence::Native { waiting: policy }, finding, seeds: 0 }
 }
 
 fn records_under(native: &dyn Native, results: &Results, waiting: &str) -> usize {

@@ -45,6 +45,9 @@ pub(super) fn line(judged: &Judged) -> ClaimLine {
         details.push(("note", finding.caveat.clone()));
     }
     if judged.evidence == Evidence::Simulated {
+        let seeds =
+            if judged.seeds == 1 { "by one seed".into() } else { format!("by {} seeds", judged.seeds) };
+        details.push(("judged", seeds));
         details.push(("depends on", depends_on(claim.id).to_string()));
     }
     if !finding.sabotage.is_empty() {
@@ -70,14 +73,14 @@ pub fn table(judged: &[Judged]) -> Table {
         "ours: median (from … to)",
         "tolerance",
         "verdict",
-        "depends on; sabotage",
+        "depends on; sabotage; seeds",
     ];
     let row = |j: &Judged| {
         let line = line(j);
         let why = line.details.iter().find(|(name, _)| *name == "why");
         let verdict = why.map_or(line.verdict.to_string(), |(_, why)| format!("{}: {why}", line.verdict));
         let of = |wanted: &str| line.details.iter().find(|(name, _)| *name == wanted);
-        let standing = ["depends on", "sabotage"].into_iter().filter_map(of);
+        let standing = ["depends on", "sabotage", "judged"].into_iter().filter_map(of);
         let standing: Vec<&str> = standing.map(|(_, text)| text.as_str()).collect();
         vec![
             Cell::new(line.id, Kind::Text),
@@ -92,7 +95,7 @@ pub fn table(judged: &[Judged]) -> Table {
     Table {
         experiment: "claims",
         title: "The papers' claims on their machines, simulated".into(),
-        note: "A claim is reproduced if it holds for the medians and for every seed alone. Inputs, by which a parameter was chosen, never count.".into(),
+        note: "A claim is reproduced if it holds for the medians and for every seed alone; one that the first seed contradicts is tried with no other. Inputs, by which a parameter was chosen, never count.".into(),
         header: names.map(str::to_string).to_vec(),
         rows: judged.iter().map(row).collect(),
     }
@@ -126,11 +129,11 @@ pub fn render(judged: &[Judged]) -> String {
 }
 
 /// One JSON object for each claim.
-pub fn to_json_lines(judged: &[Judged], seeds: u32) -> String {
+pub fn to_json_lines(judged: &[Judged]) -> String {
     let line = |j: &Judged| {
         json!({
             "experiment": "reproduce", "claim": j.claim.id, "what": j.claim.what, "paper": j.claim.paper, "ours": j.finding.ours,
-            "tolerance": j.claim.tolerance, "verdict": j.word(), "why": j.finding.verdict.why(), "input": j.claim.input, "seeds": seeds,
+            "tolerance": j.claim.tolerance, "verdict": j.word(), "why": j.finding.verdict.why(), "input": j.claim.input, "seeds": j.seeds,
             "depends_on": depends_on(j.claim.id), "sabotage": j.finding.sabotage,
         })
         .to_string()
@@ -145,9 +148,9 @@ pub fn to_json_lines(judged: &[Judged], seeds: u32) -> String {
 /// # Errors
 ///
 /// The system's, with the folder's name.
-pub fn write(folder: &Path, judged: &[Judged], seeds: u32) -> Result<(), Error> {
+pub fn write(folder: &Path, judged: &[Judged]) -> Result<(), Error> {
     let title = "What the papers found, on their machines, simulated";
-    let note = "A claim is reproduced if it holds for the medians and for every seed alone. Inputs, by which a parameter was chosen, never count. A line opens to the tolerance, which was fixed beforehand, the reasons, what the verdict depends on, and whether the claim notices that its effect is taken away. What stands in a plot as the paper's is from its tables and its text; nothing was read off its images.";
+    let note = "A claim is reproduced if it holds for the medians and for every seed alone; one that the first seed contradicts is tried with no other. Inputs, by which a parameter was chosen, never count. A line opens to the tolerance, which was fixed beforehand, the reasons, what the verdict depends on, and whether the claim notices that its effect is taken away. What stands in a plot as the paper's is from its tables and its text; nothing was read off its images.";
     let page = exhibition_page(title, &format!("{}. {note}", summary(judged)), &exhibitions(judged));
-    write_files(folder, &to_json_lines(judged, seeds), &page)
+    write_files(folder, &to_json_lines(judged), &page)
 }

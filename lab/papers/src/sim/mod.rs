@@ -32,6 +32,7 @@ use towpath_report::Experiment;
 use towpath_report::record::{Extra, Metric, Record, RecordSubject};
 
 /// One thing to run, once for each seed.
+#[derive(Clone)]
 pub struct Point {
     /// For the records.
     pub subject: RecordSubject,

@@ -2,8 +2,10 @@
 //! machines of `core/mplock`.
 //!
 //! A thread's system call and the arrival of a message each lead to one step of a state machine;
-//! messages to the own node are handled in the same step. A grant goes to a waiter that polls;
-//! everything else interrupts its receiver.
+//! messages to the own node are handled in the same step, but for those of the central protocol,
+//! which takes "2 hops and one interrupt at the central lock manager under all circumstances"
+//! (paper K, Section 2.4), and whose library consults no local manager. A grant goes to a waiter
+//! that polls; everything else interrupts its receiver.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -76,6 +78,7 @@ pub(in crate::sim) struct ForwardsInside {
 
 /// The lock managers of all nodes.
 pub(super) struct Managers {
+    protocol: Protocol,
     locks: RefCell<Vec<ManagedLock>>,
     /// Letters under way, by the tag of their message.
     letters: RefCell<Vec<Option<Letter>>>,
@@ -94,6 +97,7 @@ impl Managers {
             at_nodes: BTreeMap::new(),
         };
         Managers {
+            protocol,
             locks: RefCell::new(homes.iter().map(lock).collect()),
             letters: RefCell::default(),
             free: RefCell::default(),
@@ -119,7 +123,9 @@ impl Managers {
             inside.wanted += u64::from(self.locks.borrow()[letter.lock].holds(kernel.node()));
             self.forwards_inside.set(inside);
         }
-        if self.settle(kernel, arrival.from, VecDeque::from([letter])) {
+        let mut letters = VecDeque::new();
+        let granted = self.handle(letter, kernel.node(), arrival.from, &mut letters);
+        if self.settle(kernel, letters) || granted {
             kernel.notify();
         }
     }
@@ -137,7 +143,7 @@ impl Managers {
                 let request = LockRequest::waiting(*ticket, Mode::Exclusive);
                 let _ = at_node.acquire(request, &mut out);
             }
-            self.settle(kernel, node, letters);
+            self.settle(kernel, letters);
             self.locks.borrow()[lock].holds(node)
         });
         if !is_here {
@@ -159,33 +165,38 @@ impl Managers {
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
                 it.at_nodes.entry(node).or_default().0.release(true, 0, &mut out);
             }
-            self.settle(kernel, node, letters);
+            self.settle(kernel, letters);
         });
     }
 
-    /// Handles letters to this node and sends the others. Returns whether this node's
+    /// Handles this node's letters to itself and sends the others. Returns whether its
     /// thread has got a lock.
-    fn settle(&self, kernel: &mut NodeKernel, from: usize, mut letters: VecDeque<Letter>) -> bool {
+    fn settle(&self, kernel: &mut NodeKernel, mut letters: VecDeque<Letter>) -> bool {
         let node = kernel.node();
-        let (mut granted, mut from) = (false, from);
+        let mut granted = false;
         while let Some(letter) = letters.pop_front() {
-            if letter.to != node {
+            if letter.to != node || self.protocol == Protocol::Central {
                 self.post(kernel, letter);
-                continue;
+            } else {
+                granted |= self.handle(letter, node, node, &mut letters);
             }
-            let it = &mut self.locks.borrow_mut()[letter.lock];
-            let mut out = Letters { lock: letter.lock, home: it.home, all: &mut letters };
-            match letter.side {
-                LetterSide::Home => it.at_home.on_message(from as Node, &letter.message, &mut out),
-                LetterSide::User => {
-                    let at_node = &mut it.at_nodes.entry(node).or_default().0;
-                    granted |= at_node.on_message(&letter.message, &mut out).is_some();
-                }
-            }
-            // All further letters come from this node itself.
-            from = node;
         }
         granted
+    }
+
+    /// Handles a letter to this node. Returns whether its thread has got a lock.
+    fn handle(&self, letter: Letter, node: usize, from: usize, answers: &mut VecDeque<Letter>) -> bool {
+        let it = &mut self.locks.borrow_mut()[letter.lock];
+        let mut out = Letters { lock: letter.lock, home: it.home, all: answers };
+        match letter.side {
+            LetterSide::Home => {
+                it.at_home.on_message(from as Node, &letter.message, &mut out);
+                false
+            }
+            LetterSide::User => {
+                it.at_nodes.entry(node).or_default().0.on_message(&letter.message, &mut out).is_some()
+            }
+        }
     }
 
     fn post(&self, kernel: &mut NodeKernel, letter: Letter) {

@@ -33,6 +33,21 @@ fn locks_by_message_cost_what_table_1_says() {
 }
 
 #[test]
+fn central_manager_at_the_own_node_is_interrupted_too() {
+    let at_requester = |protocol, state| {
+        let (machine, scheme) = (avalanche(&[]), Scheme::Message(protocol));
+        acquisition(&machine, scheme, state, HomePlacement::From(2), false, 1).unwrap()
+    };
+    let [central, distributed, reactive] = Protocol::ALL;
+    for state in [State::LocalIdle, State::RemoteIdle] {
+        let cost = at_requester(central, state);
+        assert!(cost.interrupts == 1 && cost.cycles > 1_000.0, "{}: {cost:?}", state.name());
+    }
+    assert_eq!(at_requester(distributed, State::LocalIdle).interrupts, 0);
+    assert_eq!(at_requester(reactive, State::RemoteIdle).interrupts, 0);
+}
+
+#[test]
 fn locks_in_shared_memory_take_no_more_hops_than_table_1() {
     for (scheme, most) in [(Scheme::TestAndTestAndSet, [0, 8, 12]), (Scheme::Mcs, [0, 4, 12])] {
         let hops = State::ALL.map(|state| cost(scheme, state).0);
