@@ -12,9 +12,19 @@
 //! **A death.** The intent is loaded first and the question asked second: a sender that is dead by
 //! then has not published, and will not.
 
+use towpath_machine::{Ordering, Processor};
+
 /// Time for which the head may wait for a claimed packet before the receiver looks past
 /// it, in nanoseconds.
 pub const STALL: u64 = 1_000_000;
+
+/// Reads an intent word, for a [`Census`].
+#[inline]
+pub fn read_intent<P: Processor>(cpu: &P, word: &P::Word) -> u64 {
+    // (I5) Acquire: pairs with the Release (I2), (I3), (I6), (C1) of claims and (I4), (I6) of
+    // blocks.
+    cpu.load(word, Ordering::Acquire)
+}
 
 /// Intent words and liveness of a queue's senders.
 pub trait Census {
@@ -27,8 +37,7 @@ pub trait Census {
     /// Loads an intent word of an endpoint: one of `kinds` for claims, or one of the
     /// `kinds` after them for blocks; 0 if there is no such endpoint.
     ///
-    /// (I1), (I5) An implementation loads it with Acquire; pairs with the Release (I2), (I3), (I6),
-    /// (C1) of claims and (I4), (I6) of blocks.
+    /// (I1) An implementation reads it by [`read_intent`], which acquires.
     fn load_intent(&self, endpoint: u16, word: usize) -> u64;
     /// Returns an endpoint's present generation, as packets that it claims carry it.
     fn generation(&self, endpoint: u16) -> Option<u16>;

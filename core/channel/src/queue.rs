@@ -14,7 +14,7 @@ use towpath_sync::PARKED;
 use crate::claim::Claim;
 use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
 
-pub use crate::census::{Census, STALL};
+pub use crate::census::{Census, STALL, read_intent};
 
 /// Bit of the tail: the receiver sleeps; the next claimer wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;

@@ -37,16 +37,18 @@ use core::cell::Cell;
 use core::fmt;
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Concurrent, Native, Object, TypeText};
 use towpath_sync::{Attempt, Deadline, LockError, Policy, Wait};
 
+use crate::creating::{CreationTurn, newest_record, publish_record};
 use crate::inner::Inner;
 use crate::layout::{ObjectRecord, TYPE_WORDS, code_of, record_of};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
+use crate::table::ParticipantTable;
 use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.
@@ -74,12 +76,8 @@ impl<T: Object> fmt::Debug for Shared<T> {
 impl<T: Object> Shared<T> {
     fn new(world: World, object: NonNull<T>) -> Self {
         if T::NAMES_USERS {
-            // Relaxed: the fence orders it.
-            world.inner().local.handles.fetch_add(1, Ordering::Relaxed);
-            // (U1) SeqCst: between the count and the loads of `me` in `World::lock`, which either
-            // see that the process has left, or the leaving sees this handle; pairs with the fence
-            // (U2) in `Inner::leave_unless_open`.
-            fence(Ordering::SeqCst);
+            let inner = world.inner();
+            inner.local.open_handles().open(inner.cpu());
         }
         Shared { world, object }
     }
@@ -121,11 +119,8 @@ impl<T: Object> Clone for Shared<T> {
 impl<T: Object> Drop for Shared<T> {
     fn drop(&mut self) {
         if T::NAMES_USERS {
-            let handles = &self.world.inner().local.handles;
-            // Release: what was done by this handle comes before the leaving that it no longer
-            // prevents; pairs with the fence (U2). A fork clears the count: the child's copies are
-            // not counted.
-            let _ = handles.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
+            let inner = self.world.inner();
+            inner.local.open_handles().close(inner.cpu());
         }
     }
 }
@@ -245,20 +240,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_micros(100);
 
 /// The permission to create. Given back when dropped, also by a panic in `prepare`.
-struct Creating<'a> {
-    word: &'a AtomicU64,
-    among_threads: &'a AtomicU64,
-    me: u64,
-}
+struct Creating<'a>(CreationTurn<'a, Native>);
 
 impl Drop for Creating<'_> {
     fn drop(&mut self) {
         PREPARING.set(false);
-        // (N2) Release: pairs with the Acquire (N1) in `may_create`. Fails only if the segment is
-        // damaged.
-        let _ = self.word.compare_exchange(self.me, 0, Ordering::Release, Ordering::Relaxed);
-        // (N6) Release: pairs with the Acquire (N5) in `may_create`.
-        self.among_threads.store(0, Ordering::Release);
+        self.0.give();
     }
 }
 
@@ -398,10 +385,8 @@ impl World {
         }
         let bucket = inner.bucket(&words);
         record.next.store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
-        // (N3) Release: the record, and the object, prepared; pairs with the Acquire (N4) in
-        // `lookup` and `settle`.
-        bucket.store(code_of(used), Ordering::Release);
-        // Relaxed: for the next creator, to which (N2) and (N1) hand it.
+        publish_record(inner.cpu(), bucket, code_of(used));
+        // Relaxed: for the next creator, to which the turn hands it.
         inner.control().directory.used.store(end, Ordering::Relaxed);
         drop(creating);
         Ok((shared, tail))
@@ -462,9 +447,7 @@ impl Inner {
     }
 
     fn lookup(&self, name: &Name) -> Result<Option<&ObjectRecord>, Error> {
-        // (N4) Acquire: pairs with the Release (N3) in `shared`, and, since each creator reads the
-        // head before it stores another one, with those of the older records of the list.
-        let mut code = self.bucket(name).load(Ordering::Acquire);
+        let mut code = newest_record(self.cpu(), self.bucket(name));
         let mut last = u64::MAX;
         while code != 0 {
             let damaged = || Error::Damaged {
@@ -474,7 +457,7 @@ impl Inner {
             };
             // Each is older than the one before: a list without end is none.
             let record = self.segment.record(record_of(code)).filter(|_| code < last).ok_or_else(damaged)?;
-            // Relaxed, all: see (N4).
+            // Relaxed, all: see (N4) in `creating.rs`.
             if record.name.iter().zip(name).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted) {
                 return Ok(Some(record));
             }
@@ -494,7 +477,7 @@ impl Inner {
         let sane = |used: u64| {
             used.checked_next_multiple_of(64).filter(|&used| used <= heap_bytes).unwrap_or(heap_bytes)
         };
-        // Relaxed: the creator's; handed over by (N1), (N2). After a death it may be an old value
+        // Relaxed: the creator's; handed over with the turn. After a death it may be an old value
         // of the dead, before (N3): then the record there is a complete one.
         let used = sane(word.load(Ordering::Relaxed));
         let Some(record) = self.segment.record(used) else { return used };
@@ -502,8 +485,7 @@ impl Inner {
         // but that of a complete record.
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let name: Name = core::array::from_fn(|i| get(&record.name[i]));
-        // (N4) Acquire: pairs with the Release (N3) of the dead.
-        if self.bucket(&name).load(Ordering::Acquire) != code_of(used) {
+        if newest_record(self.cpu(), self.bucket(&name)) != code_of(used) {
             return used;
         }
         let end = sane(get(&record.offset).saturating_add(get(&record.bytes))).max(used);
@@ -512,42 +494,23 @@ impl Inner {
     }
 
     fn may_create(&self, me: ParticipantId) -> Result<Creating<'_>, u32> {
-        let word = &self.control().directory.creating;
-        let among_threads = &self.local.creating;
+        let turn = CreationTurn {
+            cpu: self.cpu(),
+            creating: &self.control().directory.creating,
+            among_threads: &self.local.creating,
+            me: me.to_bits(),
+        };
         let since = Instant::now();
-        // First among the threads of this process: then this process's own id in the word can only
-        // be a remnant.
-        // (N5) Acquire: pairs with the Release (N6) in `Creating::drop`.
-        while among_threads.swap(1, Ordering::Acquire) != 0 {
-            if since.elapsed() > PATIENCE {
-                return Err(me.index);
+        let nap = || {
+            let is_patient = since.elapsed() <= PATIENCE;
+            if is_patient {
+                std::thread::sleep(NAP);
             }
-            std::thread::sleep(NAP);
-        }
-        let mut expected = 0;
-        loop {
-            // (N1) Acquire: pairs with the Release (N2) in `Creating::drop`.
-            match word.compare_exchange(expected, me.to_bits(), Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => {
-                    PREPARING.set(true);
-                    return Ok(Creating { word, among_threads, me: me.to_bits() });
-                }
-                Err(0) => expected = 0,
-                Err(other) => {
-                    let creator = ParticipantId::from_bits(other);
-                    if creator == me || !self.is_alive(creator) {
-                        // Dead, or there never was one: takes its place, unless it has changed.
-                        expected = other;
-                    } else if since.elapsed() > PATIENCE {
-                        // (N6) Release: pairs with the Acquire (N5) of the thread that waits.
-                        among_threads.store(0, Ordering::Release);
-                        return Err(creator.index);
-                    } else {
-                        expected = 0;
-                        std::thread::sleep(NAP);
-                    }
-                }
-            }
-        }
+            is_patient
+        };
+        let is_alive = |creator| self.is_alive(ParticipantId::from_bits(creator));
+        turn.take(is_alive, nap).map_err(|creator| ParticipantId::from_bits(creator).index)?;
+        PREPARING.set(true);
+        Ok(Creating(turn))
     }
 }

@@ -10,7 +10,7 @@
 //! Leaving gives the entry back with one compare-and-swap, and wakes all waiters: no rank waits any
 //! more for one that has left.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -149,22 +149,9 @@ impl Inner {
 
     /// Leaves, unless objects that name their users are open.
     pub(crate) fn leave_unless_open(&self) -> Result<(), Error> {
-        let local = &self.local;
-        // Relaxed: as in `enter`.
-        let bits = local.me.swap(0, Ordering::Relaxed);
-        // (U2) SeqCst: pairs with the fence (U1) in `Shared::new`, and, with Acquire, with the
-        // Release in its `drop`.
-        fence(Ordering::SeqCst);
-        match local.handles.load(Ordering::Relaxed) {
-            0 => {
-                self.leave_as(bits);
-                Ok(())
-            }
-            objects => {
-                local.me.store(bits, Ordering::Relaxed);
-                Err(Error::ObjectsOpen { objects })
-            }
-        }
+        let left = self.local.open_handles().leave(self.cpu());
+        self.leave_as(left.map_err(|objects| Error::ObjectsOpen { objects })?);
+        Ok(())
     }
 
     pub(crate) fn leave(&self) {

@@ -18,18 +18,14 @@
 //! **Crashes.** A gateway that dies takes its participants with it: the ranks of the other hosts
 //! are dead to this one. No barrier ends any more, so its launcher ends the ranks of this host.
 
-use core::ops::Range;
-use core::sync::atomic::Ordering;
-
-use towpath_machine::{Native, Park};
-
-use crate::Error;
 use crate::episodes::MemberEpisodes;
 use crate::inner::{Inner, WorldSpec};
 use crate::layout::MOST_PROCESSES;
 use crate::participant::EntryState;
 use crate::table::ParticipantTable;
 use crate::world::World;
+use crate::{Error, words};
+use core::ops::Range;
 
 /// In the header: the world spans hosts.
 const SPANS: u64 = 1 << 63;
@@ -232,8 +228,7 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn host_events(&self) -> u64 {
-        // (G2) Acquire: the event comes before; pairs with the Release (G1).
-        self.0.control().barrier.host_events.load(Ordering::Acquire)
+        words::host_events(self.0.cpu(), &self.0.control().barrier.host_events)
     }
 
     /// Wakes this host's gateway, so that it looks for the caller's change. Does nothing
@@ -277,12 +272,8 @@ impl Inner {
 
     #[cold]
     fn wake_gateway(&self, host: HostRanks) {
-        // (G1) Release, both: the caller's change comes before; pairs with the Acquire (G2), and
-        // with that with which the gateway reads its doorbell before it looks for the last time.
-        self.control().barrier.host_events.fetch_add(1, Ordering::Release);
         let doorbell = &self.segment.doorbells()[host.gateway() as usize].0;
-        doorbell.fetch_add(1, Ordering::Release);
-        Native::with_id(0).wake(doorbell, u32::MAX);
+        words::tell_gateway(self.cpu(), &self.control().barrier.host_events, doorbell);
     }
 }
 

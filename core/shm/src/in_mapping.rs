@@ -30,7 +30,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Object, Plain};
+use towpath_machine::{Native, Object, Plain};
 use towpath_sync::robust::{Barrier, Condvar, Event, Once, Semaphore};
 use towpath_sync::{Mutex, RwLock};
 
@@ -38,7 +38,7 @@ use crate::inner::{MEMORY, WorldSpec, write_header};
 use crate::layout::{Geometry, LEAST, MAGIC, MAPPED, MAPPED_ALIGN, READY};
 use crate::process::{self, Dead, ProcessIdentity, Wanted, start_hash};
 use crate::segment::Segment;
-use crate::{Error, Shared, World};
+use crate::{Error, Shared, World, words};
 
 /// Maximum time to wait for a maker that is alive.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -148,8 +148,7 @@ impl World {
         let whole = unsafe { segment_in(memory) }?;
         let room = whole.len();
         let header = &whole.control().header;
-        // (H2) Acquire: pairs with the Release (H1) in `write_header`.
-        let state = header.state.load(Ordering::Acquire);
+        let state = words::header_state(&Native::with_id(0), &header.state);
         // Relaxed, all: see (H2).
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         if get(&header.magic) != MAGIC {
@@ -200,8 +199,7 @@ impl World {
         let geometry = Geometry::within(processes, segment.len())?;
         let header = &segment.control().header;
         let (me, since) = (maker_of(ProcessIdentity::own()?), Instant::now());
-        // (M1) Acquire: pairs with the Release (H1) in `write_header`.
-        while header.state.load(Ordering::Acquire) != READY {
+        while words::header_state(&Native::with_id(0), &header.state) != READY {
             // Relaxed, both: the exchange decides.
             let (magic, maker) = (header.magic.load(Ordering::Relaxed), header.maker.load(Ordering::Relaxed));
             if maker == 0 && magic != 0 {

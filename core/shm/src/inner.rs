@@ -35,7 +35,8 @@ use crate::parts::Parts;
 use crate::segment::Segment;
 use crate::table::ParticipantTable;
 use crate::watchlist::Watchlist;
-use crate::{Error, process, shown};
+use crate::words::Handles;
+use crate::{Error, process, shown, words};
 
 /// Specification of a new world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +99,7 @@ pub(crate) fn write_header(
         set(word, value);
     }
     set(&segment.control().counts.switch_cost, Native::switch_cost());
-    // (H1) Release: pairs with the Acquire (H2) in `adopt`.
-    header.state.store(READY, Ordering::Release);
+    words::publish_header(&Native::with_id(0), &header.state, READY);
 }
 
 /// The caller's memory, in errors.
@@ -112,9 +112,8 @@ pub(crate) fn adopt(
     suggested: Option<u32>,
 ) -> Result<Inner, Error> {
     let header = &segment.control().header;
-    // (H2) Acquire: pairs with the Release (H1) in `write_header`. The loads below may then be
-    // Relaxed.
-    let state = header.state.load(Ordering::Acquire);
+    let state = words::header_state(&Native::with_id(0), &header.state);
+    // Relaxed, here and below: see (H2).
     let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
     if get(&header.magic) != MAGIC {
         let descriptor = if segment.file().is_some() { "the descriptor of this world" } else { MEMORY };
@@ -221,6 +220,13 @@ impl Inner {
             0 => Err(Error::NotEntered),
             bits => Ok(ParticipantId::from_bits(bits)),
         }
+    }
+}
+
+impl LocalPage {
+    /// The words by which handles prevent this process from leaving.
+    pub(crate) fn open_handles(&self) -> Handles<'_, Native> {
+        Handles { me: &self.me, handles: &self.handles }
     }
 }
 

@@ -21,10 +21,12 @@
 use core::marker::PhantomData;
 use core::mem::zeroed;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::{Error, ParticipantId, World};
+use towpath_machine::Native;
+
+use crate::{Error, ParticipantId, World, words};
 
 /// Maximum number of real-time signals.
 const SIGNALS: usize = 32;
@@ -34,8 +36,8 @@ const VALID: u64 = 1 << 40;
 
 /// A signal's thread, and its action.
 struct SignalTarget {
-    /// The thread that expects it; 0: none.
-    thread: AtomicI32,
+    /// The thread that expects it; 0: none ([`words::take_signal`]).
+    thread: AtomicU64,
     run: AtomicPtr<()>,
     data: AtomicPtr<()>,
 }
@@ -44,7 +46,7 @@ struct SignalTarget {
 /// `data`.
 static TARGETS: [SignalTarget; SIGNALS] = [const {
     SignalTarget {
-        thread: AtomicI32::new(0),
+        thread: AtomicU64::new(0),
         run: AtomicPtr::new(null_mut()),
         data: AtomicPtr::new(null_mut()),
     }
@@ -55,9 +57,9 @@ extern "C" fn handler(signal: libc::c_int) {
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read;
     // and a system call without arguments.
     let (errno, me) = unsafe { (*libc::__errno_location(), libc::gettid()) };
-    // (I2) Acquire: what the thread has said before; pairs with the Release (I2) in `install`.
-    // Another thread's is left alone: it may just be giving it up.
-    if target.thread.load(Ordering::Acquire) == me {
+    // Relaxed: this thread's own, if it has the signal. Another thread's is left alone: it may just
+    // be giving it up.
+    if target.thread.load(Ordering::Relaxed) == me as u64 {
         // Relaxed, twice: this thread's own.
         let run = target.run.load(Ordering::Relaxed);
         let data = target.data.load(Ordering::Relaxed);
@@ -116,9 +118,8 @@ impl Interrupts {
         // SAFETY: a system call without arguments.
         let thread = unsafe { libc::gettid() };
         let target = &TARGETS[place];
-        // (I1) AcqRel: pairs with the Release (I3) of the thread that had the place before; Relaxed
-        // if it fails: nothing is read.
-        if target.thread.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        let cpu = Native::with_id(0);
+        if !words::take_signal(&cpu, &target.thread) {
             return Err(Error::System {
                 what: "this real-time signal is in use in this process: use another number",
                 source: std::io::ErrorKind::ResourceBusy.into(),
@@ -127,11 +128,9 @@ impl Interrupts {
         // Relaxed, twice: published by `thread`.
         target.run.store(run as *mut (), Ordering::Relaxed);
         target.data.store(data.cast_mut(), Ordering::Relaxed);
-        // (I3) Release: pairs with the AcqRel (I1) of the next thread.
         let timer =
-            Self::prepare(signal, thread).inspect_err(|_| target.thread.store(0, Ordering::Release))?;
-        // (I2) Release: pairs with the Acquire (I2) in `handler`.
-        target.thread.store(thread, Ordering::Release);
+            Self::prepare(signal, thread).inspect_err(|_| words::leave_signal(&cpu, &target.thread))?;
+        words::give_signal(&cpu, &target.thread, thread as u64);
         Ok(Interrupts { place, thread, timer, own: PhantomData })
     }
 
@@ -204,9 +203,8 @@ impl Drop for Interrupts {
     fn drop(&mut self) {
         // SAFETY: our own timer, not used any more.
         unsafe { libc::timer_delete(self.timer) };
-        // (I3) Release: pairs with the AcqRel (I1) of the thread that takes the place next. A
-        // signal that comes late finds no thread.
-        TARGETS[self.place].thread.store(0, Ordering::Release);
+        // A signal that comes late finds no thread.
+        words::leave_signal(&Native::with_id(0), &TARGETS[self.place].thread);
     }
 }
 

@@ -19,6 +19,7 @@
 mod area;
 mod around;
 mod barrier;
+pub mod creating;
 mod cross_memory;
 mod directory;
 mod entering;
@@ -49,6 +50,7 @@ pub mod table;
 pub mod variables;
 mod watch;
 mod watchlist;
+pub mod words;
 mod world;
 
 pub use area::Area;

@@ -9,8 +9,8 @@
 //! or by a process that knows that the dead owner is not in the way. `cleaned`: the number of
 //! deaths after which the table was last looked through; the lock's holder.
 //!
-//! Native atomics, not generic over the processor: the table belongs to [`crate::Mutex`], which
-//! lends Rust references to its data, and only the native machine has memory for these.
+//! One text for all machines: natively the table belongs to [`crate::Mutex`], and the laboratory
+//! explores it.
 //!
 //! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither
 //! (it had not begun, or had finished). Processes that wait already give up
@@ -18,7 +18,9 @@
 //! served all the same knows that it is neither, and clears the place: a process that queues after
 //! a death is served after the dead, or never.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
+
+use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
 use crate::Surroundings;
 
@@ -29,22 +31,22 @@ pub(crate) const PLACES: usize = 64;
 /// The table.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Intents {
-    cleaned: AtomicU64,
-    places: [AtomicU64; PLACES],
+pub struct Intents<P: Processor = Native, const N: usize = PLACES> {
+    cleaned: P::Word,
+    places: [P::Word; N],
     /// Flag (not 0) of a mutex that was made by value, for threads of one process. Zeroed
     /// shared memory has 0. Written before the mutex is shared, and never again.
     of_threads: u64,
 }
 
-/// The dead whose places were there before the caller queued: a bit each.
+/// The dead whose places were there before the caller queued, by place; 0: none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DeadBefore {
+pub struct DeadBefore<const N: usize = PLACES> {
     deaths: u64,
-    places: u64,
+    dead: [u32; N],
 }
 
-impl Intents {
+impl Intents<Native> {
     /// An empty table of a mutex between threads.
     pub(crate) const fn of_threads() -> Self {
         Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES], of_threads: 1 }
@@ -54,68 +56,81 @@ impl Intents {
     pub(crate) fn is_of_threads(&self) -> bool {
         self.of_threads != 0
     }
+}
+
+impl<P: Processor, const N: usize> Intents<P, N> {
+    /// An empty table between processes.
+    pub fn in_arena(arena: &impl Arena<P>) -> Self {
+        Intents {
+            cleaned: arena.word(Place::NewLine, 0),
+            places: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+            of_threads: 0,
+        }
+    }
 
     /// Writes the identity down, in one of the first `capacity` places. `None` if there
     /// is none left.
-    pub(crate) fn enter(&self, identity: u32, capacity: usize) -> Option<usize> {
-        let places = capacity.min(PLACES);
+    pub fn enter(&self, cpu: &P, identity: u32, capacity: usize) -> Option<usize> {
+        let places = capacity.min(N);
         let first = identity as usize % places.max(1);
         (0..places).map(|i| (first + i) % places).find(|&i| {
             // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can
             // then not be in the lock and not here. It pairs with the Release (2): the place's
             // number is the owner's in the lock, whose memory of it is handed over.
-            self.places[i].compare_exchange(0, identity.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            cpu.compare_exchange(&self.places[i], 0, identity.into(), Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
         })
     }
 
     /// The caller has left the lock.
-    pub(crate) fn leave(&self, place: usize) {
+    pub fn leave(&self, cpu: &P, place: usize) {
         // (2) Release: keeps what precedes, the lock's own accesses, before it. It pairs with
-        // the Acquire (1), (3).
-        self.places[place].store(0, Ordering::Release);
+        // the Acquire (1).
+        cpu.store(&self.places[place], 0, Ordering::Release);
     }
 
-    fn is_dead(&self, place: usize, around: &dyn Surroundings) -> bool {
-        // (3) Acquire: pairs with the Release (2).
-        match self.places[place].load(Ordering::Acquire) {
-            0 => false,
-            identity => !around.is_alive(identity as u32),
-        }
+    /// Identity of the owner of a place, if it is dead; else 0.
+    fn dead(&self, cpu: &P, place: usize, around: &dyn Surroundings) -> u32 {
+        // Relaxed: nothing is read that the owner has written before.
+        let identity = cpu.load(&self.places[place], Ordering::Relaxed) as u32;
+        if identity != 0 && around.is_alive(identity) { 0 } else { identity }
     }
 
     /// Returns whether a dead process may be in the way.
-    pub(crate) fn abandoned(&self, around: &dyn Surroundings) -> bool {
-        (0..PLACES).any(|place| self.is_dead(place, around))
+    pub fn abandoned(&self, cpu: &P, around: &dyn Surroundings) -> bool {
+        (0..N).any(|place| self.dead(cpu, place, around) != 0)
     }
 
     /// Returns the dead processes in the table, if it has not been looked through since
     /// the last death; called before the caller queues.
-    pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<DeadBefore> {
+    pub fn look(&self, cpu: &P, around: &dyn Surroundings) -> Option<DeadBefore<N>> {
         let deaths = around.deaths();
         // Relaxed: a hint that saves the look.
-        if self.cleaned.load(Ordering::Relaxed) == deaths {
+        if cpu.load(&self.cleaned, Ordering::Relaxed) == deaths {
             return None;
         }
-        let dead = (0..PLACES).filter(|&place| self.is_dead(place, around));
-        Some(DeadBefore { deaths, places: dead.fold(0, |bits, place| bits | 1 << place) })
+        Some(DeadBefore { deaths, dead: core::array::from_fn(|place| self.dead(cpu, place, around)) })
     }
 
     /// The caller holds the lock: the dead that it had found before it queued are not in
     /// the way.
-    pub(crate) fn clean(&self, before: DeadBefore) {
-        for place in (0..PLACES).filter(|place| before.places >> place & 1 == 1) {
-            // Relaxed: the dead do nothing any more, and all other owners of the lock look after
-            // taking their own place.
-            self.places[place].store(0, Ordering::Relaxed);
+    ///
+    /// A place of one that is not there any more may have another owner.
+    pub fn clean(&self, cpu: &P, before: DeadBefore<N>) {
+        for (place, dead) in self.places.iter().zip(before.dead).filter(|(_, dead)| *dead != 0) {
+            // Relaxed, both: the dead do nothing any more. It fails if an earlier holder has
+            // cleaned the place.
+            let _ = cpu.compare_exchange(place, dead.into(), 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         // Relaxed: a hint.
-        self.cleaned.store(before.deaths, Ordering::Relaxed);
+        cpu.store(&self.cleaned, before.deaths, Ordering::Relaxed);
     }
 }
 
 /// Surroundings that know from the table whether a wait can't end any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Watching<'a> {
+    pub cpu: &'a Native,
     pub around: &'a dyn Surroundings,
     pub intents: &'a Intents,
 }
@@ -125,7 +140,7 @@ impl Surroundings for Watching<'_> {
         self.around.oversubscribed()
     }
     fn abandoned(&self) -> bool {
-        self.around.abandoned() || self.intents.abandoned(self.around)
+        self.around.abandoned() || self.intents.abandoned(self.cpu, self.around)
     }
     fn identity(&self) -> u32 {
         self.around.identity()

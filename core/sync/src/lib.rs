@@ -12,7 +12,7 @@ mod compact_condition;
 mod compact_rw_lock;
 mod compact_semaphore;
 mod deadline;
-mod intents;
+pub mod intents;
 mod lock;
 pub mod locks;
 mod mutex;

@@ -264,8 +264,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         wait: Wait<'a>,
         deadline: Deadline,
     ) -> Result<MutexGuard<'a, T, L>, LockError> {
-        let before = self.intents.look(wait.around);
-        let watching = Watching { around: wait.around, intents: &self.intents };
+        let before = self.intents.look(&cpu, wait.around);
+        let watching = Watching { cpu: &cpu, around: wait.around, intents: &self.intents };
         let watchful = Wait { around: &watching, ..wait };
         let place = self.take_place(identity, &cpu, &watchful, deadline)?;
         // The guard gives the place back, also if the lock can't be had. Numbers of threads are
@@ -273,7 +273,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         let mut guard = MutexGuard::with_place(self, cpu, wait, place);
         guard.held = Some(self.lock.lock_until(&guard.cpu(), &watchful, deadline)?);
         if let Some(before) = before {
-            self.intents.clean(before);
+            self.intents.clean(&cpu, before);
         }
         Ok(guard)
     }
@@ -288,7 +288,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ) -> Result<usize, LockError> {
         let mut round = 0u32;
         loop {
-            if let Some(place) = self.intents.enter(identity, self.lock.capacity()) {
+            if let Some(place) = self.intents.enter(cpu, identity, self.lock.capacity()) {
                 return Ok(place);
             }
             if deadline.is_over(cpu) {

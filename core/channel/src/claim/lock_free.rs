@@ -147,8 +147,9 @@ impl<P: Processor> Claim<P> for LockFree {
             }
         };
         if beyond(ticket, sender.head_seen, q.len()) {
-            // (F3) Acquire: pairs with the Release (Q3) in `Receiver::done`, and with (F4).
-            sender.head_seen = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+            // Relaxed: (F2) acquires what the receiver did with the packet, and fails if an older
+            // one is seen there.
+            sender.head_seen = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
             if beyond(ticket, sender.head_seen, q.len()) {
                 sender.pending = Some(ticket);
                 return Err(self.no_space(q, sender, cpu, intent));
@@ -298,7 +299,7 @@ impl<P: Processor> Claim<P> for LockFree {
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Relaxed))
         {
             receiver.head += 1;
-            // (F4) Release: as below; pairs with the Acquire (F3) in `claim`.
+            // (F4) Release: as below; pairs with the Acquire of survivors.
             cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
             return true;
         }
@@ -316,7 +317,7 @@ impl<P: Processor> Claim<P> for LockFree {
         }
         receiver.head += 1;
         // (F4) Release: so that senders that wait for their turn don't wait for a message that may
-        // never come; pairs with the Acquire (F3) in `claim`.
+        // never come; pairs with the Acquire of survivors (`Outstanding::take_all` in `am`).
         cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
         true
     }

@@ -257,10 +257,10 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
             return drop(keep);
         };
         if let Some(held) = held {
-            let watching = Watching { around: wait.around, intents: &mutex.intents };
+            let watching = Watching { cpu: &cpu, around: wait.around, intents: &mutex.intents };
             mutex.lock.unlock(&cpu, &Wait { around: &watching, ..wait }, held);
         }
-        mutex.intents.leave(place as usize);
+        mutex.intents.leave(&cpu, place as usize);
     }
 }
 

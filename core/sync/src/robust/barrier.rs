@@ -243,9 +243,9 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     /// Arrives, with that mark in the caller's place: [`PENDING`], or [`TOLD`] if it
     /// leaves. Returns the number of the episode, and how many have arrived, or a few more.
     fn arrive<W: Waiting<P>>(&self, cpu: &P, wait: &W, place: usize, mark: u64) -> (u64, u64) {
-        // (Q1b) Acquire: as (Q1); pairs with the Release (Q2). This episode can't end before this
-        // participant arrives, so the next number is its own.
-        let mine = next_number(cpu.load(&self.episode, Ordering::Acquire));
+        // Relaxed: nothing is read that others have written before. This episode can't end before
+        // this participant arrives, so the next number is its own.
+        let mine = next_number(cpu.load(&self.episode, Ordering::Relaxed));
         let word = &self.places[place];
         // Relaxed: only this participant writes its place, while it lives.
         let seen = cpu.load(word, Ordering::Relaxed);
@@ -320,9 +320,9 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         let mut seen = cpu.load(&self.episode, Ordering::Relaxed);
         loop {
             let next = seen & !JOINS | seen.wrapping_add(JOIN) & JOINS;
-            // (Q6) AcqRel: Release for the place, pairs with the Acquire (Q2b); Acquire for the
-            // earlier episodes, pairs with the Release (Q2).
-            match cpu.compare_exchange(&self.episode, seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+            // (Q6) Release: for the place; pairs with the Acquire (Q1d). The replaced number was
+            // acquired by (Q1c), or is read by none.
+            match cpu.compare_exchange(&self.episode, seen, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
@@ -412,10 +412,9 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         // Relaxed: a hint.
         let count = cpu.load(&self.arrivals.count, Ordering::Relaxed);
         loop {
-            // (Q2) AcqRel: Release pairs with the Acquire (Q1); Acquire for what others did that
-            // ended earlier episodes. (Q2b) Acquire: the place of a participant that joined; pairs
-            // with the Release (Q6).
-            match cpu.compare_exchange(&self.episode, seen, next, Ordering::AcqRel, Ordering::Acquire) {
+            // (Q2) Release: pairs with the Acquire (Q1). The number before was acquired by (Q1d); a
+            // sleeper's mark continues that. Relaxed if it fails: (Q1d) looks again.
+            match cpu.compare_exchange(&self.episode, seen, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => {
                     self.begin_count(cpu, next & NUMBER, count, known);
                     if seen & PARKED != 0 {

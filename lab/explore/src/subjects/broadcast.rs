@@ -112,7 +112,7 @@ impl BroadcastRun {
         let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         if self.slip == Slip::LosesTheDead {
-            return act(self.ring(), &Wait { around: &super::robust::LosesTheDead(&around), ..wait });
+            return act(self.ring(), &Wait { around: &super::robust::LosesTheDead::of(&around), ..wait });
         }
         act(self.ring(), &wait)
     }

@@ -26,7 +26,7 @@ use towpath_sync::{Policy, Spinning, Wait};
 
 use stream::Streamed;
 use suspected::SuspectedLock;
-use watched::WatchedQueue;
+use watched::{Stray, WatchedQueue};
 
 use super::{BUDGET, ENDLESS, ExploredMember};
 use towpath_schedules::End;
@@ -94,6 +94,18 @@ pub fn all(cases: &mut Vec<Case>) {
         let endures_deaths = matches!(algorithm, Algorithm::LockFree | Algorithm::Towpath);
         let name = format!("channel/watched-{}", algorithm.name());
         cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
+    }
+    for (algorithm, stray, of) in [
+        (Algorithm::LockFree, Stray::Progress, "progress"),
+        (Algorithm::LockFree, Stray::Packet, "packet"),
+        (Algorithm::Ticket, Stray::Packet, "packet"),
+        (Algorithm::Towpath, Stray::Tail, "tail"),
+    ] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            Ok(Rc::new(WatchedQueue::new(plan, memory, algorithm).damaged(stray)))
+        };
+        let name = format!("channel/damaged-{of}-{}", algorithm.name());
+        cases.push(Case::new(name, "a word with nonsense is repaired, or the queue closed", make));
     }
     let make = |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         if plan.threads * plan.ops > suspected::PACKETS {

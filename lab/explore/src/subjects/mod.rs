@@ -4,15 +4,19 @@
 mod broadcast;
 mod channel;
 mod compact;
+mod device;
 mod endpoints;
+mod intents;
 mod members;
 mod pools;
 mod queue_memory;
 mod repair;
 mod robust;
+mod shm_words;
 mod structures;
 mod told;
 mod transfer;
+mod waits;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -77,12 +81,16 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
     compact::all(&mut cases, policy);
+    waits::all(&mut cases, policy);
+    intents::all(&mut cases, policy);
     robust::all(&mut cases, policy);
     transfer::all(&mut cases, policy);
     broadcast::all(&mut cases, policy);
     channel::all(&mut cases);
     endpoints::all(&mut cases, policy);
+    device::all(&mut cases);
     members::all(&mut cases, policy);
+    shm_words::all(&mut cases);
     structures::all(&mut cases, policy);
     repair::all(&mut cases, policy);
     pools::all(&mut cases);
@@ -159,6 +167,8 @@ struct LockSubject<L> {
     policy: Policy,
     /// Owner, by identity, in a planted fault that believes in owners' deaths alone.
     owner: Option<Cell<u32>>,
+    /// Number of owners that were told of a death.
+    told: Cell<u32>,
 }
 
 /// Takes all but the owner for alive.
@@ -198,9 +208,13 @@ impl<L> LockSubject<L> {
 impl<L: Lock<Explorer> + 'static> LockSubject<L> {
     /// The next owner of a dead one's lock goes on as if the data were in order, which
     /// they are.
-    fn repaired(cpu: &Explorer, lock: &L, mut held: L::Held) -> L::Held {
+    fn repaired(&self, cpu: &Explorer, mut held: L::Held) -> L::Held {
         if L::owner_died(&held) {
-            lock.make_consistent(cpu, &mut held);
+            self.told.set(self.told.get() + 1);
+            // Relaxed: there is one thread of the host.
+            let deaths = cpu.memory().dead().load(Ordering::Relaxed).count_ones();
+            assert!(self.told.get() <= deaths, "told again of a death, whose data are in order");
+            self.lock.make_consistent(cpu, &mut held);
         }
         held
     }
@@ -212,7 +226,7 @@ impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
     fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
         let held = self.wait(cpu, |wait| self.lock.lock(cpu, wait)).ok()?;
         self.note(cpu.id() as u32 + 1);
-        Some(Self::repaired(cpu, &self.lock, held))
+        Some(self.repaired(cpu, held))
     }
     fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
         // `robust` does not know the caller of a try. One that gives up soon is in turn already.
@@ -220,9 +234,9 @@ impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
             let soon = Deadline::after(cpu, 500);
             let held = self.wait(cpu, |wait| self.lock.lock_until(cpu, wait, soon)).ok()?;
             self.note(cpu.id() as u32 + 1);
-            return Some(Self::repaired(cpu, &self.lock, held));
+            return Some(self.repaired(cpu, held));
         }
-        Some(Self::repaired(cpu, &self.lock, self.lock.try_lock(cpu)?))
+        Some(self.repaired(cpu, self.lock.try_lock(cpu)?))
     }
     fn release(&self, cpu: &Explorer, held: L::Held) {
         self.wait(cpu, |wait| self.lock.unlock(cpu, wait, held));
@@ -235,7 +249,7 @@ fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
         if lock.capacity() < plan.threads {
             return Err(format!("has {} places: take fewer threads", lock.capacity()));
         }
-        Ok(exclusion(plan, memory, LockSubject { lock, policy, owner: None }))
+        Ok(exclusion(plan, memory, LockSubject { lock, policy, owner: None, told: Cell::default() }))
     };
     let about = match L::KNOWS_OWNER {
         true => "one at a time; served after a death",
@@ -250,7 +264,11 @@ fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
 fn forgetful_lock(cases: &mut Vec<Case>, policy: Policy) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let lock = Robust::<Explorer, 8, 0>::new(memory);
-        Ok(exclusion(plan, memory, LockSubject { lock, policy, owner: Some(Cell::new(0)) }))
+        Ok(exclusion(
+            plan,
+            memory,
+            LockSubject { lock, policy, owner: Some(Cell::new(0)), told: Cell::default() },
+        ))
     };
     let name = "planted/robust-forgets-dead-waiters";
     cases.push(Case { endures_deaths: true, naps: true, ..Case::new(name, "wrong on purpose", make) });

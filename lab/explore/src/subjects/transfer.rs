@@ -50,7 +50,7 @@ impl ManyParts {
         let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         if self.loses_the_dead {
-            return act(queue, &Wait { around: &super::robust::LosesTheDead(&around), ..wait });
+            return act(queue, &Wait { around: &super::robust::LosesTheDead::of(&around), ..wait });
         }
         act(queue, &wait)
     }

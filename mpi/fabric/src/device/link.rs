@@ -30,6 +30,7 @@ use crate::device::connect::layout::{
     BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE, USES, VISITOR,
 };
 use crate::device::pair::{OfferAnswer, PairLine, PairOut};
+use crate::device::places::{join_place, place_state, take_place};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::{LINE, PayloadSource, RawFrame};
@@ -129,32 +130,23 @@ impl Link {
         own: &Address,
     ) -> Result<Link, AttachError> {
         for (place, entry) in segment.members().iter().enumerate() {
-            // (M2) Acquire: the place is clean; pairs with the Release (M1) in `Members::free`.
-            let state = entry.state.load(Ordering::Acquire);
+            let cpu = Native::with_id(0);
+            let state = place_state(&cpu, &entry.state);
             if state & STATE != FREE {
                 continue;
             }
             let uses = state >> 8 & USES;
             let taken = u64::from(sender) << 32 | uses << 8;
-            // (M2a) AcqRel: only one sender gets the place; pairs with the Release (M1) in
-            // `Members::free`.
-            if entry
-                .state
-                .compare_exchange(state, taken | JOINING, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
+            if !take_place(&cpu, &entry.state, state, taken | JOINING) {
                 continue;
             }
             for (word, value) in entry.address.iter().zip(own.to_words()) {
                 // Relaxed: published by the state.
                 word.store(value, Ordering::Relaxed);
             }
-            // (M3) Release: publishes the address; pairs with the Acquire (M4) in
-            // `Members::address_of`.
-            entry.state.store(taken | JOINED, Ordering::Release);
+            join_place(&cpu, &entry.state, taken | JOINED);
             let me = MemberId { place: place as u16, uses: uses as u8 };
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
-            let cpu = Native::with_id(0);
             let (ring, staging, writer) = (RingState::None, Vec::new(), WakePipeWriter::new(to.pid));
             let (sent, shared_line) = (0, None);
             return Ok(Link {
@@ -186,8 +178,8 @@ impl Link {
 
     /// Returns whether the receiver has said that it takes no more frames.
     pub fn is_closed(&self) -> bool {
-        // (C2) Acquire: pairs with the Release (C1) in `Port::close`.
-        self.segment.header().closed.load(Ordering::Acquire) != 0
+        // Relaxed: nothing is read that the owner has written before.
+        self.segment.header().closed.load(Ordering::Relaxed) != 0
     }
 
     /// Returns whether a peer that is not seen under its pid is gone.

@@ -19,13 +19,17 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use towpath_channel::queue::Census;
+use towpath_channel::queue::{Census, read_intent};
+use towpath_machine::Native;
 use towpath_shm::Watch;
 
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::EndpointSegment;
 use crate::device::connect::fd_listener::FdListener;
 use crate::device::connect::layout::{FREE, JOINED, JOINING, MEMBERS, PLACE_BITS, STATE, USES, VISITOR};
+use crate::device::places::{free_place, place_state};
+
+const CPU: Native = Native::with_id(0);
 
 /// A sender's number at a receiver: its place among the members, and a count of the
 /// place's uses.
@@ -69,8 +73,7 @@ impl Members {
     /// The address of a member; `None` if there is no such member.
     pub fn address_of(&self, member: MemberId) -> Option<Address> {
         let entry = self.segment.members().get(usize::from(member.place))?;
-        // (M4) Acquire: the address is there; pairs with the Release (M3) in `Link::enter`.
-        let state = entry.state.load(Ordering::Acquire);
+        let state = place_state(&CPU, &entry.state);
         if state & STATE != JOINED || (state >> 8) as u8 != member.uses {
             return None;
         }
@@ -90,9 +93,7 @@ impl Members {
     /// Frees the place of a member that has gone for good, and has nothing in the queue.
     pub fn free(&self, member: MemberId) {
         let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
-        // (M5) Acquire: the words of the sender come before; pairs with the Release (M3) in
-        // `Link::enter`.
-        let state = entry.state.load(Ordering::Acquire);
+        let state = place_state(&CPU, &entry.state);
         if state & STATE != FREE && (state >> 8) as u8 == member.uses {
             // Relaxed, all three: published by the state.
             entry.taken.store(0, Ordering::Relaxed);
@@ -100,9 +101,7 @@ impl Members {
             entry.intents[1].store(0, Ordering::Relaxed);
             self.watches.borrow_mut()[usize::from(member.place)] = None;
             let next = FREE | ((u64::from(member.uses) + 1) & USES) << 8;
-            // (M1) Release: the words are clean for the next sender; pairs with the Acquire (M2) in
-            // `Link::enter`.
-            entry.state.store(next, Ordering::Release);
+            free_place(&CPU, &entry.state, next);
         }
     }
 
@@ -115,8 +114,7 @@ impl Members {
 
     /// The member of this place, if it has joined, or begun to, and is dead.
     pub fn dead_member(&self, place: usize) -> Option<MemberId> {
-        // (M6) Acquire: the address is there; pairs with the Release (M3) in `Link::enter`.
-        let state = self.segment.members().get(place)?.state.load(Ordering::Acquire);
+        let state = place_state(&CPU, &self.segment.members().get(place)?.state);
         let dead = match state & STATE {
             JOINED => self.is_dead(place, state),
             // It has sent nothing, and perhaps not written its address.
@@ -166,10 +164,7 @@ impl Census for Members {
 
     fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
         let Some(entry) = self.segment.members().get(usize::from(endpoint)) else { return 0 };
-        // (M7) Acquire: pairs with the Release with which claims change their intent
-        // (`claim/towpath.rs` of the room channel), and with that after a block's publication
-        // (`path.rs` there).
-        entry.intents[word].load(Ordering::Acquire)
+        read_intent(&CPU, &entry.intents[word])
     }
 
     fn generation(&self, endpoint: u16) -> Option<u16> {
@@ -181,8 +176,7 @@ impl Census for Members {
     fn owner_lives(&self, endpoint: u16) -> bool {
         let place = usize::from(endpoint);
         let Some(entry) = self.segment.members().get(place) else { return false };
-        // (M8) Acquire: the address is there; pairs with the Release (M3) in `Link::enter`.
-        let state = entry.state.load(Ordering::Acquire);
+        let state = place_state(&CPU, &entry.state);
         state & STATE != FREE && !self.is_dead(place, state)
     }
 }

@@ -122,8 +122,8 @@ impl PairOut {
 
     /// The receiver's answer.
     pub fn answer(&self) -> OfferAnswer {
-        // (A1) Acquire: pairs with the Release (A2) in `PairIn::accept`.
-        match self.ring.memory().header().answer.load(Ordering::Acquire) {
+        // Relaxed: the receiver writes nothing before it that the sender reads.
+        match self.ring.memory().header().answer.load(Ordering::Relaxed) {
             ACCEPTED => OfferAnswer::Accepted,
             DECLINED => OfferAnswer::Declined,
             _ => OfferAnswer::None,
@@ -199,9 +199,8 @@ pub fn write_piece(
 ) -> Option<u64> {
     let len = content.len();
     let to = memory.bytes(at, len)?;
-    // (T1) Acquire: pairs with the Release (T2) in `Timed::tell`, though nothing else depends
-    // on it.
-    let told = || memory.header().told.load(Ordering::Acquire);
+    // Relaxed: nothing else depends on it.
+    let told = || memory.header().told.load(Ordering::Relaxed);
     let (past, trial) = stores.choose(ticket, len, told);
     let timed = trial.map(|trial| (trial, now()));
     // SAFETY: in bounds of the ring's bytes, and free: only the sender writes them, and no buffer
@@ -230,8 +229,8 @@ pub struct PairIn {
 impl PairIn {
     /// Takes a ring that a sender offers.
     pub fn accept(memory: PairMemory) -> PairIn {
-        // (A2) Release: pairs with the Acquire (A1) in `PairOut::answer`.
-        memory.header().answer.store(ACCEPTED, Ordering::Release);
+        // Relaxed: as in `PairOut::answer`.
+        memory.header().answer.store(ACCEPTED, Ordering::Relaxed);
         PairIn { ring: RingReceiver::new(Rc::new(memory)) }
     }
 
@@ -243,8 +242,8 @@ impl PairIn {
 
     /// Refuses a ring that a sender offers.
     pub fn decline(memory: &PairMemory) {
-        // (A2) Release: pairs with the Acquire (A1) in `PairOut::answer`.
-        memory.header().answer.store(DECLINED, Ordering::Release);
+        // Relaxed: as in `PairOut::answer`.
+        memory.header().answer.store(DECLINED, Ordering::Relaxed);
     }
 
     /// Returns whether there is a frame to take.
@@ -303,8 +302,8 @@ impl Timed {
     pub fn tell(self, memory: &PairMemory, ticket: u64) {
         if let Some(begun) = self.0 {
             let told = report(ticket, now().saturating_sub(begun));
-            // (T2) Release: pairs with the Acquire (T1) in `write_piece`.
-            memory.header().told.store(told, Ordering::Release);
+            // Relaxed: as in `write_piece`.
+            memory.header().told.store(told, Ordering::Relaxed);
         }
     }
 }

@@ -358,12 +358,10 @@ impl Port {
 
     /// Takes no more frames.
     pub fn close(&self) {
-        // (C1) Release: the owner takes no frame any more; pairs with the Acquire (C2) in
-        // `Link::is_closed`.
-        self.segment.header().closed.store(1, Ordering::Release);
-        // (C3) AcqRel: the flag is ordered with the claims; pairs with the compare-exchange of a
-        // claim (T1) in `claim/towpath.rs` of the room channel.
-        self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
+        // Relaxed, both: a sender that is refused reads nothing of the owner's, which takes no
+        // frame any more.
+        self.segment.header().closed.store(1, Ordering::Relaxed);
+        self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::Relaxed);
     }
 }
 

@@ -213,9 +213,10 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
             let seen = cpu.load(word, Ordering::Relaxed);
             let mine = readers == 1 && identity(seen) == identity(value) && seen & WANTS == 0;
             if mine && (1..READERS).contains(&(seen & READERS)) {
-                // (W2b) SeqCst: as (W2), before the look at the gate (W1), in the total order.
+                // (W2b) Acquire: after the exchange (W2) of the first reader there, which comes
+                // before the look at the gate (W1) in the total order; pairs with (W2).
                 return cpu
-                    .compare_exchange(word, seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed)
+                    .compare_exchange(word, seen, seen + 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok();
             }
             seen != 0

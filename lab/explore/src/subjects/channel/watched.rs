@@ -10,11 +10,11 @@
 use std::cell::{Cell, RefCell};
 
 use towpath_channel::claim::{Algorithm, Any};
-use towpath_channel::packet::Form;
+use towpath_channel::packet::{FREE, Form, Header, SKIPPED};
 use towpath_channel::path::{
     FIRST_QUOTA, PacketContent, Piece, ReceivePath, SendPath, WhileFull, free_afterwards,
 };
-use towpath_channel::queue::{Arrival, Census, Queue, Receiver, Sender};
+use towpath_channel::queue::{Arrival, Census, Queue, Receiver, Sender, read_intent};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{Policy, Spinning, Surroundings, Wait};
 
@@ -30,6 +30,17 @@ const PACKETS: usize = 4;
 const BLOCKS: usize = 2;
 const BLOCK_SIZE: usize = 8;
 
+/// Word over which a faulty process writes nonsense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stray {
+    /// Progress as senders know it.
+    Progress,
+    /// The header of the next packet.
+    Packet,
+    /// The next ticket. No sender can go on.
+    Tail,
+}
+
 /// A queue, its receiver (thread 0), and its senders.
 pub(super) struct WatchedQueue {
     memory: ExploredQueueMemory,
@@ -38,6 +49,8 @@ pub(super) struct WatchedQueue {
     intents: Vec<Word>,
     /// Set by a sender that has sent all.
     ended: Vec<Word>,
+    /// Word that is damaged after the first message.
+    stray: Option<Stray>,
     plan: Plan,
 }
 
@@ -52,8 +65,7 @@ impl Census for ExploredCensus<'_> {
         self.watched.plan.threads
     }
     fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
-        // (I1), (I5) Acquire: as the census of the endpoints; pairs with the Release (I2), (I4).
-        self.cpu.load(&self.watched.intents[2 * usize::from(endpoint) + word], Ordering::Acquire)
+        read_intent(self.cpu, &self.watched.intents[2 * usize::from(endpoint) + word])
     }
     fn generation(&self, _endpoint: u16) -> Option<u16> {
         Some(0)
@@ -93,6 +105,7 @@ impl WatchedQueue {
             algorithm,
             intents: (0..2 * plan.threads).map(word).collect(),
             ended: (0..plan.threads).map(word).collect(),
+            stray: None,
             plan: *plan,
         }
     }
@@ -117,6 +130,33 @@ impl WatchedQueue {
         }
         // (W1) Release: after the messages; pairs with the Acquire (W2).
         cpu.store(&self.ended[cpu.id()], 1, Ordering::Release);
+    }
+
+    /// The queue with a word that is damaged.
+    pub fn damaged(self, stray: Stray) -> WatchedQueue {
+        WatchedQueue { stray: Some(stray), ..self }
+    }
+
+    /// Writes nonsense, in the name of a faulty process.
+    fn damage(&self, cpu: &Explorer, stray: Stray, receiver: &Receiver) {
+        let queue = self.memory.queue(0);
+        // Relaxed, all: the process follows no protocol.
+        match stray {
+            Stray::Progress => {
+                let before = receiver.head.saturating_sub(2 * PACKETS as u64);
+                cpu.store(&queue.control.head, before, Ordering::Relaxed);
+                cpu.store(&queue.control.consumed, before, Ordering::Relaxed);
+            }
+            Stray::Packet => {
+                let word = &queue.slot(receiver.head).header;
+                let nonsense = Header(0).with_state(SKIPPED + 1).0;
+                // Not over a packet that a sender has.
+                let _ = cpu.compare_exchange(word, FREE, nonsense, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            Stray::Tail => {
+                cpu.fetch_add(&queue.control.tail, 1 << 20, Ordering::Relaxed);
+            }
+        }
     }
 
     fn deliver(&self, cpu: &Explorer, queue: &Queue<'_, Explorer>, arrival: Arrival, taken: &mut [u64]) {
@@ -145,6 +185,7 @@ impl WatchedQueue {
         let inbox = ReceivePath { queue: &queue, claim, receiver: &receiver, quota: &quota };
         let census = ExploredCensus { watched: self, cpu };
         let mut taken = vec![0; self.plan.threads];
+        let mut stray = self.stray;
         loop {
             // Asked first: what they have sent is there.
             let over = (1..self.plan.threads).all(|sender| self.is_over(cpu, sender));
@@ -160,6 +201,11 @@ impl WatchedQueue {
                 continue;
             }
             let mut mine = receiver.borrow_mut();
+            if taken.iter().any(|taken| *taken > 0)
+                && let Some(stray) = stray.take()
+            {
+                self.damage(cpu, stray, &mine);
+            }
             let changed = mine.look_after(claim, &queue, cpu, &census);
             let is_whole = !mine.behind(&queue, cpu) && mine.late.is_empty();
             if over && !changed && is_whole && mine.next(claim, &queue, cpu).is_none() {
@@ -167,16 +213,21 @@ impl WatchedQueue {
             }
             // Blocks of the dead may be all that there are.
             mine.sweep(claim, &queue, cpu, &census);
-            assert!(!mine.heal(claim, &queue, cpu), "words that no sender has damaged");
+            let heals = mine.heal(claim, &queue, cpu);
+            assert!(!heals || self.stray.is_some(), "words that no sender has damaged");
             drop(mine);
             cpu.delay(PAUSE);
         }
         for (sender, taken) in taken.iter().enumerate().skip(1) {
             let lives = ExploredMember::new(cpu).is_alive(sender as u32 + 1);
-            assert!(!lives || *taken == self.plan.ops as u64, "all messages, from {sender}");
+            let must_come = lives && self.stray != Some(Stray::Tail);
+            assert!(!must_come || *taken == self.plan.ops as u64, "all messages, from {sender}");
         }
         let mut mine = receiver.borrow_mut();
         mine.sweep(claim, &queue, cpu, &census);
+        if self.stray.is_some() {
+            return;
+        }
         assert!(!mine.heal(claim, &queue, cpu), "words that no sender has damaged");
         assert_eq!(mine.in_use(claim, &queue, cpu), (0, 0), "packets and blocks that are lost");
     }

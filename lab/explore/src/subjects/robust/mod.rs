@@ -1,6 +1,7 @@
 //! Primitives that survive the deaths of their users.
 
 mod others;
+mod poison;
 
 use std::rc::Rc;
 
@@ -16,55 +17,69 @@ use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     // Over the system's mutex no sleeper may count on its timeout.
-    readers_writer::<Posix<Explorer>, 1_000_000_000_000>(cases, policy, "readers-writer/posix");
-    readers_writer::<Posix<Explorer>, 0>(cases, policy, "readers-writer/insisting");
-    readers_writer::<Robust<Explorer, 8>, 0>(cases, policy, "readers-writer/robust");
+    readers_writer::<Posix<Explorer>, 1_000_000_000_000, 8>(cases, policy, "readers-writer/posix");
+    readers_writer::<Posix<Explorer>, 0, 8>(cases, policy, "readers-writer/insisting");
+    readers_writer::<Robust<Explorer, 8>, 0, 8>(cases, policy, "readers-writer/robust");
+    // Fewer places than readers: a place of the dead is taken over, and one of a process shared.
+    readers_writer::<Posix<Explorer>, 1_000_000_000_000, 2>(cases, policy, "readers-writer/two-places");
+    one_process(cases, policy);
     others::all(cases, policy);
+    poison::all(cases, policy);
 }
 
 /// Those that are wrong on purpose, as a death shows.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let lock = ReadersWriter::<Explorer, 8, Posix<Explorer>>::new(memory);
-        Ok(sharing(plan, memory, RwSubject { lock, policy, loses_the_dead: true }))
+        Ok(sharing(plan, memory, RwSubject { lock, policy, loses: Some(LosesTheDead::of) }))
     };
     let name = "planted/readers-writer-loses-the-dead";
     cases.push(Case { endures_deaths: true, ..Case::new(name, "wrong on purpose", make) });
     others::planted(cases, policy);
 }
 
-/// Takes all for alive.
-pub(super) struct LosesTheDead<'a>(pub &'a ExploredMember);
+/// Takes all for alive, and itself for the process of this identity.
+pub(super) struct LosesTheDead(pub u32);
 
-impl Surroundings for LosesTheDead<'_> {
+impl Surroundings for LosesTheDead {
     fn identity(&self) -> u32 {
-        self.0.identity()
+        self.0
     }
 }
 
-struct RwSubject<L, const PATIENCE: u64> {
-    lock: ReadersWriter<Explorer, 8, L, PATIENCE>,
-    policy: Policy,
-    loses_the_dead: bool,
+impl LosesTheDead {
+    /// Each thread is a process.
+    pub(super) fn of(around: &ExploredMember) -> LosesTheDead {
+        LosesTheDead(around.identity())
+    }
 }
 
-impl<L: Lock<Explorer>, const PATIENCE: u64> RwSubject<L, PATIENCE> {
+struct RwSubject<L, const PATIENCE: u64, const N: usize> {
+    lock: ReadersWriter<Explorer, N, L, PATIENCE>,
+    policy: Policy,
+    /// Knowledge of threads that know of no death.
+    loses: Option<fn(&ExploredMember) -> LosesTheDead>,
+}
+
+impl<L: Lock<Explorer>, const PATIENCE: u64, const N: usize> RwSubject<L, PATIENCE, N> {
     fn with_wait<T>(&self, cpu: &Explorer, act: impl FnOnce(&Wait) -> T) -> T {
         let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
-        if self.loses_the_dead {
-            return act(&Wait { around: &LosesTheDead(&around), ..wait });
+        match self.loses {
+            Some(knows) => act(&Wait { around: &knows(&around), ..wait }),
+            None => act(&wait),
         }
-        act(&wait)
     }
 
     fn told(held: WriteHeld<L::Held>) -> Admission<ReadHeld, WriteHeld<L::Held>> {
-        let told = ReadersWriter::<Explorer, 8, L, PATIENCE>::dead_writer(&held).is_some();
+        let told = ReadersWriter::<Explorer, N, L, PATIENCE>::dead_writer(&held).is_some();
         Admission::Writer(held, told)
     }
 }
 
-impl<L: Lock<Explorer> + 'static, const PATIENCE: u64> ExploredSharing for RwSubject<L, PATIENCE> {
+impl<L: Lock<Explorer> + 'static, const PATIENCE: u64, const N: usize> ExploredSharing
+    for RwSubject<L, PATIENCE, N>
+{
     type Reader = ReadHeld;
     type Writer = WriteHeld<L::Held>;
 
@@ -90,16 +105,25 @@ impl<L: Lock<Explorer> + 'static, const PATIENCE: u64> ExploredSharing for RwSub
     }
 }
 
-fn readers_writer<L: Lock<Explorer> + 'static, const PATIENCE: u64>(
+fn readers_writer<L: Lock<Explorer> + 'static, const PATIENCE: u64, const N: usize>(
     cases: &mut Vec<Case>,
     policy: Policy,
     name: &str,
 ) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-        let lock = ReadersWriter::<Explorer, 8, L, PATIENCE>::new(memory);
-        Ok(sharing(plan, memory, RwSubject { lock, policy, loses_the_dead: false }))
+        let lock = ReadersWriter::<Explorer, N, L, PATIENCE>::new(memory);
+        Ok(sharing(plan, memory, RwSubject { lock, policy, loses: None }))
     };
     let about = "readers or one writer; told of half-changed data; served after a death";
     let naps = super::naps(name);
     cases.push(Case { endures_deaths: true, naps, ..Case::new(name, about, make) });
+}
+
+/// Threads of one process, whose readers share the only place.
+fn one_process(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let lock = ReadersWriter::<Explorer, 1, Posix<Explorer>>::new(memory);
+        Ok(sharing(plan, memory, RwSubject { lock, policy, loses: Some(|_| LosesTheDead(1)) }))
+    };
+    cases.push(Case::new("readers-writer/one-process", "readers or one writer", make));
 }

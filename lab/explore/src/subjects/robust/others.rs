@@ -29,7 +29,7 @@ impl Waiters {
         let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         if self.loses_the_dead {
-            return act(&Wait { around: &LosesTheDead(&around), ..wait });
+            return act(&Wait { around: &LosesTheDead::of(&around), ..wait });
         }
         act(&wait)
     }
@@ -151,7 +151,9 @@ impl SubjectRun for EventRun {
                 self.event.set_by(cpu, wait);
                 return;
             }
-            self.event.wait_as(cpu, wait, Deadline::NEVER).expect("there is no deadline");
+            if !self.event.is_set_for(cpu) {
+                self.event.wait_as(cpu, wait, Deadline::NEVER).expect("there is no deadline");
+            }
             assert_eq!(cpu.read(&self.datum), 1);
         });
     }
@@ -243,6 +245,9 @@ impl OnceRun {
 
 impl SubjectRun for OnceRun {
     fn thread(&self, cpu: &Explorer) {
+        if cpu.id() == 0 && self.once.is_done_for(cpu) {
+            assert_eq!((cpu.read(&self.data[0]), cpu.read(&self.data[1])), (1, 1), "not done");
+        }
         self.act(cpu, cpu.id() == 1);
         self.act(cpu, false);
     }

@@ -1,0 +1,46 @@
+//! A place among an endpoint's members: taken by a sender, and freed by the owner.
+//!
+//! One text for all machines: natively the words are those of an endpoint's segment; the
+//! laboratory explores them. The states are in `members.rs`.
+//!
+//! **Source.** Our own.
+//!
+//! **Fields.** A place's state: from free by compare-and-swap, by any sender; then by this sender,
+//! and back to free, with one use more, by the owner. Each of the two writes the place's other
+//! words while it is theirs.
+//!
+//! **Progress.** Each of these is one step. A sender whose exchange fails looks at the next place.
+//!
+//! **Crashes.** See `members.rs`: the owner frees a dead sender's place, half taken or whole.
+//!
+//! **Memory.** The words of the place.
+
+use towpath_machine::{Ordering, Processor};
+
+/// State of a place, with the words that its owner, or its sender, has written before.
+#[inline]
+pub fn place_state<P: Processor>(cpu: &P, state: &P::Word) -> u64 {
+    // (M2) Acquire: the place is clean, or the sender's address is there; pairs with the Release
+    // (M1), (M3).
+    cpu.load(state, Ordering::Acquire)
+}
+
+/// Takes a free place. `false`: another sender has it.
+///
+/// `seen`: its state by [`place_state`].
+pub fn take_place<P: Processor>(cpu: &P, state: &P::Word, seen: u64, taken: u64) -> bool {
+    // Relaxed, both: (M2) has acquired what the exchange replaces, and no state comes twice.
+    cpu.compare_exchange(state, seen, taken, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Makes the sender that has taken a place its member.
+pub fn join_place<P: Processor>(cpu: &P, state: &P::Word, joined: u64) {
+    // (M3) Release: publishes the address; pairs with the Acquire (M2).
+    cpu.store(state, joined, Ordering::Release);
+}
+
+/// Frees a place whose words are clean.
+pub fn free_place<P: Processor>(cpu: &P, state: &P::Word, free: u64) {
+    // (M1) Release: the words are clean for the next sender; pairs with the Acquire (M2).
+    cpu.store(state, free, Ordering::Release);
+}
