@@ -29,7 +29,7 @@ REPAIRS = {
         "core/structures/src/nonblocking/audit.rs": (["audit"], ["repair/stack-*", "repair/fifo-*", "repair/list-*"]),
     },
     "channel": {
-        "core/channel/src/claim/towpath.rs": (["resolve_head", "resolve_late", "heal", "close_hole"], ["channel/watched-towpath"]),
+        "core/channel/src/claim/towpath.rs": (["resolve_head", "resolve_late", "heal", "close_hole"], ["channel/watched-towpath", "channel/damaged-progress-towpath"]),
         "core/channel/src/claim/lock_free.rs": (["resolve_head", "free_if_dead", "give_up"], ["channel/watched-lock-free"]),
         "core/channel/src/claim/locked.rs": (["resolve_head", "heal", "free_nonsense", "sweep_packets", "free_packet"], ["channel/watched-ticket", "channel/watched-posix", "channel/damaged-packet-*"]),
         "core/channel/src/queue.rs": (["heal", "sweep", "free_block"], ["channel/watched-*", "channel/damaged-*"]),

@@ -96,6 +96,7 @@ pub fn all(cases: &mut Vec<Case>) {
         cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
     }
     for (algorithm, stray, of) in [
+        (Algorithm::Towpath, Stray::Progress, "progress"),
         (Algorithm::LockFree, Stray::Progress, "progress"),
         (Algorithm::LockFree, Stray::Packet, "packet"),
         (Algorithm::Ticket, Stray::Packet, "packet"),

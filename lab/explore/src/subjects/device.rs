@@ -45,7 +45,7 @@ impl PlaceRun {
         for _ in 0..self.plan.ops {
             let taken = loop {
                 let seen = place_state(cpu, &self.state);
-                let taken = seen % SENDER & !STATE | sender * SENDER;
+                let taken = ((seen % SENDER) & !STATE) | (sender * SENDER);
                 if seen & STATE == FREE && take_place(cpu, &self.state, seen, taken | JOINING) {
                     break taken;
                 }
@@ -70,7 +70,7 @@ impl PlaceRun {
                 if cpu.load(&self.left, Ordering::Acquire) > freed {
                     cpu.write(&self.address, 0);
                     freed += 1;
-                    free_place(cpu, &self.state, (state % SENDER & !STATE) + USE | FREE);
+                    free_place(cpu, &self.state, ((state % SENDER) & !STATE) + USE);
                     continue;
                 }
             }

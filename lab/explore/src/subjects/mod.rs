@@ -8,6 +8,7 @@ mod device;
 mod endpoints;
 mod intents;
 mod members;
+mod pairs;
 mod pools;
 mod queue_memory;
 mod repair;
@@ -93,6 +94,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     shm_words::all(&mut cases);
     structures::all(&mut cases, policy);
     repair::all(&mut cases, policy);
+    pairs::all(&mut cases, policy);
     pools::all(&mut cases);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     forgetful_lock(&mut cases, policy);

@@ -22,6 +22,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     readers_writer::<Robust<Explorer, 8>, 0, 8>(cases, policy, "readers-writer/robust");
     // Fewer places than readers: a place of the dead is taken over, and one of a process shared.
     readers_writer::<Posix<Explorer>, 1_000_000_000_000, 2>(cases, policy, "readers-writer/two-places");
+    readers_writer::<Posix<Explorer>, 0, 1>(cases, policy, "readers-writer/one-place");
     one_process(cases, policy);
     others::all(cases, policy);
     poison::all(cases, policy);
