@@ -305,6 +305,11 @@ fn sleep<D: Domain>(
     }
 }
 
+/// Returns whether a waiter goes on spinning for a transfer that is being stored.
+fn is_stored_into<D: Domain>(domain: &D, members: &[Rc<Core<D>>]) -> bool {
+    domain.policy().spins() && members.iter().any(|core| core.is_stored_into()) && !domain.oversubscribed()
+}
+
 fn wait_for<D: Domain>(
     first: &Rc<Core<D>>,
     members: &[Rc<Core<D>>],
@@ -331,6 +336,7 @@ fn wait_for<D: Domain>(
                 }
             }
             Step::Yield => cpu.yield_now(),
+            Step::Park(_) if is_stored_into(domain, members) => {}
             Step::Park(nap) => sleep(first, members, events, until, || left().min(nap)),
         }
         if happened(members, events, until) {

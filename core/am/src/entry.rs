@@ -3,7 +3,8 @@
 //! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process
 //! that takes the entry over. `signal`: stored by the owner, taken by senders. `offer`: see
 //! [`towpath_channel::offer`]. `own`: written by the owner; its intents are read by survivors,
-//! `polls_at_barrier` by the host's gateway.
+//! `polls_at_barrier` by the host's gateway. `stored_until`, on the same line: the senders of long
+//! transfers.
 //!
 //! **Crashes.** See `directory.rs`.
 
@@ -30,11 +31,12 @@ pub struct Entry<P: Processor> {
     pub signal: P::Word,
     /// Long transfer that the owner offers out of its memory (`offers.rs`).
     pub offer: Offer<P>,
-    /// Words of the owner alone.
+    /// Words of the owner.
     pub own: OwnLine<OwnerWords<P>>,
 }
 
-/// Words of an entry that the owner alone writes, natively on one line.
+/// Words of an entry that the owner writes, natively on one line, and one that is seldom
+/// written.
 #[derive(Debug)]
 #[repr(C)]
 pub struct OwnerWords<P: Processor> {
@@ -48,6 +50,10 @@ pub struct OwnerWords<P: Processor> {
     ///
     /// A gateway ends no episode before such an endpoint has the messages that were sent before it.
     pub polls_at_barrier: P::Word,
+    /// Time at which a sender expects to have stored a long transfer, in nanoseconds.
+    ///
+    /// A hint, by the processor's clock (`stores.rs`).
+    pub stored_until: P::Word,
 }
 
 /// Index of the intent to copy requests out of a queue.
@@ -75,6 +81,7 @@ impl<P: Processor> Entry<P> {
             own: OwnLine(OwnerWords {
                 intents: [arena.word(Place::NewLine, 0), word(), word(), word(), word()],
                 polls_at_barrier: word(),
+                stored_until: word(),
             }),
         }
     }

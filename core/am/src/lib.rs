@@ -19,6 +19,7 @@
 //! | `segment.rs`, `lent_memory.rs` | where long messages go |
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
 //! | `answers.rs`, `streams.rs` | short messages beside the queues |
+//! | `stores.rs` | long messages into the receiver's shared segment |
 //! | `offers.rs`, `offer_choice.rs` | long messages out of the sender's memory |
 //! | `directory.rs`, `census.rs`, `upkeep.rs`, `outstanding.rs` | deaths and successors |
 //! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `sleep.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
@@ -56,6 +57,7 @@ mod signal;
 mod signalled;
 mod sleep;
 mod state;
+mod stores;
 mod streams;
 mod token;
 mod translation;

@@ -17,15 +17,14 @@ use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
 use crate::directory::Directory;
-use crate::domain::{EndpointStep, Side, Stored};
+use crate::domain::{EndpointStep, Side};
 use crate::error::{Error, Status};
 use crate::message::{Direction, Operation, Returned, Source};
 use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::outstanding::Outstanding;
-use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
+use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, source_code};
 use crate::path::{self, Failure, Piece, SendPath, WhileFull};
-use crate::queue::intent;
 use crate::state::{Core, Domain, Mapping, PeerEndpoint, PeerQueue};
 
 /// The largest offset in a private segment, plus one: any address of a process.
@@ -344,47 +343,10 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Stores into the destination's shared segment of `shared` bytes, then announces it.
-    fn store_directly(
-        &self,
-        peer: &Rc<PeerEndpoint<D>>,
-        out: &Outgoing<'_>,
-        payload: &[u8],
-        offset: u64,
-        shared: u64,
-    ) -> Result<(), Error> {
-        let len = payload.len() as u64;
-        if offset + len <= shared {
-            let segment = self.domain.segment(peer.name.endpoint)?;
-            if offset + len > segment.len() {
-                return Err(Error::BadWorld("a segment's length does not fit its place".into()));
-            }
-            let link = peer.link(out.direction);
-            let (q, intent) = (link.side.queue(), self.intent(out.direction));
-            // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the
-            // intent and waits for this sender, or the sender sees that the queue is closed and
-            // does not touch the segment, which may be the successor's by now; pairs with (D2) in
-            // `has_stragglers`.
-            self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
-            let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
-            if here {
-                segment.write(offset as usize, payload);
-            }
-            // (D3) Release: after the bytes; pairs with the Acquire (E5) of the census.
-            self.cpu().store(intent, 0, Ordering::Release);
-            if !here {
-                return self.outcome(Err(Failure::Gone), peer, out);
-            }
-        }
-        // Otherwise the receiver finds the range wrong and sends it back.
-        let content = self.content(out, Form::LongStored, pack_range(offset, len));
-        self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
-    }
-
     /// Turns a failure into the caller's result: a message whose destination is gone
     /// comes back to handler 0.
     #[inline(always)]
-    fn outcome(
+    pub(crate) fn outcome(
         &self,
         result: Result<(), Failure>,
         peer: &Rc<PeerEndpoint<D>>,
