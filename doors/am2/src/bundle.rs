@@ -6,6 +6,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::ffi::c_int;
+use core::ptr::NonNull;
 use core::time::Duration;
 
 use towpath_am::{Bundle, Events};
@@ -43,12 +44,20 @@ pub struct AmBundle {
     /// Number of empty polls.
     idle: Cell<u32>,
     pub(crate) members: RefCell<Vec<*const AmEndpoint>>,
+    /// The only member of a sequential bundle: no list, no turn.
+    alone: Cell<Option<NonNull<AmEndpoint>>>,
 }
 
 impl AmBundle {
     #[inline(always)]
     pub(crate) fn turn(&self) -> BundleTurn<'_> {
         self.turns.take()
+    }
+
+    /// Returns whether it is a parallel one.
+    #[inline(always)]
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.turns.are_taken()
     }
 
     /// Checks that no handler of its endpoints is running: a handler may only reply.
@@ -64,18 +73,47 @@ impl AmBundle {
     /// Takes an endpoint.
     pub(crate) fn add(&self, member: &AmEndpoint) {
         self.bundle.add(&member.endpoint);
-        self.members.borrow_mut().push(member);
+        self.change_members(|members| members.push(member));
         member.set_bundle(self);
     }
 
     /// Lets an endpoint go.
     pub(crate) fn remove(&self, member: *const AmEndpoint) {
-        self.members.borrow_mut().retain(|&other| other != member);
+        self.change_members(|members| members.retain(|&other| other != member));
     }
 
-    #[inline]
+    fn change_members(&self, change: impl FnOnce(&mut Vec<*const AmEndpoint>)) {
+        let mut members = self.members.borrow_mut();
+        change(&mut members);
+        self.alone.set(match members[..] {
+            [member] if !self.takes_turns() => NonNull::new(member.cast_mut()),
+            _ => None,
+        });
+    }
+
+    /// Polls.
+    ///
+    /// One endpoint of a sequential bundle without a frame for more of them: the atomic
+    /// instructions of a message wait for all registers that were stored before.
+    #[inline(always)]
     fn poll(&self) {
-        if self.bundle.poll() == 0 {
+        match self.alone.get() {
+            // SAFETY: a member is freed by `close` only, which takes it out, and not in a handler.
+            Some(member) => self.note(unsafe { member.as_ref() }.endpoint.poll()),
+            None => self.poll_all(),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_all(&self) {
+        let _turn = self.turn();
+        self.note(self.bundle.poll());
+    }
+
+    /// Looks whether the job is to end, after some polls that delivered nothing.
+    #[inline(always)]
+    fn note(&self, delivered: usize) {
+        if delivered == 0 {
             let idle = self.idle.get().wrapping_add(1);
             self.idle.set(idle);
             if idle.is_multiple_of(LOOK_EVERY) {
@@ -85,7 +123,7 @@ impl AmBundle {
     }
 
     fn wait(&self) -> Result<(), AmError> {
-        let slice = match (self.turns.are_taken(), spmd::is_under_way()) {
+        let slice = match (self.takes_turns(), spmd::is_under_way()) {
             (true, _) => Some(TURN),
             (false, true) => Some(LOOK),
             (false, false) => None,
@@ -119,6 +157,7 @@ pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle)
             mask: Cell::new(AM_NOEVENTS),
             idle: Cell::new(0),
             members: RefCell::default(),
+            alone: Cell::default(),
         }))?;
         // SAFETY: as above.
         unsafe { put(out, bundle) }
@@ -221,7 +260,6 @@ pub unsafe extern "C" fn AM_WaitSema(bundle: Option<&AmBundle>) -> c_int {
 pub unsafe extern "C" fn AM_Poll(bundle: Option<&AmBundle>) -> c_int {
     match of(bundle) {
         Ok(bundle) => {
-            let _turn = bundle.turn();
             bundle.poll();
             AM_OK
         }

@@ -54,6 +54,13 @@ impl AmEndpoint {
         self.bundle.store(core::ptr::from_ref(bundle).cast_mut(), Relaxed);
     }
 
+    /// Returns whether its bundle is a parallel one.
+    #[inline(always)]
+    pub(crate) fn takes_turns(&self) -> bool {
+        // SAFETY: an endpoint's bundle is there as long as the endpoint.
+        unsafe { &*self.bundle() }.takes_turns()
+    }
+
     /// A turn of its bundle.
     #[inline(always)]
     pub(crate) fn turn(&self) -> BundleTurn<'_> {

@@ -14,6 +14,9 @@ use crate::endpoint::{AmEndpoint, answered_in_turn};
 use crate::statistics::Category;
 use crate::token::AmToken;
 
+/// Number of arguments that a handler gets in registers, beside its token.
+const IN_REGISTERS: usize = 5;
+
 /// Number of handlers of an endpoint.
 pub(crate) const HANDLERS: usize = 256;
 
@@ -58,6 +61,13 @@ macro_rules! argument {
     };
 }
 
+/// Calls a macro as `by_count`, with the numbers of arguments that lie in registers.
+macro_rules! by_small_count {
+    ($macro:ident $($rest:tt)*) => {
+        $macro!(($($rest)*) [0] [1 0] [2 0 1] [3 0 1 2] [4 0 1 2 3] [5 0 1 2 3 4])
+    };
+}
+
 /// Calls a macro with its own arguments, and the numbers of arguments that there can be.
 macro_rules! by_count {
     ($macro:ident $($rest:tt)*) => {
@@ -82,7 +92,7 @@ macro_rules! call_short {
                 // SAFETY: as above; the token lives while the handler runs.
                 unsafe { function($token $(, $args[$n].cast_signed())*) }
             })*
-            // A token has 16 arguments at most.
+            // More than there can be.
             _ => {}
         }
     };
@@ -106,20 +116,23 @@ macro_rules! call_with_payload {
 }
 
 impl Called {
+    /// Calls the handler of a message.
+    ///
+    /// Of a short one with few arguments at once: what comes most often saves no registers.
     #[inline]
     fn run(&self, token: &Token<'_>) {
         // SAFETY: an endpoint outlives its handlers.
         let endpoint = unsafe { &*self.endpoint };
-        if token.payload() == Payload::None && !endpoint.callbacks.are_set() {
-            endpoint.counters.received(token.is_request(), Category::Short);
-            let lent = AmToken { token, endpoint };
-            by_count!(call_short self.function, token.args(), lent.lend());
-        } else {
-            self.run_slowly(token, endpoint);
+        let args = token.args();
+        if token.payload() != Payload::None || args.len() > IN_REGISTERS || endpoint.callbacks.are_set() {
+            return self.run_slowly(token, endpoint);
         }
+        endpoint.counters.received(token.is_request(), Category::Short);
+        let lent = AmToken { token, endpoint };
+        by_small_count!(call_short self.function, args, lent.lend());
     }
 
-    /// Calls the handler of a message with a payload, or between callbacks.
+    /// Calls the handler of a message with a payload, many arguments or callbacks.
     #[inline(never)]
     fn run_slowly(&self, token: &Token<'_>, endpoint: &AmEndpoint) {
         let (category, address, bytes) = match token.payload() {

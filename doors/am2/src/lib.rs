@@ -38,4 +38,6 @@ mod call_tests;
 #[cfg(test)]
 mod header_tests;
 #[cfg(test)]
+mod numbered_tests;
+#[cfg(test)]
 mod returned_tests;

@@ -3,6 +3,8 @@
 
 use core::ffi::c_int;
 
+use towpath_am::Error;
+
 use crate::call::{AM_OK, AmError, answered_at_once, bytes, null, of, refused};
 use crate::endpoint::AmEndpoint;
 use crate::statistics::Category;
@@ -41,19 +43,38 @@ pub(crate) struct Lent {
     pub count: usize,
 }
 
-/// Sends a short request.
+/// Returns whether the functions for so many arguments have code of their own.
 ///
-/// Not in pieces that might be inlined in part: short messages are the ones that count.
+/// The number is known there; the functions for more arguments share one.
+#[inline(always)]
+fn is_quick(args: &[u32]) -> bool {
+    args.len() <= 4
+}
+
+/// Number of a failed send. Out of the way of those that succeed.
+#[cold]
 #[inline(never)]
+fn failed(error: Error) -> c_int {
+    AmError::from(error).0
+}
+
+/// Sends a short request.
+#[inline(always)]
 fn send_short(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
-    let _turn = endpoint.turn();
     match endpoint.endpoint.request(entry, handler, args) {
         Ok(()) => {
-            endpoint.counters.sent(true, Category::Short, args.len(), 0);
+            endpoint.counters.sent_short(true, args.len());
             AM_OK
         }
-        Err(error) => AmError::from(error).0,
+        Err(error) => failed(error),
     }
+}
+
+/// Sends a short request, in a turn of its bundle.
+#[inline(never)]
+fn send_short_in_turn(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
+    let _turn = endpoint.turn();
+    send_short(endpoint, entry, handler, args)
 }
 
 /// Sends a short request.
@@ -61,7 +82,10 @@ fn send_short(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) ->
 pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
     match of(to.endpoint) {
         Ok(_) if to.handler == 0 => handler_zero().0,
-        Ok(endpoint) => send_short(endpoint, to.entry as usize, to.handler, args),
+        Ok(endpoint) if is_quick(args) && !endpoint.takes_turns() => {
+            send_short(endpoint, to.entry as usize, to.handler, args)
+        }
+        Ok(endpoint) => send_short_in_turn(endpoint, to.entry as usize, to.handler, args),
         Err(refusal) => refusal.0,
     }
 }
@@ -114,16 +138,21 @@ pub(crate) unsafe fn request_long(
     })
 }
 
-/// Replies. As [`send_short`].
-#[inline(never)]
+/// Replies, in the turn of the call that runs the handler.
+#[inline(always)]
 fn reply_short(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
     match token.token.reply(handler, args) {
         Ok(()) => {
-            token.endpoint.counters.sent(false, Category::Short, args.len(), 0);
+            token.endpoint.counters.sent_short(false, args.len());
             AM_OK
         }
-        Err(error) => AmError::from(error).0,
+        Err(error) => failed(error),
     }
+}
+
+#[inline(never)]
+fn reply_with_many(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
+    reply_short(token, handler, args)
 }
 
 /// Replies.
@@ -131,7 +160,8 @@ fn reply_short(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
 pub(crate) fn reply(token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c_int {
     match of(token) {
         Ok(_) if handler == 0 => handler_zero().0,
-        Ok(token) => reply_short(token, handler, args),
+        Ok(token) if is_quick(args) => reply_short(token, handler, args),
+        Ok(token) => reply_with_many(token, handler, args),
         Err(refusal) => refusal.0,
     }
 }

@@ -6,6 +6,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
 use std::ffi::CString;
 
+use towpath_am::MAX_ARGS;
+
 use crate::call::{answered, null, put};
 use crate::endpoint::{AmEndpoint, answered_in_turn};
 
@@ -75,6 +77,10 @@ struct Count {
 pub(crate) struct EndpointCounters {
     replies: [Count; CATEGORIES],
     requests: [Count; CATEGORIES],
+    /// Numbers of short replies and requests since the last look, by their arguments.
+    ///
+    /// One count for a message, where there are two in [`Count`].
+    short_sent: [[Cell<u64>; MAX_ARGS + 1]; 2],
     returned: Cell<u64>,
 }
 
@@ -86,10 +92,32 @@ impl EndpointCounters {
     }
 
     #[inline]
+    pub fn sent_short(&self, is_request: bool, args: usize) {
+        if let Some(count) = self.short_sent[usize::from(is_request)].get(args) {
+            count.set(count.get() + 1);
+        }
+    }
+
+    #[inline]
     pub fn sent(&self, is_request: bool, category: Category, args: usize, payload: usize) {
+        self.add(is_request, category, 1, 4 * args + payload);
+    }
+
+    #[inline]
+    fn add(&self, is_request: bool, category: Category, messages: u64, bytes: usize) {
         let count = self.of(is_request, category);
-        count.sent.set(count.sent.get() + 1);
-        count.bytes.set(count.bytes.get() + (4 * args + payload) as u64);
+        count.sent.set(count.sent.get() + messages);
+        count.bytes.set(count.bytes.get() + bytes as u64);
+    }
+
+    /// Adds up the short messages.
+    fn settle(&self) {
+        for (is_request, counts) in [false, true].into_iter().zip(&self.short_sent) {
+            for (args, count) in counts.iter().enumerate() {
+                let messages = count.take();
+                self.add(is_request, Category::Short, messages, 4 * args * messages as usize);
+            }
+        }
     }
 
     #[inline]
@@ -103,6 +131,7 @@ impl EndpointCounters {
     }
 
     fn statistics(&self) -> AmStatistics {
+        self.settle();
         let each = |all: &[Count; CATEGORIES], value: fn(&Count) -> u64| {
             core::array::from_fn::<u64, CATEGORIES, _>(|at| value(&all[at]))
         };
@@ -124,6 +153,7 @@ impl EndpointCounters {
     }
 
     fn reset(&self) {
+        self.settle();
         for count in self.requests.iter().chain(&self.replies) {
             count.sent.set(0);
             count.received.set(0);

@@ -28,6 +28,7 @@ impl BundleTurns {
         }
     }
 
+    #[inline(always)]
     pub fn are_taken(&self) -> bool {
         self.is_parallel
     }

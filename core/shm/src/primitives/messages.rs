@@ -9,8 +9,10 @@ use core::ops::Deref;
 use core::time::Duration;
 
 use towpath_machine::{Native, Object, Plain};
-use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue};
-use towpath_sync::{Attempt, Deadline, Wait};
+use towpath_sync::queues::{
+    Leasing, Mpmc, QueueOf, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue,
+};
+use towpath_sync::{Attempt, Deadline, Wait, Waiting};
 
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
@@ -118,14 +120,39 @@ impl World {
     }
 }
 
+/// Place of a queue of messages. Its waiters spin longer for larger buffers.
+#[derive(Clone)]
+pub struct MessageVenue {
+    queue: WorldVenue<MessageSlot, Mpmc>,
+    patience: u64,
+}
+
+// SAFETY: the queue is that of the inner venue.
+unsafe impl Venue for MessageVenue {
+    type Kind = Mpmc;
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        self.queue.call(|queue, cpu, wait| act(queue, cpu, &Waiting::<Native>::scaled(wait, self.patience)))
+    }
+}
+
 impl WorldMessages {
+    fn venue(&self) -> MessageVenue {
+        MessageVenue { queue: self.queue.venue(), patience: self.pool.patience() }
+    }
+
     /// Makes a sender. When the last one is dropped, or dies, receivers learn of it.
     ///
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
     pub fn sender(&self) -> Result<MessageSender, TransferError> {
-        Ok(MessageSender { pool: self.pool.clone(), venue: self.queue.venue(), joined: self.queue.sender()? })
+        let (pool, venue) = (self.pool.clone(), self.venue());
+        Ok(MessageSender { pool, joined: ValueSender::new(venue.clone())?, venue })
     }
 
     /// Makes a receiver. When the last one is dropped, or dies, senders learn of it.
@@ -134,11 +161,8 @@ impl WorldMessages {
     ///
     /// As [`WorldQueue::sender`].
     pub fn receiver(&self) -> Result<MessageReceiver, TransferError> {
-        Ok(MessageReceiver {
-            pool: self.pool.clone(),
-            venue: self.queue.venue(),
-            joined: self.queue.receiver()?,
-        })
+        let (pool, venue) = (self.pool.clone(), self.venue());
+        Ok(MessageReceiver { pool, joined: ValueReceiver::new(venue.clone())?, venue })
     }
 
     /// Size of the queue.
@@ -161,8 +185,8 @@ impl WorldMessages {
 #[derive(Clone)]
 pub struct MessageSender {
     pub(super) pool: WorldPool,
-    venue: WorldVenue<MessageSlot, Mpmc>,
-    joined: ValueSender<MessageSlot, WorldVenue<MessageSlot, Mpmc>>,
+    venue: MessageVenue,
+    joined: ValueSender<MessageSlot, MessageVenue>,
 }
 
 impl MessageSender {
@@ -293,8 +317,8 @@ impl MessageSender {
 #[derive(Clone)]
 pub struct MessageReceiver {
     pool: WorldPool,
-    venue: WorldVenue<MessageSlot, Mpmc>,
-    joined: ValueReceiver<MessageSlot, WorldVenue<MessageSlot, Mpmc>>,
+    venue: MessageVenue,
+    joined: ValueReceiver<MessageSlot, MessageVenue>,
 }
 
 impl MessageReceiver {
@@ -361,7 +385,7 @@ impl MessageReceiver {
         }
         let claimed = self.venue.call(|_, _, wait| Ok(self.pool.claim(wait, number)))?;
         let number = claimed.ok_or(TransferError::Damaged)?;
-        let lease = Some(BufferLease::Message(slot.into_lease(), self.venue.clone()));
+        let lease = Some(BufferLease::Message(slot.into_lease(), self.venue.queue.clone()));
         Ok(MessageGuard {
             place: MessagePlace::InBuffer(PoolBuffer { pool: self.pool.clone(), number, lease }),
             len,
@@ -384,7 +408,7 @@ impl MessageReceiver {
     }
 }
 
-type InSlot<'a> = ValueInPlace<'a, MessageSlot, WorldVenue<MessageSlot, Mpmc>>;
+type InSlot<'a> = ValueInPlace<'a, MessageSlot, MessageVenue>;
 
 /// Place of a message.
 enum MessagePlace<'a> {
@@ -426,6 +450,18 @@ mod tests {
     use crate::primitives::world_of_two;
 
     const SPEC: MessageSpec = MessageSpec { capacity: 4, buffers: 2, buffer_bytes: 1000 };
+
+    #[test]
+    fn waiters_for_larger_buffers_spin_longer() {
+        let world = world_of_two();
+        let budget = |buffer_bytes| {
+            let spec = MessageSpec { capacity: 4, buffers: 1, buffer_bytes };
+            let messages = world.messages(&format!("m-{buffer_bytes}"), &spec).unwrap();
+            messages.venue().call(|_, _, wait| Ok(wait.budget)).unwrap()
+        };
+        assert_eq!(budget(1000), world.switch_cost());
+        assert_eq!(budget(1 << 17), 2 * world.switch_cost());
+    }
 
     #[test]
     fn messages_of_all_lengths_come_whole_and_in_order() {

@@ -229,7 +229,16 @@ impl WorldPool {
             )
         };
         let queue = Mpmc::beside(Mpmc::queue(head, ring, slots, geometry), world);
-        act(queue, &Native::with_id(0), &world.adaptive_wait())
+        let wait = Waiting::<Native>::scaled(&world.adaptive_wait(), self.patience());
+        act(queue, &Native::with_id(0), &wait)
+    }
+
+    /// Number of usual spins of a waiter for a buffer, or for a message in one.
+    ///
+    /// They take about as long as its peer needs to fill, or read, a buffer, so that buffers that
+    /// go to and fro are not waited for asleep.
+    pub(super) fn patience(&self) -> u64 {
+        1 + (self.buffer_bytes() / BYTES_OF_A_SPIN) as u64
     }
 
     fn holder(&self, number: usize) -> &AtomicU64 {
@@ -272,6 +281,9 @@ fn identity(wait: &Wait<'_>) -> u32 {
 fn is_alive(wait: &Wait<'_>, identity: u64) -> bool {
     u32::try_from(identity).is_ok_and(|identity| Waiting::<Native>::is_alive(wait, identity))
 }
+
+/// Number of bytes that are copied between two cores during a usual spin, about.
+const BYTES_OF_A_SPIN: usize = 1 << 17;
 
 /// Lease by which a process owns a buffer.
 pub(super) enum BufferLease {
