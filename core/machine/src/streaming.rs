@@ -25,13 +25,8 @@ const SHORT: usize = 8 << 10;
 /// they don't overlap.
 #[inline]
 pub unsafe fn copy_by_lines(from: *const u8, to: *mut u8, len: usize) {
-    if len < SHORT {
-        // SAFETY: the caller's promise.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { copy_lines(from, to, len, from.align_offset(crate::LINE)) };
-    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_by_lines_of(from, from, to, len) };
 }
 
 /// Copies `len` bytes that this core has, as [`copy_by_lines`] does: by lines of the
@@ -42,12 +37,24 @@ pub unsafe fn copy_by_lines(from: *const u8, to: *mut u8, len: usize) {
 /// As [`copy_by_lines`].
 #[inline]
 pub(crate) unsafe fn store_by_lines(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_by_lines_of(to, from, to, len) };
+}
+
+/// Copies `len` bytes by lines of the memory at `whole`, which is source or target, or as
+/// the C library does where they are few.
+///
+/// # Safety
+///
+/// As [`copy_by_lines`].
+#[inline(always)]
+unsafe fn copy_by_lines_of(whole: *const u8, from: *const u8, to: *mut u8, len: usize) {
     if len < SHORT {
         // SAFETY: the caller's promise.
         unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     } else {
         // SAFETY: the caller's promise.
-        unsafe { copy_lines(from, to, len, to.align_offset(crate::LINE)) };
+        unsafe { copy_lines(from, to, len, whole.align_offset(crate::LINE)) };
     }
 }
 
