@@ -227,6 +227,20 @@ pub trait Lock<P: Processor>: Sized {
         None
     }
 
+    /// Acquires as [`Lock::lock_until`], where [`Lock::try_lock_as`] could not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock_until`].
+    fn lock_after<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<Self::Held, LockError> {
+        self.lock_until(cpu, wait, deadline)
+    }
+
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 
@@ -237,6 +251,11 @@ pub trait Lock<P: Processor>: Sized {
     /// lock has a short way.
     fn unlock_at_once(&self, _cpu: &P, held: Self::Held) -> Option<Self::Held> {
         Some(held)
+    }
+
+    /// Releases where [`Lock::unlock_at_once`] could not.
+    fn unlock_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held) {
+        self.unlock(cpu, wait, held);
     }
 
     /// Releases data that the caller was told are half changed and did not repair: the

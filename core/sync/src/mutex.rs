@@ -245,7 +245,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, cpu: Native, wait: Wait<'_>, deadline: Deadline) -> Result<L::Held, LockError> {
-        self.lock_waiting(&cpu, &wait, deadline)
+        self.lock.lock_after(&cpu, &wait, deadline)
     }
 
     #[inline]

@@ -4,13 +4,13 @@
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
 //! but it is the waiters that ask whether the owner is alive, so that no list has to be kept.
 //!
-//! A waiter watches the word for some microseconds and takes the lock whenever it finds it free;
-//! then it joins the turns and sleeps. So the processes that run pass the lock among themselves,
-//! which is what makes unfair locks fast. The first release after a waiter has joined looks for the
-//! one whose turn it is, then one every `LEASE` / [`CALLS`], and *calls* it: wakes it, after the
-//! lock is free, and does not wait for it. No lock lies idle while a waiter gets up, which takes
-//! longer than many critical sections. A called waiter that gets the lock is its tenant; turns go
-//! round from there.
+//! A waiter tries for some microseconds, with pauses in which the owner has the word's line to
+//! itself, and takes the lock whenever it finds it free; then it joins the turns and sleeps. So the
+//! processes that run pass the lock among themselves, which is what makes unfair locks fast. The
+//! first release after a waiter has joined looks for the one whose turn it is, then one every
+//! `LEASE` / [`CALLS`], and *calls* it: wakes it, after the lock is free, and does not wait for it.
+//! No lock lies idle while a waiter gets up, which takes longer than many critical sections. A
+//! called waiter that gets the lock is its tenant; turns go round from there.
 //!
 //! Where users are more than cores, one that finds the lock taken after it has had its core for a
 //! while ([`Waiting::rest_after`]) gives it to another. Otherwise the system would do so when its
@@ -74,10 +74,6 @@ const PATIENCE: u64 = 8;
 const CALLS: u64 = 8;
 /// Number of rests after a count of more users than cores, of all together.
 const RESTS: u64 = 256;
-/// Number of looks at a lock before a waiter sleeps.
-const ATTEMPTS: u32 = 64;
-/// Number of them for which one counts during which the lock did not change hands.
-const IN_VAIN: u32 = 32;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds.
 const TURN: u64 = 4_000_000;
 /// Value of `state` after a holder let go of inconsistent data. Others, but 0: the
@@ -321,6 +317,15 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         Some(RobustHeld { me, death: 0 })
     }
 
+    fn lock_after<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<RobustHeld, LockError> {
+        self.lock_slowly(cpu, wait, Self::owner(cpu, wait.identity()), deadline)
+    }
+
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) {
         if held.is_inconsistent() {
@@ -333,6 +338,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     #[inline(always)]
     fn unlock_at_once(&self, cpu: &P, held: RobustHeld) -> Option<RobustHeld> {
         if !held.is_inconsistent() && self.releases_alone(cpu, held.me) { None } else { Some(held) }
+    }
+
+    fn unlock_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: RobustHeld) {
+        if held.is_inconsistent() {
+            return self.unlock(cpu, wait, held);
+        }
+        self.release_slowly(cpu, wait, held.me);
     }
 
     fn owner_died(held: &RobustHeld) -> bool {

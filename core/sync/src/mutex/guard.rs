@@ -235,7 +235,7 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     #[cold]
     #[inline(never)]
     fn unlock_slowly(mutex: &Mutex<T, L>, cpu: Native, wait: Wait<'_>, held: L::Held) {
-        mutex.lock.unlock(&cpu, &wait, held);
+        mutex.lock.unlock_after(&cpu, &wait, held);
     }
 
     /// Releases for a guard with a place among the intents, or that outlives its handle.

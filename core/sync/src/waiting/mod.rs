@@ -126,6 +126,17 @@ pub trait Waiting<P: Processor> {
         false
     }
 
+    /// Waits a little, awake, before the next attempt at a lock that is taken.
+    ///
+    /// It does not look at the word, whose line the owner has to itself. By default it does not
+    /// wait.
+    ///
+    /// `attempt`: number of attempts in a row since the first one. Returns false, without a wait,
+    /// after some context switches' time, or if the policy is to sleep at once.
+    fn pause(&self, _cpu: &P, _attempt: u32) -> bool {
+        false
+    }
+
     /// Waits a little without a look at the word. By default it does not wait.
     ///
     /// `round`: number of looks in a row before the last one at which another process was faster.

@@ -307,6 +307,18 @@ impl BackOff {
         self.base << if round < self.doublings { round } else { self.doublings }
     }
 
+    /// Sum of the pauses before the `round`-th one, in nanoseconds.
+    ///
+    /// ```
+    /// # use towpath_sync::strategy::BackOff;
+    /// let back_off = BackOff { base: 10, doublings: 2 };
+    /// assert_eq!([0, 1, 2, 3, 5].map(|round| back_off.before(round)), [0, 10, 30, 70, 150]);
+    /// ```
+    pub const fn before(&self, round: u32) -> u64 {
+        let doubled = if round < self.doublings { round } else { self.doublings };
+        (self.base << doubled) - self.base + (round - doubled) as u64 * self.pause(round)
+    }
+
     /// Number of pauses that begin within `budget` nanoseconds.
     ///
     /// ```

@@ -27,6 +27,13 @@ const STRETCH: u64 = 1_000_000;
 /// Number of users of a lock for each core above which they give their cores to each
 /// other.
 const USERS_A_CORE: u64 = 4;
+/// Pauses between attempts at a lock that is taken.
+///
+/// The first ones are about as long as a short critical section, the others as some transfers of a
+/// line between distant cores.
+const PAUSES: BackOff = BackOff { base: 25, doublings: 4 };
+/// Time of a waiter's attempts before it sleeps, in context switches.
+const SWITCHES: u64 = 2;
 /// Number of attempts at a lock before queueing when oversubscribed.
 const ATTEMPTS: u32 = 200;
 
@@ -124,6 +131,16 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         let spin = if self.policy == Policy::Park { 0 } else { self.budget };
         // Relaxed: a hint; the caller looks again.
         cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen).is_ok()
+    }
+
+    fn pause(&self, cpu: &P, attempt: u32) -> bool {
+        // Also if oversubscribed: the owner may run.
+        let spent = PAUSES.before(attempt);
+        let tries = self.policy != Policy::Park && spent < self.budget.saturating_mul(SWITCHES);
+        if tries {
+            cpu.delay(PAUSES.pause(attempt));
+        }
+        tries
     }
 
     fn keep_away(&self, cpu: &P, round: u32) {

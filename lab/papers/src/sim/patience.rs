@@ -106,6 +106,9 @@ impl<P: Processor + Park> Waiting<P> for Patience {
     fn watch(&self, cpu: &P, word: &P::Word, seen: u64) -> bool {
         self.wait.watch(cpu, word, seen)
     }
+    fn pause(&self, cpu: &P, attempt: u32) -> bool {
+        self.wait.pause(cpu, attempt)
+    }
     fn wake_all(&self, cpu: &P, word: &P::Word) {
         self.wait.wake_all(cpu, word);
     }

@@ -2,9 +2,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use super::{
-    ATTEMPTS, AWAKE, CALLED, HANDED, IN_VAIN, MARKS, PROCESSOR, RESTS, Robust, RobustHeld, TURN, identity,
-};
+use super::{AWAKE, CALLED, HANDED, MARKS, PROCESSOR, RESTS, Robust, RobustHeld, TURN, identity};
 use crate::turns::Turns;
 use crate::{Deadline, LockError, PARKED, Waiting};
 
@@ -48,9 +46,13 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 }
                 continue;
             }
-            if LEASE > 0 && deadline != Deadline::PAST && attempts < ATTEMPTS {
-                // Awake, it takes part in the leases of others.
-                attempts += if wait.watch(cpu, word, owner) { 1 } else { IN_VAIN };
+            if LEASE > 0 && deadline != Deadline::PAST && wait.pause(cpu, attempts) {
+                // Awake, it takes part in the leases of others. An exchange without a look before
+                // it fetches the word's line once.
+                attempts += 1;
+                if self.takes_free(cpu, me) {
+                    break 0;
+                }
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN).called());
