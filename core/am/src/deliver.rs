@@ -222,9 +222,9 @@ impl<D: Domain> Core<D> {
     /// gives a name that no endpoint has.
     pub(crate) fn name_of(&self, code: u32) -> Name {
         let (endpoint, low) = from_source_code(code);
-        // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
+        // Relaxed: the message that brought the code was published after its generation.
         let now =
-            self.domain.entry(endpoint).map_or(0, |e| self.cpu().load(&e.generation, Ordering::Acquire));
+            self.domain.entry(endpoint).map_or(0, |e| self.cpu().load(&e.generation, Ordering::Relaxed));
         // Its present incarnation, or the one before that to which the bits fit.
         let generation = now.wrapping_sub(now.wrapping_sub(low) & 0xff);
         Name { endpoint, generation }

@@ -152,10 +152,11 @@ pub(crate) trait Directory: Membership + Hooks {
     /// there was none.
     fn begin_opening(&self, me: u16) -> Result<u64, Error> {
         let (entry, cpu) = (self.entry(me)?, self.cpu());
-        // (E4) Release, both: the entry is the caller's; pairs with the Acquire (E6) of senders.
+        // (E4) Release: the entry is the caller's; pairs with the Acquire (E6) of senders.
         cpu.store(&entry.open, 0, Ordering::Release);
-        cpu.store(&entry.signal, 0, Ordering::Release);
-        // Relaxed: a predecessor's; it is read only after the owner has arrived at a barrier.
+        // Relaxed, both: a predecessor's. A sender that still sees its address interrupts in vain;
+        // the other is read only after the owner has arrived at a barrier.
+        cpu.store(&entry.signal, 0, Ordering::Relaxed);
         cpu.store(&entry.own.polls_at_barrier, 0, Ordering::Relaxed);
         self.bury(&entry);
         // Relaxed: the caller's own.
@@ -252,9 +253,9 @@ pub(crate) trait Directory: Membership + Hooks {
         for direction in [Direction::Request, Direction::Reply] {
             self.reset(&self.side(name.endpoint, direction)?, first, name.generation);
         }
-        // (E4) Release, both: the entry is the caller's; each pairs with the Acquire (E6) of
-        // senders.
-        cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Release);
+        // Relaxed: read by senders that have found the entry open. (E4) Release: the entry is the
+        // caller's; pairs with the Acquire (E6) of senders.
+        cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Relaxed);
         cpu.store(&entry.open, owner.to_bits(), Ordering::Release);
         self.tell_gateway();
         Ok(())
@@ -265,8 +266,8 @@ pub(crate) trait Directory: Membership + Hooks {
     fn bury(&self, entry: &Entry<Self::Cpu>) {
         let cpu = self.cpu();
         for word in &entry.own.intents {
-            // (E5) Acquire: the steps before it wrote this; pairs with the Release (C1) of claims.
-            let intent = cpu.load(word, Ordering::Acquire);
+            // Relaxed: the last owner's, known since the entry was taken (E2).
+            let intent = cpu.load(word, Ordering::Relaxed);
             let queue = (intent & 0xffff).wrapping_sub(1);
             if intent & intent::LOCKING == intent::LOCKING
                 && queue < u64::from(self.config().endpoints) * 2
@@ -322,10 +323,10 @@ pub(crate) trait Directory: Membership + Hooks {
     fn has_stragglers(&self, me: u16) -> Result<bool, Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
-            // (D2) AcqRel: after this no claim succeeds, and those before it are visible. The
-            // fence, SeqCst: before the looks at intents; pairs with the load (C4) in
-            // `claim/locked.rs`, with (D1) and with (D4).
-            self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
+            // Relaxed: after this no claim succeeds; those before it are visible by the fence. (D2)
+            // SeqCst: before the looks at intents; pairs with the load (C4) in `claim/locked.rs`,
+            // with (D1), with (D4), and with the Release of the claims on the tail.
+            self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             self.cpu().fence(Ordering::SeqCst);
             if self.is_copied(side.queue().id) || self.is_written(me, &side) {
                 return Ok(true);
@@ -347,8 +348,8 @@ pub(crate) trait Directory: Membership + Hooks {
         let (q, cpu, census) = (side.queue(), self.cpu(), DirectoryCensus(self));
         let intended = (0..census.members())
             .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
-        // (E8) Acquire: pairs with the Release (Q3) of the dead owner.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        // Relaxed: the last owner's, known since the entry was taken (E2).
+        let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
         for ticket in consumed..consumed.saturating_add(q.len()) {
@@ -380,8 +381,8 @@ pub(crate) trait Directory: Membership + Hooks {
         let Ok(entry) = self.entry(me) else { return };
         for direction in [Direction::Request, Direction::Reply] {
             if let Ok(side) = self.side(me, direction) {
-                // (E9) AcqRel: after the endpoint's last steps; pairs with the Acquire of claims.
-                self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
+                // Relaxed: a sender that sees the bit only stops; (E3) hands over.
+                self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             }
         }
         // (E3) Release, both: each pairs with the Acquire (E1), (E6) of senders, and with that of
@@ -414,16 +415,17 @@ pub(crate) trait Directory: Membership + Hooks {
     /// that is being taken over still shows its last owner in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
         let entry = self.entry(endpoint).ok()?;
-        // (E6) Acquire, all of them: each pairs with the Release (E4) in `open_entry`. The
-        // generation changes only while `open` is 0.
+        // (E6) Acquire, both: each pairs with the Release (E4) in `open_entry`. The generation
+        // changes only while `open` is 0. Relaxed, afterwards: a later generation was seen with
+        // the steps before it, that the entry was taken and closed.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
         if open == 0 {
             return None;
         }
         let generation = cpu.load(&entry.generation, Ordering::Acquire);
-        let steady = cpu.load(&entry.open, Ordering::Acquire) == open
-            && cpu.load(&entry.owner, Ordering::Acquire) == open;
+        let steady = cpu.load(&entry.open, Ordering::Relaxed) == open
+            && cpu.load(&entry.owner, Ordering::Relaxed) == open;
         steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }
 
@@ -431,8 +433,8 @@ pub(crate) trait Directory: Membership + Hooks {
     /// Tickets go on where they were, so that a predecessor's sender remembers none that fits.
     /// `first`: the memory was never used and is all zero.
     ///
-    /// Everything is ordered by the last store (Release), which opens the queue: senders that see
-    /// the new generation in the tail see the rest.
+    /// Relaxed, all of it: the entry is opened afterwards (E4), and no sender of the new generation
+    /// comes before it has seen that (E6); its predecessor's senders stop at the tail either way.
     fn reset(&self, side: &Self::Side, first: bool, generation: u64) {
         let (q, cpu) = (side.queue(), self.cpu());
         let base = (cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET).next_multiple_of(q.len());
@@ -451,9 +453,7 @@ pub(crate) trait Directory: Membership + Hooks {
         side.renew_locks(first);
         cpu.store(&q.control.consumed, base, Ordering::Relaxed);
         cpu.store(&q.control.head, base & !PARKED, Ordering::Relaxed);
-        // (E10) Release: see above; pairs with the Acquire (E6) in `Core::peer` (of the entry,
-        // which follows) and in the claims.
-        cpu.store(&q.control.tail, base | tail_generation(generation), Ordering::Release);
+        cpu.store(&q.control.tail, base | tail_generation(generation), Ordering::Relaxed);
     }
 }
 

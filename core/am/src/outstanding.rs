@@ -43,12 +43,14 @@ impl Outstanding {
         destination: Name,
         mine: impl Fn(u32) -> bool,
     ) -> Vec<Outstanding> {
-        // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        // Relaxed: all steps of the receiver are known, since its end is: by its entry (E1), (E2),
+        // or by its death.
+        let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
         let mut all = Vec::new();
         for ticket in consumed..consumed.saturating_add(q.len()) {
-            // (O2) Acquire: pairs with the Release (Q2) of the publication.
-            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+            // Relaxed: the caller's own message, or one that the successor has acquired when it
+            // looked for stragglers (E8).
+            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
             if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
                 continue;
             }

@@ -301,8 +301,8 @@ impl<D: Domain> Core<D> {
         offset: u64,
     ) -> Result<(), Error> {
         let len = payload.len() as u64;
-        // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
-        let shared = self.cpu().load(&peer.entry.segment_len, Ordering::Acquire);
+        // Relaxed: stored before the entry was opened, which the sender has seen (E6).
+        let shared = self.cpu().load(&peer.entry.segment_len, Ordering::Relaxed);
         let most = if shared > 0 { MAX_OFFSET } else { MAX_PRIVATE_OFFSET };
         if offset >= most || len >= MAX_OFFSET {
             return Err(Error::BadArgument(format!(

@@ -9,7 +9,7 @@
 
 mod domain;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::PAUSE;
@@ -59,8 +59,11 @@ struct ServiceHandover {
     data: Vec<[DatumId; 2]>,
     /// Number of requests that the servers at each entry have handled.
     served: Vec<DatumId>,
-    /// Times that each request was handled, was answered and came back, kept by the host.
-    known: Vec<[Cell<u32>; 3]>,
+    /// Times that each request was handled, was answered, came back, and was done with,
+    /// kept by the host.
+    known: Vec<[Cell<u32>; 4]>,
+    /// Names of the servers while their endpoints are open, kept by the host.
+    open: Vec<Cell<u64>>,
 }
 
 type ExploredEndpoint<'m> = Endpoint<ExploredDomain<'m>>;
@@ -78,6 +81,7 @@ impl ServiceHandover {
             data: (0..requests).map(|_| [0, 1].map(|_| memory.cell(Place::NewLine, 0))).collect(),
             served: (0..=clients).map(|_| memory.cell(Place::NewLine, 0)).collect(),
             known: (0..requests).map(|_| Default::default()).collect(),
+            open: (0..servers).map(|_| Cell::new(0)).collect(),
         }
     }
 
@@ -121,13 +125,14 @@ impl ServiceHandover {
                 cpu.delay(PAUSE);
             }
         }
-        let handled = Rc::new(Cell::new(0));
+        let handled = Rc::new(RefCell::new(Vec::new()));
         let endpoint = self.open(cpu, 0);
+        self.open[cpu.id()].set(endpoint.name().to_bits());
         let (entry, count) = (usize::from(endpoint.name().to_bits() as u16), handled.clone());
         endpoint.set_boxed_handler(
             REQUEST,
             Box::new(move |token| {
-                count.set(count.get() + 1);
+                count.borrow_mut().push(token.args()[0] as usize);
                 self.handle(cpu, entry, token);
             }),
         );
@@ -139,12 +144,14 @@ impl ServiceHandover {
             }),
         );
         self.reach(cpu, 1);
-        while !self.clients_have_reached(cpu, 2) && (cpu.id() > 0 || handled.get() < self.plan.ops) {
+        while !self.clients_have_reached(cpu, 2) && (cpu.id() > 0 || handled.borrow().len() < self.plan.ops) {
             if endpoint.poll() == 0 {
                 endpoint.recover();
                 cpu.delay(PAUSE);
             }
+            handled.borrow().iter().for_each(|&request: &usize| self.known[request][3].set(1));
         }
+        self.open[cpu.id()].set(0);
         drop(endpoint);
         self.reach(cpu, 2);
     }
@@ -183,9 +190,14 @@ impl ServiceHandover {
             0,
             Box::new(move |token| {
                 let request = token.args()[0] as usize;
+                let receiver = token.returned().expect("handler 0 gets no others").destination.to_bits();
+                let is_open = |server: usize| self.open[server].get() == receiver && !cpu.is_dead(server);
+                assert!(!(0..self.servers).any(is_open), "request {request}'s receiver is there");
                 // It is not to be handled any more.
                 cpu.write(&self.data[request][0], 0);
-                self.known[request][2].set(self.known[request][2].get() + 1);
+                let [_, _, back, done] = &self.known[request];
+                assert_eq!(done.get(), 0, "request {request} was done with");
+                back.set(back.get() + 1);
             }),
         );
         self.reach(cpu, 1);
@@ -194,7 +206,7 @@ impl ServiceHandover {
                 break;
             }
             self.ask(cpu, &endpoint, request);
-            let [handled, answered, back] = &self.known[request];
+            let [handled, answered, back, _] = &self.known[request];
             while answered.get() + back.get() == 0 {
                 if endpoint.poll() == 0 {
                     endpoint.recover();
@@ -209,7 +221,7 @@ impl ServiceHandover {
         }
         while endpoint.poll() > 0 {}
         for request in self.request(me, 0)..self.request(me, self.plan.ops) {
-            let [_, answered, back] = &self.known[request];
+            let [_, answered, back, _] = &self.known[request];
             assert!(answered.get() <= 1 && back.get() <= 1, "request {request} came back twice");
         }
         self.reach(cpu, 2);
