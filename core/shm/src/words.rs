@@ -6,7 +6,7 @@
 //! **Source.** Our own.
 //!
 //! **Fields.** A header's state: its maker, once. `me` and `handles` ([`Handles`]): threads of one
-//! process. A signal's thread: from 0 to [`TAKEN`] by compare-and-swap, then its owner. Events and
+//! process. A signal's thread: from 0 to `TAKEN` by compare-and-swap, then its owner. Events and
 //! doorbell of a gateway: added to by any process of the host.
 //!
 //! **Progress.** Wait-free, but [`Handles::close`], which is lock-free.
