@@ -39,11 +39,11 @@ pub struct Intents<P: Processor = Native, const N: usize = PLACES> {
     of_threads: u64,
 }
 
-/// The dead whose places were there before the caller queued, by place; 0: none.
+/// Words of the dead whose places were there before the caller queued, by place; 0: none.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadBefore<const N: usize = PLACES> {
     deaths: u64,
-    dead: [u32; N],
+    dead: [u64; N],
 }
 
 impl Intents<Native> {
@@ -89,11 +89,11 @@ impl<P: Processor, const N: usize> Intents<P, N> {
         cpu.store(&self.places[place], 0, Ordering::Release);
     }
 
-    /// Identity of the owner of a place, if it is dead; else 0.
-    fn dead(&self, cpu: &P, place: usize, around: &dyn Surroundings) -> u32 {
+    /// Word of a place whose owner is dead, whole, since it may be damaged; else 0.
+    fn dead(&self, cpu: &P, place: usize, around: &dyn Surroundings) -> u64 {
         // Relaxed: nothing is read that the owner has written before.
-        let identity = cpu.load(&self.places[place], Ordering::Relaxed) as u32;
-        if identity != 0 && around.is_alive(identity) { 0 } else { identity }
+        let word = cpu.load(&self.places[place], Ordering::Relaxed);
+        if word != 0 && around.is_alive(word as u32) { 0 } else { word }
     }
 
     /// Returns whether a dead process may be in the way.
@@ -120,7 +120,7 @@ impl<P: Processor, const N: usize> Intents<P, N> {
         for (place, dead) in self.places.iter().zip(before.dead).filter(|(_, dead)| *dead != 0) {
             // Relaxed, both: the dead do nothing any more. It fails if an earlier holder has
             // cleaned the place.
-            let _ = cpu.compare_exchange(place, dead.into(), 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = cpu.compare_exchange(place, dead, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         // Relaxed: a hint.
         cpu.store(&self.cleaned, before.deaths, Ordering::Relaxed);
@@ -153,5 +153,39 @@ impl Surroundings for Watching<'_> {
     }
     fn asleep(&self, asleep: bool) {
         self.around.asleep(asleep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_machine::Heap;
+
+    use super::*;
+
+    /// One process, of identity 7, is alive.
+    struct OneAlive;
+
+    impl Surroundings for OneAlive {
+        fn is_alive(&self, identity: u32) -> bool {
+            identity == 7
+        }
+        fn deaths(&self) -> u64 {
+            1
+        }
+    }
+
+    #[test]
+    fn damaged_places_are_cleaned_as_those_of_the_dead() {
+        let cpu = Native::with_id(0);
+        for damaged in [5, 1 << 32 | 5] {
+            let intents = Intents::<Native, 2>::in_arena(&Heap);
+            intents.enter(&cpu, 7, 2);
+            cpu.store(&intents.places[0], damaged, Ordering::Relaxed);
+            assert!(intents.abandoned(&cpu, &OneAlive));
+            intents.clean(&cpu, intents.look(&cpu, &OneAlive).unwrap());
+            assert!(!intents.abandoned(&cpu, &OneAlive) && intents.look(&cpu, &OneAlive).is_none());
+            assert_eq!(intents.enter(&cpu, 7, 2), Some(0), "the other one is the living one's");
+            assert_eq!(intents.enter(&cpu, 7, 2), None);
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::queues::members::QueueSide;
 use crate::queues::{SentWords, TransferError, gathering};
 use crate::turns::{TURN, Turns};
-use crate::{Deadline, PARKED, Waiting};
+use crate::{Deadline, PARKED, TimedOut, Waiting};
 
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Takes a free slot for the calling process, with a ticket and the entry there.
@@ -216,8 +216,8 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<Reserved, TransferError> {
-        let (mut turns, mut place) = (None, 0);
-        let reserved = self.reserve_in_turns(cpu, wait, deadline, &mut turns, &mut place);
+        let mut place = 0;
+        let reserved = self.reserve_in_turns(cpu, wait, deadline, &mut place);
         gathering::is_first_no_more(cpu, &self.head.sent.first, place);
         reserved
     }
@@ -228,9 +228,9 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         cpu: &P,
         wait: &W,
         deadline: Deadline,
-        turns: &mut Option<Turns>,
         place: &mut u64,
     ) -> Result<Reserved, TransferError> {
+        let mut turns = None;
         loop {
             self.head.members.check_receivers(cpu, wait)?;
             // First the word to wait on: it changes when the next slot in turn becomes free.
@@ -249,7 +249,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 && !rests
                 && let Some(batch) = batch
             {
-                *turns = Some(Turns::new(cpu, deadline, TURN));
+                turns = Some(Turns::new(cpu, deadline, TURN));
                 gathering::pause(cpu, wait, self.word((slot + batch) % used, 0));
                 continue;
             }
@@ -263,7 +263,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 }
             }
             if rests {
-                turns.sleep(cpu, wait, &self.head.taken.resting, 0)?;
+                self.rest(cpu, wait, turns)?;
             } else {
                 turns.wait(cpu, wait, self.word(slot, 0), word & !PARKED)?;
             }
@@ -281,8 +281,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         cpu.store(&self.head.sent.met, ticket, Ordering::Relaxed);
         if ticket.wrapping_sub(met) < batch as u64 && wait.is_oversubscribed() {
             // The value was sent: no error that the deadline is over.
-            let _ = Turns::new(cpu, deadline, TURN).sleep(cpu, wait, &self.head.taken.resting, 0);
+            let _ = self.rest(cpu, wait, &mut Turns::new(cpu, deadline, TURN));
         }
+    }
+
+    /// Sleeps for a turn at most, until a receiver has nothing to do.
+    fn rest<W: Waiting<P>>(self, cpu: &P, wait: &W, turns: &mut Turns) -> Result<(), TimedOut> {
+        let resting = &self.head.taken.resting;
+        // Relaxed: always 0 without the mark, unless it is damaged; the sender sleeps either way.
+        let seen = cpu.load(resting, Ordering::Relaxed) & !PARKED;
+        turns.sleep(cpu, wait, resting, seen)
     }
 
     /// Wakes a sender that rests, if there is one: for a receiver that has nothing to do.
@@ -312,6 +320,33 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 // Relaxed: to wait for its change.
                 (slot, cpu.load(self.word(slot, 0), Ordering::Relaxed))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_machine::{Heap, Native};
+
+    use super::*;
+    use crate::queues::{ManyHead, WordLine};
+    use crate::{Alone, Policy, Wait};
+
+    #[test]
+    fn sender_rests_asleep_though_the_word_is_damaged() {
+        let (cpu, head): (_, ManyHead<Native>) = (Native::with_id(0), ManyHead::in_arena(&Heap));
+        let geometry = ManyToMany::<Native>::geometry::<u64>(64);
+        let [ring, slots] =
+            [geometry.ring_lines(), geometry.slot_lines()].map(|lines| WordLine::row(&Heap, lines));
+        let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+        let wait = Wait { policy: Policy::Park, around: &Alone, budget: 1_000 };
+        for damaged in [0, 5] {
+            cpu.store(&head.taken.resting, damaged, Ordering::Relaxed);
+            queue.rest(&cpu, &wait, &mut Turns::new(&cpu, Deadline::NEVER, 1_000)).unwrap();
+            let word = cpu.load(&head.taken.resting, Ordering::Relaxed);
+            assert_eq!(word, damaged | PARKED, "it has slept, and left its mark");
+            queue.wake_resting(&cpu, &wait);
+            assert_eq!(cpu.load(&head.taken.resting, Ordering::Relaxed), damaged, "no sender sleeps there");
         }
     }
 }
