@@ -106,7 +106,7 @@ impl<D: Domain> Core<D> {
     /// in the queue and in its stream have been delivered.
     #[inline(always)]
     fn is_next(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
-        // As the last one, if it has sent nothing but messages of the line since.
+        // Since the last one its sender has sent nothing but messages of the line.
         peer.talk.reached[usize::from(answer.is_reply)].get() == answer.after
             || self.has_reached(peer, answer)
     }

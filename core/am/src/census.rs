@@ -4,7 +4,7 @@ use towpath_machine::{Ordering, Processor};
 use towpath_shm::ParticipantId;
 
 use crate::domain::{Entry, Hooks, Membership};
-use crate::queue::Census;
+use crate::queue::{Census, read_intent};
 
 /// Returns whether an entry's present owner lives.
 pub(crate) fn owner_lives<D: Membership>(domain: &D, entry: &Entry<D::Cpu>) -> bool {
@@ -27,9 +27,8 @@ impl<D: Membership + Hooks> Census for DirectoryCensus<'_, D> {
 
     fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
         let Ok(entry) = self.0.entry(endpoint) else { return 0 };
-        // (E5) Acquire: pairs with the Release with which claims change their intent (C1), and with
-        // that after a block's publication, in `SendPath::send` (I4).
-        self.0.cpu().load(&entry.own.intents[word], Ordering::Acquire)
+        // (E5) Acquire, in `read_intent`: pairs also with the Release (D3), (D5), (E7).
+        read_intent(self.0.cpu(), &entry.own.intents[word])
     }
 
     fn generation(&self, endpoint: u16) -> Option<u16> {

@@ -85,7 +85,7 @@ impl<D: Domain> Core<D> {
         self.poll_queues()
     }
 
-    /// Polls all but the lines, out of the way of those.
+    /// Polls streams and queues, apart from the code of lines.
     #[inline(never)]
     fn poll_queues(&self) -> usize {
         self.answers.in_turn.set(0);

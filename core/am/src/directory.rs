@@ -2,9 +2,9 @@
 //! those of the dead.
 //!
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
-//! While it is being taken over, `open` is 0 and no sender finds it. Until it shows its generation
-//! senders copy their requests out of the queue, afterwards it has sent them back: only those for
-//! which their senders' reply queues have no space die with it.
+//! While it is being taken over, `open` is 0 and no sender finds it. Until the successor shows its
+//! generation, senders copy their requests out of the queue; by then it has sent all back. Only
+//! those for which their senders' reply queues have no space die with it.
 
 use core::cell::RefCell;
 
@@ -200,6 +200,7 @@ pub(crate) trait Directory: Membership + Hooks {
             return true;
         }
         let around = self.around(side.queue());
+        // Those for reply queues.
         let [_, intent, _, block_intent, _] = &entry.own.intents;
         let route = SendPath {
             queue: side.queue(),
@@ -355,9 +356,13 @@ pub(crate) trait Directory: Membership + Hooks {
         for ticket in consumed..consumed.saturating_add(q.len()) {
             // (E8) Acquire: pairs with the Release of senders that publish (Q2).
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+            // A claim of the endpoint itself is a dead owner's, though it bears the name that the
+            // successor has until it shows its own.
+            let claimer = header.source() as u16;
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
-                && census.alive(header.source() as u16, header.lap());
+                && claimer != me
+                && census.alive(claimer, header.lap());
             if header.has_block()
                 && side.claim().is_undelivered(q, cpu, header, ticket)
                 && let Some(block) = published.get_mut(header.block())
@@ -415,9 +420,9 @@ pub(crate) trait Directory: Membership + Hooks {
     /// that is being taken over still shows its last owner in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
         let entry = self.entry(endpoint).ok()?;
-        // (E6) Acquire, both: each pairs with the Release (E4) in `open_entry`. The generation
-        // changes only while `open` is 0. Relaxed, afterwards: a later generation was seen with
-        // the steps before it, that the entry was taken and closed.
+        // (E6) Acquire, both: each pairs with a Release (E4). The generation changes only while
+        // `open` is 0. Relaxed, afterwards: a later generation was seen with the steps before it,
+        // in which the entry was taken and closed.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
         if open == 0 {
@@ -462,4 +467,28 @@ impl<D: Membership + Hooks> Directory for D {}
 /// Returns the direction of a queue, by its number.
 fn direction_of(queue: u64) -> Direction {
     Direction::of(queue % 2 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algorithm, Endpoint, WorldConfig};
+
+    #[test]
+    fn only_claims_of_living_others_hold_a_successor_up() {
+        let config = WorldConfig { algorithm: Algorithm::Ticket, ..WorldConfig::new(2) };
+        let world = towpath_shm::World::create(&config.spec(None)).unwrap();
+        world.enter(None).unwrap();
+        let [one, other] = [(); 2].map(|()| Endpoint::new(&world).unwrap());
+        let core = &one.core;
+        let is_held_up_by = |name: Name| {
+            let claimed = Header::claimed(name.endpoint, name.generation as u16);
+            core.cpu().store(&core.request.side.queue().slot(0).header, claimed.0, Ordering::Relaxed);
+            core.domain.has_stragglers(core.name.endpoint).unwrap()
+        };
+        assert!(is_held_up_by(other.core.name), "it will publish");
+        assert!(!is_held_up_by(core.name), "it died before it had published, and this is its successor");
+        let predecessor = Name { generation: 0, ..other.core.name };
+        assert!(!is_held_up_by(predecessor), "it is dead");
+    }
 }

@@ -392,8 +392,8 @@ impl QueueWatch {
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         // (T7) Acquire: pairs with the Release (T6). A place that was passed over has not come.
         let is_hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
-        // (E6) Acquire: a successor resets the progress after its generation; pairs with the
-        // Release (E4) in `finish_opening`.
+        // (E6) Acquire: a successor resets the progress after it has shown its generation; pairs
+        // with the Release (E4) in `show_generation`, and with the fence (D2) between the two.
         let generation = cpu.load(&self.entry.generation, Ordering::Acquire);
         generation == self.generation && ticket < consumed && !is_hole
     }

@@ -131,8 +131,7 @@ impl<D: Domain> Core<D> {
             return Front::Other;
         }
         let header = arrival.header;
-        let is_simple =
-            header.form() == Some(Form::Short) && header.args() <= LINE_ARGS && !header.has_block();
+        let is_simple = header.is_short() && header.args() <= LINE_ARGS;
         let has_handler = self.dispatch.signalled.is_safe(header.handler())
             && self
                 .tables
@@ -176,7 +175,7 @@ impl<D: Domain> Core<D> {
     /// claimed whose message is not there yet, or is there by now. Where the front is for an
     /// ordinary poll, no sender needs to call the thread.
     fn leave(&self, address: u64) -> bool {
-        // (W4) Release: before the queues say so; pairs with the AcqRel (W3) in `Core::wake`.
+        // (W4) Release: before the queues say so; pairs with the AcqRel (W3) in `wake_owner`.
         self.cpu().store(&self.entry.signal, address, Ordering::Release);
         Direction::REPLIES_FIRST.into_iter().all(|direction| {
             let own = self.own(direction);

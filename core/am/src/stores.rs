@@ -5,8 +5,8 @@
 //! storing four of them. So the sender writes into the receiver's entry when it will have finished,
 //! and a receiver that spins at all does not sleep until then.
 //!
-//! **A sender that dies** leaves bytes stored, and no message. Its receiver sleeps some
-//! microseconds later.
+//! **A sender that dies** leaves bytes stored, and no message. Its receiver stays awake for
+//! [`LONGEST`] at most.
 
 use core::sync::atomic::Ordering;
 use std::rc::Rc;

@@ -190,8 +190,8 @@ impl<D: Domain> Core<D> {
         let link = |direction| -> Result<PeerQueue<D>, Error> {
             let side = self.domain.side(name.endpoint, direction)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's
-            // publications.
+            // (E6) Acquire: pairs with the Release (T4) of the receiver's publications. Its `reset`
+            // came before the entry was open (E4).
             sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
             Ok(PeerQueue { side, sender: RefCell::new(sender) })
         };

@@ -145,9 +145,10 @@ impl<D: Domain> Core<D> {
         returns.extend(in_queue);
     }
 
-    /// Copies the unfinished requests out of the queue of an endpoint that is gone, which
-    /// have not come back already. None if a successor has shown its generation: it has sent them
-    /// back.
+    /// Copies the unfinished requests out of the queue of an endpoint that is gone.
+    ///
+    /// Not those that have come back already. None if a successor has shown its generation: it has
+    /// sent them back.
     fn copy_outstanding(&self, peer: &PeerEndpoint<D>) -> Vec<Outstanding> {
         let (cpu, side, status) = (self.cpu(), &peer.request.side, self.reason(peer));
         let (q, intent) = (side.queue(), &self.entry.own.intents[COPYING]);

@@ -399,8 +399,8 @@ impl Receiver {
             return self.done_late(c, q, cpu, arrival);
         }
         self.head = arrival.ticket + 1;
-        // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in
-        // `unhandled`.
+        // (Q3) Release: the handler's effects come before; pairs with the Acquire of a gateway
+        // (`QueueWatch::has_handled` in `am`). Survivors know of the receiver's end besides.
         cpu.store(&q.control.consumed, self.head, Ordering::Release);
         c.release(q, self, cpu, arrival.ticket);
     }
@@ -467,7 +467,7 @@ impl Receiver {
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             return true;
         }
-        // Relaxed: our own word. (Q3) Release: pairs with the Acquire of survivors.
+        // Relaxed: our own word. (Q3) Release: as in `done`, with that partner.
         if cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED != self.head {
             cpu.store(&q.control.consumed, self.head, Ordering::Release);
         }

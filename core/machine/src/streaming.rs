@@ -115,6 +115,8 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize, head:
     }
 }
 
+/// Copies lines past the caches.
+///
 /// # Safety
 ///
 /// As [`copy_by_lines`] for so many lines; `to` is aligned to one.
@@ -138,8 +140,8 @@ unsafe fn stream_whole_lines(from: *const u8, to: *mut u8, lines: usize) {
 /// Copies lines in parts of 16 bytes.
 ///
 /// Where source or target are words, aligned to 16 bytes, each of them is read or written whole, as
-/// [`AtomicU64`](core::sync::atomic::AtomicU64) with Relaxed does. The compiler, which takes a copy
-/// of its own for one that no other thread may touch, does not see this one.
+/// [`AtomicU64`](core::sync::atomic::AtomicU64) with Relaxed does. In assembly: the compiler takes
+/// a copy in Rust for one of bytes that no other thread touches.
 ///
 /// # Safety
 ///

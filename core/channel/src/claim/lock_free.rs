@@ -299,7 +299,7 @@ impl<P: Processor> Claim<P> for LockFree {
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Relaxed))
         {
             receiver.head += 1;
-            // (F4) Release: as below; pairs with the Acquire of survivors.
+            // (F4) Release: as (Q3) in `Receiver::done`, with that partner.
             cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
             return true;
         }
@@ -316,8 +316,8 @@ impl<P: Processor> Claim<P> for LockFree {
             None => receiver.late.push(Late { ticket: receiver.head, owed: 1, cleared: 0 }),
         }
         receiver.head += 1;
-        // (F4) Release: so that senders that wait for their turn don't wait for a message that may
-        // never come; pairs with the Acquire of survivors (`Outstanding::take_all` in `am`).
+        // So that senders that wait for their turn don't wait for a message that may never come.
+        // (F4) Release: as (Q3) in `Receiver::done`, with that partner.
         cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
         true
     }

@@ -195,8 +195,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
         receiver.late.retain(|late| late.ticket != ticket);
         close_hole(q, receiver, cpu, ticket);
-        // (Q3) Release: the hole is closed, so that no survivor takes the message for one that was
-        // not delivered; pairs with the Acquire of survivors (`Outstanding::take_all` in `am`).
+        // (Q3) Release: the hole is closed, so that no gateway takes the message for one that was
+        // not delivered; pairs with the Acquire in `QueueWatch::has_handled` (`am`).
         cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
     }
 
