@@ -98,6 +98,8 @@ impl Agent {
                     _ => Leaving::Died,
                 };
                 self.service.on_leave(number, leaving, data.as_deref(), now);
+                // News of this place come before the answer, which parts them from the next one's.
+                self.carry();
                 if let Some(client) = self.clients.get_mut(&number) {
                     client.connection.write_line(&AgentLine::Left);
                     if !client.stays {

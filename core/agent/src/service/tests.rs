@@ -2,24 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use towpath_machine::Random;
+
 use super::*;
 use crate::membership::{Applied, HostMembership, MembershipChange};
 
 const HOSTS: usize = 3;
 const NAMES: [&str; 3] = ["a", "b", "c"];
-
-/// Random numbers (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % n as u64) as usize
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ClientState {
@@ -75,7 +64,7 @@ struct Cluster {
     /// Locks whose exclusive holder has died, where the next one was not told yet.
     deaths: BTreeMap<&'static str, bool>,
     grants: usize,
-    clock: Dice,
+    clock: Random,
 }
 
 impl Cluster {
@@ -91,7 +80,7 @@ impl Cluster {
             data: BTreeMap::new(),
             deaths: BTreeMap::new(),
             grants: 0,
-            clock: Dice(seed),
+            clock: Random::new(seed),
         };
         for host in 0..HOSTS as Node {
             let new = cluster.make(host);
@@ -104,8 +93,7 @@ impl Cluster {
 
     /// Time of a wall clock that is set at each look. Only the status depends on it.
     fn time(&mut self) -> u64 {
-        self.clock.below(usize::MAX);
-        self.clock.0
+        self.clock.word()
     }
 
     fn make(&mut self, host: Node) -> SimulatedHost {
@@ -365,13 +353,13 @@ impl Drop for Seed {
 
 fn history(seed: u64, steps: usize, deaths: bool) -> usize {
     let _printed = Seed(seed);
-    let mut dice = Dice(seed);
+    let mut dice = Random::new(seed);
     let mut cluster = Cluster::new(seed);
-    let host = |dice: &mut Dice| dice.below(HOSTS) as Node;
+    let host = |dice: &mut Random| dice.below(HOSTS as u64) as Node;
     for _ in 0..steps {
         match dice.below(40) {
             0..4 => {
-                let (to, name) = (host(&mut dice), NAMES[dice.below(NAMES.len())]);
+                let (to, name) = (host(&mut dice), NAMES[dice.below(NAMES.len() as u64) as usize]);
                 let mode = if dice.below(3) == 0 { Mode::Shared } else { Mode::Exclusive };
                 let tries = dice.below(4) == 0;
                 cluster.wish(to, name, mode, tries);
@@ -379,15 +367,16 @@ fn history(seed: u64, steps: usize, deaths: bool) -> usize {
             4..10 => {
                 let holders = cluster.holders();
                 if !holders.is_empty() {
-                    let leaving = [Leaving::Consistent, Leaving::Unchanged, Leaving::Died][dice.below(3)];
-                    cluster.leave(holders[dice.below(holders.len())], leaving);
+                    let leaving =
+                        [Leaving::Consistent, Leaving::Unchanged, Leaving::Died][dice.below(3) as usize];
+                    cluster.leave(holders[dice.below(holders.len() as u64) as usize], leaving);
                 }
             }
             10 => {
                 let waits = |(_, client): &(&u64, &SimulatedClient)| client.state == ClientState::Waits;
                 let waiters: Vec<u64> = cluster.clients.iter().filter(waits).map(|(&n, _)| n).collect();
                 if !waiters.is_empty() {
-                    cluster.leave(waiters[dice.below(waiters.len())], Leaving::Unchanged);
+                    cluster.leave(waiters[dice.below(waiters.len() as u64) as usize], Leaving::Unchanged);
                 }
             }
             11..14 => {

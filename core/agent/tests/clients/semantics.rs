@@ -10,6 +10,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use towpath_agent::Error;
 use towpath_agent::client::{Guard, Manager};
+use towpath_mplock::wire::Identity;
 use towpath_testkit::Child;
 
 use crate::cluster::{Cluster, NAMES, ask, signal, tell, until};
@@ -111,6 +112,8 @@ pub fn guards_and_requests(dog: &Watchdog) {
     drop(guard);
     assert!(!behind.wait().unwrap().previous_owner_died());
 
+    news_of_a_dropped_request(&cluster, &managers[0], b.acquire().unwrap());
+
     // A panic is as a death; each holder is told until one has repaired.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let mut guard = b.acquire().unwrap();
@@ -146,6 +149,27 @@ pub fn guards_and_requests(dog: &Watchdog) {
         }
     });
     assert_eq!(managers[0].lock("number").acquire().unwrap().data(), 300u64.to_le_bytes());
+}
+
+/// News of a request that is dropped are not taken for those of the next one on its
+/// connection.
+///
+/// `held`: guard of the lock "table", of another host.
+fn news_of_a_dropped_request(cluster: &Cluster<'_>, manager: &Manager, held: Guard<'_>) {
+    let is_at_home = |name: &String| Identity::of(name).home(0..3) == Some(0);
+    let granted_at_once = (0..).map(|n| format!("lock {n}")).find(is_at_home).unwrap();
+    let table = manager.lock("table");
+    let agent = cluster.agents[0].as_ref().unwrap();
+    signal(agent, Signal::STOP);
+    drop(manager.lock(&granted_at_once).request().unwrap());
+    let mut next = table.request().unwrap();
+    signal(agent, Signal::CONT);
+    // The agent has read both requests when it answers a third one.
+    assert!(table.try_acquire().unwrap().is_none());
+    assert!(next.wait_until(Some(Instant::now())).unwrap().is_none(), "granted though it is held");
+    let token = held.token();
+    drop(held);
+    assert!(next.wait().unwrap().token() > token);
 }
 
 pub fn deaths_and_data(dog: &Watchdog) {
