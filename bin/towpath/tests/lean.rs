@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Packages of the laboratory, and some that only the laboratory uses.
-const LABORATORY: [&str; 8] = [
+const LABORATORY: [&str; 9] = [
     "towpath-lab",
     "towpath-sim",
     "towpath-explore",
@@ -12,6 +12,7 @@ const LABORATORY: [&str; 8] = [
     "dashmap",
     "crossbeam-queue",
     "corosensei",
+    "rayon",
 ];
 
 /// Maximum number of others' packages in the lean build.

@@ -15,7 +15,7 @@
 use towpath_machine::{Processor, Random};
 
 use crate::memory::{Memory, get, put};
-use crate::problem::{Problem, ProblemChoice, Verified};
+use crate::problem::{ParallelLoops, Problem, ProblemChoice, Verified};
 use crate::team::{Needs, Team};
 
 /// Square block of the matrix, in a processor's own memory, by rows.
@@ -95,6 +95,33 @@ impl<P: Processor> Lu<P> {
         cpu.instructions(5 * operations);
         self.write(cpu, i, j, &tile);
     }
+
+    /// Number of multiplications and additions in a product of two tiles.
+    fn cube(&self) -> u64 {
+        (self.block * self.block * self.block) as u64
+    }
+
+    fn factor(&self, cpu: &P, k: usize) {
+        self.change(cpu, (k, k), self.cube() / 3, |a| factor(a, self.block));
+    }
+
+    fn divide(&self, cpu: &P, (i, k): (usize, usize), diagonal: &Tile) {
+        self.change(cpu, (i, k), self.cube() / 2, |a| divide(a, diagonal, self.block));
+    }
+
+    fn solve(&self, cpu: &P, (k, j): (usize, usize), diagonal: &Tile) {
+        self.change(cpu, (k, j), self.cube() / 2, |a| solve(a, diagonal, self.block));
+    }
+
+    /// Subtracts products from blocks of row `i`: those of the columns that are given.
+    fn subtract(&self, cpu: &P, (i, k): (usize, usize), columns: impl Iterator<Item = usize>) {
+        let mut left = None;
+        for j in columns {
+            let left = left.get_or_insert_with(|| self.read(cpu, i, k));
+            let above = self.read(cpu, k, j);
+            self.change(cpu, (i, j), self.cube(), |a| subtract(a, left, &above, self.block));
+        }
+    }
 }
 
 /// Factors a tile in place: L below the diagonal (which is 1), U on it and above.
@@ -145,34 +172,42 @@ impl<P: Processor> Problem<P> for Lu<P> {
     }
 
     fn work(&self, cpu: &P, me: usize, team: &Team<'_, P>) {
-        let (n, count) = (self.block, self.count());
-        let cube = (n * n * n) as u64;
+        let count = self.count();
         team.meet(cpu, me);
         for k in 0..count {
             if self.owner(k, k) == me {
-                self.change(cpu, (k, k), cube / 3, |a| factor(a, n));
+                self.factor(cpu, k);
             }
             team.meet(cpu, me);
             let diagonal = self.read(cpu, k, k);
             for i in k + 1..count {
                 if self.owner(i, k) == me {
-                    self.change(cpu, (i, k), cube / 2, |a| divide(a, &diagonal, n));
+                    self.divide(cpu, (i, k), &diagonal);
                 }
                 if self.owner(k, i) == me {
-                    self.change(cpu, (k, i), cube / 2, |a| solve(a, &diagonal, n));
+                    self.solve(cpu, (k, i), &diagonal);
                 }
             }
             team.meet(cpu, me);
             for i in k + 1..count {
-                let mine = (k + 1..count).filter(|&j| self.owner(i, j) == me);
-                let mut left = None;
-                for j in mine {
-                    let left = left.get_or_insert_with(|| self.read(cpu, i, k));
-                    let above = self.read(cpu, k, j);
-                    self.change(cpu, (i, j), cube, |a| subtract(a, left, &above, n));
-                }
+                self.subtract(cpu, (i, k), (k + 1..count).filter(|&j| self.owner(i, j) == me));
             }
             team.meet(cpu, me);
+        }
+    }
+
+    fn work_in_loops(&self, cpu: &P, loops: &dyn ParallelLoops<P>) {
+        for k in 0..self.count() {
+            self.factor(cpu, k);
+            let (diagonal, after) = (self.read(cpu, k, k), k + 1);
+            let rest = self.count() - after;
+            loops.each(rest, &|cpu, n| {
+                self.divide(cpu, (after + n, k), &diagonal);
+                self.solve(cpu, (k, after + n), &diagonal);
+            });
+            loops.each(rest * rest, &|cpu, n| {
+                self.subtract(cpu, (after + n / rest, k), std::iter::once(after + n % rest));
+            });
         }
     }
 

@@ -83,6 +83,11 @@ impl Application {
         }
     }
 
+    /// Returns whether it is also written as loops ([`Problem::work_in_loops`]).
+    pub const fn has_loops(self) -> bool {
+        matches!(self, Application::Spark98Reduced | Application::Lu | Application::Raytrace)
+    }
+
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Application> {
         Application::ALL.into_iter().find(|a| a.name() == name)
@@ -182,6 +187,21 @@ impl Verified {
     }
 }
 
+/// Parallel loops: iterations that need no locks, and an end that all of them reach.
+pub trait ParallelLoops<P: Processor> {
+    /// Executes `body` for each number below `count`, in any order or at the same time.
+    /// Returns the sum of its results.
+    fn sum(&self, count: usize, body: &(dyn Fn(&P, usize) -> u64 + Sync)) -> u64;
+
+    /// Executes `body` for each number below `count`, in any order or at the same time.
+    fn each(&self, count: usize, body: &(dyn Fn(&P, usize) + Sync)) {
+        self.sum(count, &|cpu, n| {
+            body(cpu, n);
+            0
+        });
+    }
+}
+
 /// Problem in the memory of a machine, to be solved once.
 pub trait Problem<P: Processor>: Send + Sync {
     /// Returns the numbers of locks, queues and tasks that it needs.
@@ -189,6 +209,14 @@ pub trait Problem<P: Processor>: Send + Sync {
 
     /// Solves the part of processor `me` of the team: the kernel.
     fn work(&self, cpu: &P, me: usize, team: &Team<'_, P>);
+
+    /// Solves all of it by parallel loops, in place of a team.
+    ///
+    /// They are the steps of the kernel, where [`Application::has_loops`]. Otherwise this does
+    /// nothing, and the check fails.
+    fn work_in_loops(&self, cpu: &P, loops: &dyn ParallelLoops<P>) {
+        let _ = (cpu, loops);
+    }
 
     /// Compares the result with the reference. `value` reads a datum; all processors have
     /// ended.

@@ -13,7 +13,8 @@ use towpath_apps::native::{
 };
 use towpath_apps::parts::{all_locks, lock_row, locked_queues, one_barrier};
 use towpath_apps::simulated::{SimParts, SimulatedRun, run};
-use towpath_apps::{Application, LockSet, MeetingPoint, ProblemChoice, Size, Verified};
+use towpath_apps::{Application, LockSet, MeetingPoint, ParallelLoops, ProblemChoice, Size, Verified};
+use towpath_machine::Native;
 use towpath_sim::{Sim, machines};
 use towpath_sync::barriers::Dissemination;
 use towpath_sync::locks::Ticket;
@@ -51,6 +52,32 @@ fn applications_agree_with_their_references_natively() {
                     natively(choice(application, procs, seed), PartNames::default(), Policy::Adaptive);
                 let verified = verified.unwrap_or_else(|e| panic!("{} on {procs}: {e}", application.name()));
                 assert!(!verified.text.is_empty());
+            }
+        }
+    }
+}
+
+/// Parallel loops on one thread: from the last iteration to the first one, or forwards.
+struct OneThread {
+    backwards: bool,
+}
+
+impl ParallelLoops<Native> for OneThread {
+    fn sum(&self, count: usize, body: &(dyn Fn(&Native, usize) -> u64 + Sync)) -> u64 {
+        let at = |n| if self.backwards { count - 1 - n } else { n };
+        (0..count).map(|n| body(&Native::with_id(0), at(n))).sum()
+    }
+}
+
+#[test]
+fn loops_in_either_order_agree_with_the_references() {
+    for application in Application::ALL {
+        for procs in [1, 3] {
+            for backwards in [false, true] {
+                let problem = native::problem(choice(application, procs, 1));
+                problem.work_in_loops(&Native::with_id(0), &OneThread { backwards });
+                let verified = problem.check(&|cell| cell.load(Ordering::Relaxed));
+                assert_eq!(verified.is_ok(), application.has_loops(), "{}: {verified:?}", application.name());
             }
         }
     }

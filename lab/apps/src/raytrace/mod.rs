@@ -23,7 +23,7 @@ use std::sync::Arc;
 use towpath_machine::{Place, Processor};
 
 use crate::memory::{Memory, put};
-use crate::problem::{Picture, Problem, ProblemChoice, Verified};
+use crate::problem::{ParallelLoops, Picture, Problem, ProblemChoice, Verified};
 use crate::team::{Needs, Team};
 use scene::{RayWork, Scene, pixel};
 
@@ -68,11 +68,12 @@ impl<P: Processor> Raytrace<P> {
         (0..size * size).map(move |n| (x + n % size, y + n / size))
     }
 
-    fn render(&self, cpu: &P, tile: usize, team: &Team<'_, P>) {
+    /// Renders a tile. `count` is called for each ray.
+    fn render(&self, cpu: &P, tile: usize, mut count: impl FnMut()) {
         for (x, y) in self.pixels_of(tile) {
             let mut effort = RayWork::default();
             let colour = self.scene.trace(Scene::ray(self.rows, x, y), &mut effort, || {
-                team.hold(cpu, 0, || cpu.write(&self.rays, cpu.read(&self.rays) + 1));
+                count();
                 cpu.instructions(SHADE);
             });
             cpu.instructions(TEST * effort.tests + CELL * effort.cells);
@@ -93,9 +94,20 @@ impl<P: Processor> Problem<P> for Raytrace<P> {
         }
         team.meet(cpu, me);
         while let Some((_, tile)) = team.take_anywhere(cpu, me, self.procs) {
-            self.render(cpu, tile as usize, team);
+            self.render(cpu, tile as usize, || {
+                team.hold(cpu, 0, || cpu.write(&self.rays, cpu.read(&self.rays) + 1));
+            });
         }
         team.meet(cpu, me);
+    }
+
+    fn work_in_loops(&self, cpu: &P, loops: &dyn ParallelLoops<P>) {
+        let rays = loops.sum(self.tiles(), &|cpu, tile| {
+            let mut rays = 0;
+            self.render(cpu, tile, || rays += 1);
+            rays
+        });
+        cpu.write(&self.rays, rays);
     }
 
     fn check(&self, value: &dyn Fn(&P::Cell) -> u64) -> Result<Verified, String> {

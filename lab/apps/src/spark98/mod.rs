@@ -27,7 +27,7 @@ use std::sync::Arc;
 use towpath_machine::{Processor, Random};
 
 use crate::memory::{Memory, add, get, put};
-use crate::problem::{Problem, ProblemChoice, Verified};
+use crate::problem::{ParallelLoops, Problem, ProblemChoice, Verified};
 use crate::team::{Needs, Team};
 use mesh::{Mesh, SF5, SF10, TINY};
 
@@ -178,6 +178,36 @@ impl<P: Processor> Spark98<P> {
             take(row, part);
         });
     }
+
+    /// Rows of a processor.
+    fn rows_of(&self, me: usize) -> core::ops::Range<usize> {
+        self.firsts[me]..self.firsts[me + 1]
+    }
+
+    /// Multiplies a processor's rows into its part of a reduction.
+    fn multiply_part(&self, cpu: &P, me: usize, pair: usize) {
+        let mine = &self.parts[me];
+        clear(cpu, mine);
+        self.multiply(cpu, self.rows_of(me), pair, |row, part| add_to(cpu, mine, row, part));
+    }
+
+    /// Adds up the parts of a processor's rows.
+    fn reduce(&self, cpu: &P, me: usize, pair: usize) {
+        for n in components(self.rows_of(me)) {
+            put(cpu, &self.results[pair][n], self.parts.iter().map(|part| get(cpu, &part[n])).sum());
+            cpu.instructions(2 * self.parts.len() as u64);
+        }
+    }
+}
+
+/// Components of rows.
+fn components(rows: core::ops::Range<usize>) -> core::ops::Range<usize> {
+    3 * rows.start..3 * rows.end
+}
+
+/// Adds to an element of a vector.
+fn add_to<P: Processor>(cpu: &P, cells: &[P::Cell], row: usize, part: Element) {
+    (0..3).for_each(|i| add(cpu, &cells[3 * row + i], part[i]));
 }
 
 /// Writes zeros.
@@ -192,36 +222,34 @@ impl<P: Processor> Problem<P> for Spark98<P> {
     }
 
     fn work(&self, cpu: &P, me: usize, team: &Team<'_, P>) {
-        let rows = self.firsts[me]..self.firsts[me + 1];
-        let components = 3 * rows.start..3 * rows.end;
+        let rows = self.rows_of(me);
         for product in 0..self.products {
             let pair = product % 2;
-            let result = &self.results[pair];
-            let add_to = |cells: &[P::Cell], row: usize, part: Element| {
-                (0..3).for_each(|i| add(cpu, &cells[3 * row + i], part[i]));
-            };
             team.meet(cpu, me);
             match self.assembly {
                 Summation::Locks => {
-                    clear(cpu, &result[components.clone()]);
+                    let result = &self.results[pair];
+                    clear(cpu, &result[components(rows.clone())]);
                     team.meet(cpu, me);
                     self.multiply(cpu, rows.clone(), pair, |row, part| {
-                        team.hold(cpu, row, || add_to(result, row, part));
+                        team.hold(cpu, row, || add_to(cpu, result, row, part));
                     });
                 }
                 Summation::Reduction => {
-                    let mine = &self.parts[me];
-                    clear(cpu, mine);
-                    self.multiply(cpu, rows.clone(), pair, |row, part| add_to(mine, row, part));
+                    self.multiply_part(cpu, me, pair);
                     team.meet(cpu, me);
-                    for n in components.clone() {
-                        put(cpu, &result[n], self.parts.iter().map(|part| get(cpu, &part[n])).sum());
-                        cpu.instructions(2 * self.parts.len() as u64);
-                    }
+                    self.reduce(cpu, me, pair);
                 }
             }
         }
         team.meet(cpu, me);
+    }
+
+    fn work_in_loops(&self, _cpu: &P, loops: &dyn ParallelLoops<P>) {
+        for product in 0..self.products {
+            loops.each(self.parts.len(), &|cpu, n| self.multiply_part(cpu, n, product % 2));
+            loops.each(self.parts.len(), &|cpu, n| self.reduce(cpu, n, product % 2));
+        }
     }
 
     fn check(&self, value: &dyn Fn(&P::Cell) -> u64) -> Result<Verified, String> {

@@ -1,5 +1,6 @@
 //! The papers' applications on this machine: ways to run one, and one run.
 
+pub mod rayon;
 pub mod rivals;
 pub mod shown;
 
@@ -9,7 +10,7 @@ use towpath::{Algorithm, WorldConfig};
 use towpath_apps::messages::processes::{run_apart, run_processes};
 use towpath_apps::messages::{MessageApplication, MessageInput, RankRun};
 use towpath_apps::native::{
-    self, LOCKED, PartNames, TeamSurroundings, barrier_names, lock_names, queue_names,
+    self, LOCKED, NativeRun, PartNames, TeamSurroundings, barrier_names, lock_names, queue_names,
 };
 use towpath_apps::parts::all_locks;
 use towpath_apps::team::Solitary;
@@ -50,6 +51,8 @@ pub enum AppWay {
     Ours(PartKind, &'static str),
     /// Parts of a rival.
     Rival(AppRival),
+    /// The kernel's steps as loops of rayon's.
+    Rayon,
     /// Over messages that are claimed so.
     Claim(&'static str),
 }
@@ -68,7 +71,8 @@ impl AppWay {
         };
         let rivals = AppRival::ALL.into_iter().filter(|r| r.kind() == kind).map(AppWay::Rival);
         let ours = names.into_iter().map(|name| AppWay::Ours(kind, name));
-        std::iter::once(AppWay::Sequential).chain(ours).chain(rivals).collect()
+        let rayon = application.has_loops().then_some(AppWay::Rayon);
+        std::iter::once(AppWay::Sequential).chain(ours).chain(rivals).chain(rayon).collect()
     }
 
     /// Its name, as users call it.
@@ -77,6 +81,7 @@ impl AppWay {
             AppWay::Sequential => SEQUENTIAL,
             AppWay::Ours(_, name) | AppWay::Claim(name) => name,
             AppWay::Rival(rival) => rival.name(),
+            AppWay::Rayon => "rayon",
         }
     }
 
@@ -163,6 +168,11 @@ impl AppRun {
         all_cores: usize,
     ) -> Result<RankRun, String> {
         let problem = native::problem(choice);
+        let left =
+            |run: NativeRun| RankRun { ns: run.time.as_nanos() as u64, requests: 0, text: run.verified.text };
+        if self.way == AppWay::Rayon {
+            return rayon::run(&*problem, cores).map(left);
+        }
         let (needs, procs) = (problem.needs(), choice.procs);
         let around = TeamSurroundings::new(procs, all_cores);
         let wait = native::waiting(self.policy, &around);
@@ -183,12 +193,13 @@ impl AppRun {
             }
             _ => {}
         }
-        let run = native::run(&*problem, procs, &parts, &|me| {
-            // If it can't be pinned, it runs where it may.
-            let _ = cores.get(me).copied().flatten().map(pin_to);
-        })?;
-        Ok(RankRun { ns: run.time.as_nanos() as u64, requests: 0, text: run.verified.text })
+        native::run(&*problem, procs, &parts, &|me| pin(cores, me)).map(left)
     }
+}
+
+/// Pins the calling thread, number `me` of a team; if it can't be, it runs where it may.
+fn pin(cores: &[Option<usize>], me: usize) {
+    let _ = cores.get(me).copied().flatten().map(pin_to);
 }
 
 /// Runs that are to be compared: each application in each way, under each policy, on each

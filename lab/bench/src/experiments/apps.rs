@@ -1,6 +1,6 @@
 //! The papers' applications: speed-up under each lock, barrier, queue, claim and policy.
 //!
-//! Beside the same kernels with other crates' parts (papers L, N, K).
+//! Beside the same kernels with other crates' parts, and as loops on rayon (papers L, N, K).
 
 use towpath_sync::Policy;
 
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn each_way_is_measured_beside_the_sequential_program() {
-        let ways = ["mcs", "parking-lot", "centralized", "std-barrier", "locked", "crossbeam", "ticket"];
+        let ways =
+            ["mcs", "parking-lot", "centralized", "std-barrier", "rayon", "locked", "crossbeam", "ticket"];
         let settings = asked(&["mp3d", "lu", "cholesky", "con-comm"], &ways, &[1, 2]);
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Apps.run(b).unwrap());
@@ -98,6 +99,7 @@ mod tests {
         for (application, ours, theirs) in [
             ("mp3d", "mcs", "parking-lot"),
             ("lu", "centralized", "std-barrier"),
+            ("lu", "centralized", "rayon"),
             ("cholesky", "locked", "crossbeam"),
         ] {
             let all = ways_of(application);
