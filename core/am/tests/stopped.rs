@@ -346,31 +346,72 @@ struct Summary {
     locked: Option<u64>,
 }
 
+/// Progress of the other sender beside a victim that is stopped.
+#[derive(Clone, Copy, PartialEq)]
+enum Progress {
+    /// All of its batch.
+    Whole,
+    /// A claim, after which it was held up.
+    Claims,
+    /// No claim.
+    None,
+}
+
+/// Stops victim `number` after `steps` steps, and lets it go on in the end.
+///
+/// Returns the other's progress meanwhile, and whether the victim had sent its message before.
+fn stop_after(
+    scene: &Scene,
+    (algorithm, what): (Algorithm, What),
+    number: u32,
+    path: &mut KnownPath,
+    steps: u64,
+) -> (Progress, bool) {
+    watchdog::at(steps);
+    let mut victim = scene.victim(what, number);
+    let complete = victim.run_along(path, steps);
+    let before = scene.page.get(SENT);
+    let mut progress = Progress::Whole;
+    scene.ask();
+    if !algorithm.is_locked() || steps == 0 || complete {
+        // All of it, although the victim stays where it is.
+        scene.until(|| scene.others() == scene.page.get(ASKED));
+    } else if !scene.goes_on() {
+        progress = if scene.page.get(SENT) == before { Progress::None } else { Progress::Claims };
+    }
+    if !complete {
+        scene.let_go(&mut victim);
+    }
+    scene.let_go(&mut victim);
+    scene.settle(&[number, number + 1]);
+    scene.end(victim);
+    (progress, complete)
+}
+
 /// Stops the victim after each step in turn.
 fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summary {
     let mut summary = Summary::default();
     let (mut steps, mut path) = (0, KnownPath::default());
-    for number in (VICTIMS..).step_by(2) {
-        watchdog::at(steps);
-        let mut victim = scene.victim(what, number);
-        let complete = victim.run_along(&mut path, steps);
-        let before = scene.page.get(SENT);
-        scene.ask();
-        if !algorithm.is_locked() || steps == 0 || complete {
-            // All of it, although the victim stays where it is.
-            scene.until(|| scene.others() == scene.page.get(ASKED));
-        } else if !scene.goes_on() {
-            summary.held_up += 1;
-            if scene.page.get(SENT) == before {
-                summary.locked.get_or_insert(steps);
+    let mut numbers = (VICTIMS..).step_by(2);
+    let mut stop = |path: &mut KnownPath, steps: u64| {
+        stop_after(scene, (algorithm, what), numbers.next().expect("numbers for all"), path, steps)
+    };
+    // Steps between which the lock is taken: the last at which the other went on, and the first
+    // after it at which it was held up.
+    let (mut free, mut taken) = (0, None);
+    loop {
+        let (progress, complete) = stop(&mut path, steps);
+        match progress {
+            Progress::Whole if taken.is_none() => free = steps,
+            Progress::Whole => {}
+            Progress::Claims | Progress::None => {
+                taken.get_or_insert(steps);
+                summary.held_up += 1;
             }
         }
-        if !complete {
-            scene.let_go(&mut victim);
+        if progress == Progress::None {
+            summary.locked.get_or_insert(steps);
         }
-        scene.let_go(&mut victim);
-        scene.settle(&[number, number + 1]);
-        scene.end(victim);
         summary.steps += 1;
         if path.is_done(complete) {
             break;
@@ -381,6 +422,16 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
             (false, true) => 1 + steps / 6,
             (false, false) => 1 + steps / 10,
         };
+    }
+    // A lock that is held for fewer steps than lie between two stops.
+    let mut taken = taken.unwrap_or(free);
+    while what == What::Short && summary.locked.is_none() && taken > free + 1 {
+        let middle = free.midpoint(taken);
+        match stop(&mut path, middle).0 {
+            Progress::Whole => free = middle,
+            Progress::Claims => taken = middle,
+            Progress::None => summary.locked = Some(middle),
+        }
     }
     summary
 }
