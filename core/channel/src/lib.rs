@@ -8,6 +8,7 @@
 //! * [`offer`]: the word by which a receiver copies a long transfer out of the sender's memory.
 //! * [`ring`]: slots of one sender and one receiver; [`shared_line`]: the line that two rings share
 //!   for messages that answer each other.
+//! * [`places`]: a sender's place among a receiver's members.
 //! * [`doorbell`]: the word on which a receiver sleeps, and the handshake by which no wake-up is
 //!   lost.
 //!
@@ -24,6 +25,7 @@ pub mod doorbell;
 pub mod offer;
 pub mod packet;
 pub mod path;
+pub mod places;
 mod plain;
 pub mod queue;
 pub mod ring;

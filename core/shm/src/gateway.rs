@@ -18,6 +18,8 @@
 //! **Crashes.** A gateway that dies takes its participants with it: the ranks of the other hosts
 //! are dead to this one. No barrier ends any more, so its launcher ends the ranks of this host.
 
+use core::ops::Range;
+
 use crate::episodes::MemberEpisodes;
 use crate::inner::{Inner, WorldSpec};
 use crate::layout::MOST_PROCESSES;
@@ -25,7 +27,6 @@ use crate::participant::EntryState;
 use crate::table::ParticipantTable;
 use crate::world::World;
 use crate::{Error, words};
-use core::ops::Range;
 
 /// In the header: the world spans hosts.
 const SPANS: u64 = 1 << 63;

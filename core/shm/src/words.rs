@@ -12,8 +12,8 @@
 //! **Progress.** Wait-free, but [`Handles::close`], which is lock-free.
 //!
 //! **Crashes.** A maker that dies before (H1) leaves a header that is not ready. A process that
-//! dies between the two additions of [`tell_gateway`] leaves the gateway asleep; its death is an
-//! event of its own, which the process tells that notes it.
+//! dies between the two additions of [`tell_gateway`] leaves the gateway asleep; the process that
+//! notes the death tells the gateway of it.
 //!
 //! **Memory.** These words.
 

@@ -189,6 +189,10 @@ fn readers_and_a_writer_exclude_each_other() {
         assert_eq!(tp_rwlock_write(Some(lock), 0), Fault::TIMEDOUT.number());
         assert_eq!(tp_rwlock_read_unlock(Some(other), Some(second.assume_init_mut())), 0);
     }
+    let mut damaged = TpReading { words: [9999; 2] };
+    // SAFETY: no reader's state, which is noticed.
+    let told = unsafe { tp_rwlock_read_unlock(Some(lock), Some(&mut damaged)) };
+    assert_eq!(told, Fault::PANIC.number());
     assert_eq!(tp_rwlock_write_unlock(Some(lock)), Fault::PERM.number());
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), 0);
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), Fault::DEADLOCK.number());

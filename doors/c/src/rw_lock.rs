@@ -31,7 +31,7 @@ type Held = WriteHeld<LockHeld>;
 /// A reader's state, which C keeps for it.
 #[repr(C)]
 pub struct TpReading {
-    words: [u64; 2],
+    pub(crate) words: [u64; 2],
 }
 
 /// First word of a reader that has released: no place and no identity has this number.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use towpath_fi::device::places::{free_place, join_place, place_state, take_place};
+use towpath_channel::places::{free_place, join_place, place_state, take_place};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_schedules::harness::Case;
 use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
@@ -30,7 +30,7 @@ pub fn all(cases: &mut Vec<Case>) {
 
 /// Senders that take the place in turns; the first thread is its owner.
 ///
-/// That frees it after each good-bye.
+/// The owner frees it after each good-bye.
 struct PlaceRun {
     state: Word,
     /// Number of good-byes.

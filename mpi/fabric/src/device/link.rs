@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use towpath_channel::claim::Towpath;
 use towpath_channel::packet::Form;
 use towpath_channel::path::{Failure, PacketContent, Piece, SendPath, WhileFull};
+use towpath_channel::places::{join_place, place_state, take_place};
 use towpath_channel::queue::Sender;
 use towpath_machine::{Native, Processor};
 use towpath_sync::Spinning;
@@ -30,7 +31,6 @@ use crate::device::connect::layout::{
     BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE, USES, VISITOR,
 };
 use crate::device::pair::{OfferAnswer, PairLine, PairOut};
-use crate::device::places::{join_place, place_state, take_place};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::{LINE, PayloadSource, RawFrame};

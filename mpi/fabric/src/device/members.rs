@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use towpath_channel::places::{free_place, place_state};
 use towpath_channel::queue::{Census, read_intent};
 use towpath_machine::Native;
 use towpath_shm::Watch;
@@ -27,7 +28,6 @@ use crate::device::connect::address::Address;
 use crate::device::connect::attach::EndpointSegment;
 use crate::device::connect::fd_listener::FdListener;
 use crate::device::connect::layout::{FREE, JOINED, JOINING, MEMBERS, PLACE_BITS, STATE, USES, VISITOR};
-use crate::device::places::{free_place, place_state};
 
 const CPU: Native = Native::with_id(0);
 

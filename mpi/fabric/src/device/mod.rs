@@ -8,7 +8,6 @@ pub mod members;
 pub mod operation;
 pub mod pair;
 pub mod peer;
-pub mod places;
 pub mod port;
 pub mod protocol;
 pub mod resource;

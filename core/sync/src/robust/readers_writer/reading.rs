@@ -1,6 +1,6 @@
 //! A reader's steps: a place, a look at the gate, and insisting.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, OwnLine, Processor};
 
 use super::{AWAITED, Access, CLOSED, READERS, ReadersWriter, WANTS, above, identity};
 use crate::places::place_of;
@@ -241,7 +241,8 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// Returns what the caller still holds.
     #[inline(always)]
     pub(crate) fn read_unlock_at_once(&self, cpu: &P, held: ReadHeld) -> Option<ReadHeld> {
-        let word = &self.places[held.place].0;
+        // A program's damaged memory may name no place: the slow way panics then.
+        let Some(OwnLine(word)) = self.places.get(held.place) else { return Some(held) };
         // (W12) Release: the reads come before; pairs with the Acquire (W4) of the writer.
         let left = cpu.compare_exchange(word, held.only, 0, Ordering::Release, Ordering::Relaxed);
         left.is_err().then_some(held)

@@ -1,7 +1,7 @@
-//! A place among an endpoint's members: taken by a sender, and freed by the owner.
+//! Place among a receiver's members: taken by a sender, and freed by the owner.
 //!
-//! One text for all machines: natively the words are those of an endpoint's segment; the
-//! laboratory explores them. The states are in `members.rs`.
+//! One text for all machines: the provider has its states and its words (`device/members.rs`); the
+//! laboratory explores it.
 //!
 //! **Source.** Our own.
 //!
@@ -11,7 +11,7 @@
 //!
 //! **Progress.** Each of these is one step. A sender whose exchange fails looks at the next place.
 //!
-//! **Crashes.** See `members.rs`: the owner frees a dead sender's place, half taken or whole.
+//! **Crashes.** The owner frees a dead sender's place, half taken or whole.
 //!
 //! **Memory.** The words of the place.
 
@@ -20,8 +20,8 @@ use towpath_machine::{Ordering, Processor};
 /// State of a place, with the words that its owner, or its sender, has written before.
 #[inline]
 pub fn place_state<P: Processor>(cpu: &P, state: &P::Word) -> u64 {
-    // (M2) Acquire: the place is clean, or the sender's address is there; pairs with the Release
-    // (M1), (M3).
+    // (E2) Acquire: the place is clean, or the sender's address is there; pairs with the Release
+    // (E1), (E3).
     cpu.load(state, Ordering::Acquire)
 }
 
@@ -29,18 +29,18 @@ pub fn place_state<P: Processor>(cpu: &P, state: &P::Word) -> u64 {
 ///
 /// `seen`: its state by [`place_state`].
 pub fn take_place<P: Processor>(cpu: &P, state: &P::Word, seen: u64, taken: u64) -> bool {
-    // Relaxed, both: (M2) has acquired what the exchange replaces, and no state comes twice.
+    // Relaxed, both: (E2) has acquired what the exchange replaces, and no state comes twice.
     cpu.compare_exchange(state, seen, taken, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// Makes the sender that has taken a place its member.
 pub fn join_place<P: Processor>(cpu: &P, state: &P::Word, joined: u64) {
-    // (M3) Release: publishes the address; pairs with the Acquire (M2).
+    // (E3) Release: publishes the address; pairs with the Acquire (E2).
     cpu.store(state, joined, Ordering::Release);
 }
 
 /// Frees a place whose words are clean.
 pub fn free_place<P: Processor>(cpu: &P, state: &P::Word, free: u64) {
-    // (M1) Release: the words are clean for the next sender; pairs with the Acquire (M2).
+    // (E1) Release: the words are clean for the next sender; pairs with the Acquire (E2).
     cpu.store(state, free, Ordering::Release);
 }
