@@ -7,14 +7,13 @@
 //! namespace.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use towpath_mplock::Node;
 
@@ -153,9 +152,10 @@ impl LineConnection {
     }
 
     /// Returns a descriptor that becomes readable when the peer's process has ended.
-    pub fn peer_process(&self) -> Option<OwnedFd> {
+    #[cfg(feature = "serve")]
+    pub fn peer_process(&self) -> Option<std::os::fd::OwnedFd> {
         let peer = socket_peercred(&self.stream).ok()?;
-        pidfd_open(peer.pid, PidfdFlags::empty()).ok()
+        rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()).ok()
     }
 
     /// Reads the lines that have come. The connection may have ended after them.
