@@ -196,6 +196,7 @@ fn readers_and_a_writer_exclude_each_other() {
     assert_eq!(tp_rwlock_write_unlock(Some(lock)), Fault::PERM.number());
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), 0);
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), Fault::DEADLOCK.number());
+    assert_eq!(tp_rwlock_read(Some(lock), FOREVER, Some(second)), Fault::DEADLOCK.number());
     assert_eq!(tp_rwlock_read(Some(other), 0, Some(second)), Fault::TIMEDOUT.number());
     tp_rwlock_close(owned(lock));
     assert_eq!(tp_rwlock_read(Some(other), FOREVER, Some(second)), Fault::OWNERDEAD.number());

@@ -85,24 +85,26 @@ impl TpRwlock {
         unsafe { self.object.as_ptr().as_ref() }
     }
 
-    /// The caller, which does not write.
+    /// The caller, a user of the lock.
     #[inline(always)]
     fn caller(&self) -> Result<Native, Fault> {
         let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        // Relaxed: it has this value only if this thread stored it.
-        if self.writer.load(Ordering::Relaxed) == this_thread() {
-            return Err(Fault::DEADLOCK);
-        }
         Ok(processor(me.index))
     }
 
-    /// Processor and identity of a caller that does not write, in the usual case.
+    /// Returns `Ok` unless the calling thread writes by this handle.
+    fn check_other(&self) -> Result<(), Fault> {
+        // Relaxed: it has this value only if this thread stored it.
+        if self.writer.load(Ordering::Relaxed) == this_thread() { Err(Fault::DEADLOCK) } else { Ok(()) }
+    }
+
+    /// Processor and identity of a caller in the usual case.
+    ///
+    /// Whether it writes is asked if it does not get the lock: a writer does not either.
     #[inline(always)]
     fn caller_at_once(&self) -> Option<(Native, u32)> {
         let cpu = processor_at_once(self.object.world().entered()?.index)?;
-        // Relaxed: as in `caller`.
-        let writes = self.writer.load(Ordering::Relaxed) == this_thread();
-        (!writes).then(|| (cpu, self.object.world().surroundings().identity()))
+        Some((cpu, self.object.world().surroundings().identity()))
     }
 
     /// Acquires for reading in the usual case, without a call. `Err`: its state so far.
@@ -118,6 +120,7 @@ impl TpRwlock {
         let cpu = self.caller()?;
         // SAFETY: of this thread and this lock; the surroundings are the world's.
         drop(rest.map(|held| unsafe { self.lock().resume_read(cpu, self.wait, held) }));
+        self.check_other()?;
         // SAFETY: as in `Shared::read`: all processes lock it as participants of the world; this
         // process does not leave while it has handles, which are counted.
         match unsafe { self.lock().read_between(cpu, self.wait, deadline) }? {
@@ -155,6 +158,7 @@ impl TpRwlock {
     /// Goes on where [`TpRwlock::write_at_once`] could not.
     fn write_after(&self, deadline: Deadline, rest: Option<LockHeld>) -> Result<(), Fault> {
         let cpu = self.caller()?;
+        self.check_other()?;
         // SAFETY: as in `read_after`.
         let held = unsafe { self.lock().acquire_write_after(cpu, self.wait, deadline, rest) }?;
         self.keep(cpu, held)
@@ -177,7 +181,7 @@ impl TpRwlock {
     fn taken(&self) -> Result<(Native, Held), Fault> {
         // A forked child has its parent's writer.
         self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        // Relaxed: as in `caller`.
+        // Relaxed: as in `check_other`.
         if self.writer.load(Ordering::Relaxed) != this_thread() {
             return Err(Fault::PERM);
         }
