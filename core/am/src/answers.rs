@@ -105,19 +105,18 @@ impl<D: Domain> Core<D> {
     /// Returns whether a message in a line is the next one of its sender: those before it
     /// in the queue and in its stream have been delivered.
     #[inline(always)]
-    fn is_next(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
+    fn is_next(&self, peer: &PeerEndpoint<D>, answer: Answer) -> bool {
         // Since the last one its sender has sent nothing but messages of the line.
         peer.talk.reached[usize::from(answer.is_reply)].get() == answer.after
-            || self.has_reached(peer, answer)
+            || self.has_reached(peer, answer.is_reply, answer.after)
     }
 
     #[inline(never)]
-    fn has_reached(&self, peer: &PeerEndpoint<D>, answer: &Answer) -> bool {
-        let has = self.has_come_to(Direction::of(answer.is_reply), answer.after & TICKET)
-            && self.has_taken(peer, answer.after);
+    fn has_reached(&self, peer: &PeerEndpoint<D>, is_reply: bool, after: u64) -> bool {
+        let has = self.has_come_to(Direction::of(is_reply), after & TICKET) && self.has_taken(peer, after);
         // Tickets never come again; numbers of records do.
-        if has && answer.after <= TICKET {
-            peer.talk.reached[usize::from(answer.is_reply)].set(answer.after);
+        if has && after <= TICKET {
+            peer.talk.reached[usize::from(is_reply)].set(after);
         }
         has
     }
@@ -135,7 +134,7 @@ impl<D: Domain> Core<D> {
     /// Returns the message in a peer's line, if it can be delivered.
     #[inline(always)]
     fn answer_of(&self, peer: &PeerEndpoint<D>) -> Option<Answer> {
-        peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(peer, answer))
+        peer.talk.end.look(self.cpu()).filter(|&answer| self.is_next(peer, answer))
     }
 
     /// Delivers the messages of lines, at most one of each. Returns their number. Spins
@@ -173,7 +172,7 @@ impl<D: Domain> Core<D> {
             if peer.talk.end.is_theirs()
                 && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
                 && (answer.is_reply || !replies_only)
-                && self.is_next(peer, &answer)
+                && self.is_next(peer, answer)
             {
                 self.deliver_answer(peer, answer);
                 delivered += 1;
@@ -188,9 +187,10 @@ impl<D: Domain> Core<D> {
         let (cpu, end) = (self.cpu(), &peer.talk.end);
         let direction = Direction::of(answer.is_reply);
         let arrival = Arrival { ticket: 0, header: answer.header, late: false };
-        let number = end.number();
-        let handled = Handled::new(|| {
-            if !answer.is_reply {
+        let (number, is_reply) = (end.number(), answer.is_reply);
+        // Copies: what a reference leads to is stored before the handler runs.
+        let handled = Handled::new(move || {
+            if !is_reply {
                 end.done(cpu, number);
             }
         });

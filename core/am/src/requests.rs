@@ -25,7 +25,7 @@ impl<D: Domain> Endpoint<D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.core.request_short(index, handler, args, OnFull::Wait)
     }

@@ -144,8 +144,9 @@ impl<D: Domain> Core<D> {
     /// Sends a request without a payload to the endpoint that entry `index` of the
     /// translation table leads to.
     ///
-    /// The parts of the message are arguments: in registers, where a call is not inlined.
-    #[inline]
+    /// Without a call: the number of arguments is known where it is called, and its result lies in
+    /// registers there.
+    #[inline(always)]
     pub(crate) fn request_short(
         &self,
         index: usize,
