@@ -192,8 +192,9 @@ impl HomeLock {
         inquiry.awaited.swap_remove(at);
         if report.passed.is_some_and(|passed| inquiry.receiver.is_none_or(|known| passed.token > known.token))
         {
-            (inquiry.receiver, inquiry.releaser) = (report.passed, None);
+            inquiry.releaser = None;
         }
+        inquiry.receiver = later(inquiry.receiver, report.passed);
         let place = self.queue.iter().position(|entry| entry.node == from);
         self.tries.retain(|entry| entry.node != from);
         inquiry.answered.push((from, report.ticket));
@@ -270,10 +271,16 @@ impl HomeLock {
     }
 }
 
-/// Returns the later one of two passings, by its token.
+/// Returns the later one of two passings, by its token; of equal ones either's warning.
+///
+/// A home does not know whether a node has passed the lock on with a warning, and a node not
+/// whether the next one has given it back with one.
 fn later(a: Option<Passage>, b: Option<Passage>) -> Option<Passage> {
     match (a, b) {
-        (Some(x), Some(y)) => Some(if x.token >= y.token { x } else { y }),
+        (Some(x), Some(y)) if x.token == y.token => {
+            Some(Passage { inconsistent: x.inconsistent || y.inconsistent, ..x })
+        }
+        (Some(x), Some(y)) => Some(if x.token > y.token { x } else { y }),
         (x, y) => x.or(y),
     }
 }
