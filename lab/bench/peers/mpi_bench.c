@@ -6,8 +6,10 @@
  *   mpi_bench waiting SECONDS               the same for 8 bytes there and back and the barrier alone
  *   mpi_bench win_lock STATE SECONDS        MPI_Win_lock of rank 0's window, with a read inside: local (rank 0 alone), remote (ranks 0 and 1 in turn),
  *                                           contended (all at once)    -> acquire_ns, or acquisitions_per_s and least_share, a line each
+ *   mpi_bench sample KEYS SORTED            sample sort of the 32-bit keys in file KEYS, into file SORTED -> solution_ms, a line; also with 1 process
  * Prints one line of numbers (or lines), from rank 0. */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,6 +370,95 @@ static void win_lock(int rank, int size, const char *state, double seconds) {
     MPI_Win_free(&window);
 }
 
+enum { SAMPLE = 64 };
+
+static int by_key(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Number of the range of a key: range n begins at samples[n * SAMPLE], the first one at 0. */
+static int range_of(const uint32_t *samples, int size, uint32_t key) {
+    int low = 0, high = size - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (samples[middle * SAMPLE] <= key) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+/* Four passes over a byte each, so that the keys end where they began. */
+static void radix_sort(uint32_t *keys, int count) {
+    uint32_t *other = malloc(4L * count + 4), *swap;
+    for (int shift = 0; shift < 32; shift += 8, swap = keys, keys = other, other = swap) {
+        int at[257] = {0};
+        for (int i = 0; i < count; i++) at[(keys[i] >> shift & 255) + 1]++;
+        for (int d = 0; d < 256; d++) at[d + 1] += at[d];
+        for (int i = 0; i < count; i++) other[at[keys[i] >> shift & 255]++] = keys[i];
+    }
+    free(other);
+}
+
+/* Offsets of parts that lie one behind the other. Returns their total length. */
+static int offsets(const int *counts, int *at, int size) {
+    int sum = 0;
+    for (int n = 0; n < size; sum += counts[n++]) at[n] = sum;
+    return sum;
+}
+
+static FILE *file_or_abort(const char *name, const char *mode) {
+    FILE *file = fopen(name, mode);
+    if (!file) MPI_Abort(MPI_COMM_WORLD, 2);
+    return file;
+}
+
+/* As `sample-bulk` of `lab/apps`, each rank with the same number of keys: those that part the ranges are chosen from samples, keys go to their range's rank and are sorted there. */
+static void sample(int rank, int size, const char *from, const char *to) {
+    FILE *file = file_or_abort(from, "rb");
+    fseek(file, 0, SEEK_END);
+    int count = (int)(ftell(file) / 4 / size);
+    long all = (long)count * size;
+    uint32_t *mine = malloc(4L * count), *dealt = malloc(4L * count), *got = malloc(4 * all);
+    uint32_t part[SAMPLE], *samples = malloc(4L * SAMPLE * size);
+    int *range = malloc(sizeof *range * count), *counts = calloc(4L * size, sizeof *counts);
+    int *sends = counts, *sends_at = counts + size, *gets = counts + 2 * size, *gets_at = counts + 3 * size;
+    fseek(file, 4L * count * rank, SEEK_SET);
+    if (fread(mine, 4, count, file) != (size_t)count) MPI_Abort(MPI_COMM_WORLD, 2);
+    fclose(file);
+    /* Room for keys has been written to before the time starts, as in `lab/apps`. */
+    memset(got, 1, 4 * all);
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < SAMPLE; i++) part[i] = mine[(long)i * count / SAMPLE];
+    MPI_Allgather(part, SAMPLE, MPI_UINT32_T, samples, SAMPLE, MPI_UINT32_T, MPI_COMM_WORLD);
+    qsort(samples, (size_t)SAMPLE * size, 4, by_key);
+    for (int i = 0; i < count; i++) sends[range[i] = range_of(samples, size, mine[i])]++;
+    offsets(sends, sends_at, size);
+    for (int i = 0; i < count; i++) dealt[sends_at[range[i]]++] = mine[i];
+    offsets(sends, sends_at, size);
+    MPI_Alltoall(sends, 1, MPI_INT, gets, 1, MPI_INT, MPI_COMM_WORLD);
+    int have = offsets(gets, gets_at, size);
+    MPI_Alltoallv(dealt, sends, sends_at, MPI_UINT32_T, got, gets, gets_at, MPI_UINT32_T, MPI_COMM_WORLD);
+    radix_sort(got, have);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double took = (MPI_Wtime() - start) * 1e3, longest;
+
+    MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Gather(&have, 1, MPI_INT, gets, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    uint32_t *sorted = malloc(4 * all);
+    if (rank == 0) offsets(gets, gets_at, size);
+    MPI_Gatherv(got, have, MPI_UINT32_T, sorted, gets, gets_at, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        file = file_or_abort(to, "wb");
+        fwrite(sorted, 4, all, file);
+        fclose(file);
+        printf("solution_ms %.6f\n", longest);
+    }
+    free(mine), free(dealt), free(got), free(samples), free(range), free(counts), free(sorted);
+}
+
 int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
@@ -379,6 +470,7 @@ int main(int argc, char **argv) {
     else if (argc > 2 && !strcmp(argv[1], "all")) all(rank, size, atof(argv[2]));
     else if (argc > 2 && !strcmp(argv[1], "waiting")) waiting(rank, size, atof(argv[2]));
     else if (argc > 3 && !strcmp(argv[1], "win_lock")) win_lock(rank, size, argv[2], atof(argv[3]));
+    else if (argc > 3 && !strcmp(argv[1], "sample")) sample(rank, size, argv[2], argv[3]);
     MPI_Finalize();
     return 0;
 }

@@ -60,6 +60,11 @@ impl Measuring {
         Ok(measuring)
     }
 
+    /// Its folder, for files of a measurement.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn program(&self) -> PathBuf {
         self.folder.join("mpi_bench")
     }
@@ -127,6 +132,31 @@ impl Drop for Measuring {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
+
+/// Measuring programs, one for each MPI that was asked for.
+#[derive(Default)]
+pub struct MeasuringPrograms(Vec<Measuring>);
+
+impl MeasuringPrograms {
+    /// The one for an MPI, compiled when it is first needed.
+    ///
+    /// # Errors
+    ///
+    /// The MPI is not installed, or the program can't be compiled.
+    pub fn of(&mut self, kind: MpiKind) -> Result<&Measuring, Error> {
+        let n = match self.0.iter().position(|program| program.launcher.kind == kind) {
+            Some(n) => n,
+            None => {
+                let launcher = MpiLauncher::installed(kind);
+                let launcher = launcher.ok_or_else(|| Error::NotAvailable(kind.not_installed()))?;
+                self.0.push(Measuring::compile(&launcher)?);
+                self.0.len() - 1
+            }
+        };
+        Ok(&self.0[n])
+    }
+}
+
 fn failed(error: CommandError) -> Error {
     match error {
         CommandError::System { what, source } => Error::System { what, source },

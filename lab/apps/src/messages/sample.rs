@@ -83,11 +83,18 @@ fn keys_of(input: MessageInput, rank: usize) -> impl Iterator<Item = u32> {
     (0..input.size.pick([1 << 10, 1 << 12, 1 << 16, 1 << 18])).map(move |_| random.word() as u32)
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+/// Keys of all ranks, one rank's after another's.
+pub fn keys_of_all(input: MessageInput, procs: usize) -> impl Iterator<Item = u32> {
+    (0..procs).flat_map(move |rank| keys_of(input, rank))
+}
+
+/// Keys in the bytes of a block.
+pub fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-fn bytes(words: &[u32]) -> Vec<u8> {
+/// Block of keys.
+pub fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
@@ -140,6 +147,20 @@ fn range_of(splitters: &[u32], key: u32) -> usize {
     splitters.partition_point(|&s| s <= key)
 }
 
+/// Compares keys that were sorted with the keys that they were.
+///
+/// # Errors
+///
+/// The first difference from those keys in order.
+pub fn check_sorted(got: &[u32], mut keys: Vec<u32>) -> Result<(), String> {
+    keys.sort_unstable();
+    if got == keys {
+        return Ok(());
+    }
+    let at = got.iter().zip(&keys).position(|(a, b)| a != b).unwrap_or(got.len().min(keys.len()));
+    Err(format!("{} keys that should be {}; the first difference is at {at}", got.len(), keys.len()))
+}
+
 /// Sorts the keys of all ranks as one of them.
 ///
 /// # Errors
@@ -189,19 +210,8 @@ pub fn sort<D: SharedHandlers>(
     party.meet(false)?;
     let ns = party.now() - start;
 
-    let mut expected: Vec<u32> = (0..procs)
-        .flat_map(|other| keys_of(input, other))
-        .filter(|&key| range_of(&splitters, key) == rank)
-        .collect();
-    expected.sort_unstable();
-    if got != expected {
-        let at = got.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(got.len().min(expected.len()));
-        return Err(format!(
-            "rank {rank} has {} keys and should have {}; the first difference is at {at}",
-            got.len(),
-            expected.len()
-        ));
-    }
+    let own = keys_of_all(input, procs).filter(|&key| range_of(&splitters, key) == rank).collect();
+    check_sorted(&got, own).map_err(|e| format!("rank {rank} has {e}"))?;
     let text = format!(
         "{} keys of {} in all, from {:#010x} to {:#010x}",
         got.len(),
@@ -265,6 +275,16 @@ mod tests {
             expected.sort_unstable();
             radix_sort(&mut keys);
             assert_eq!(keys, expected);
+        }
+    }
+
+    #[test]
+    fn lost_doubled_and_disordered_keys_are_noticed() {
+        let keys = vec![7, 3, 9];
+        assert_eq!(check_sorted(&[3, 7, 9], keys.clone()), Ok(()));
+        for (wrong, at) in [(&[3, 7][..], 2), (&[3, 7, 7, 9], 2), (&[3, 9, 7], 1), (&[3, 7, 9, 9], 3)] {
+            let error = check_sorted(wrong, keys.clone()).unwrap_err();
+            assert!(error.ends_with(&format!("is at {at}")), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The papers' applications on this machine: ways to run one, and one run.
 
+mod mpi;
 pub mod rayon;
 pub mod rivals;
 pub mod shown;
@@ -17,10 +18,13 @@ use towpath_apps::team::Solitary;
 use towpath_apps::{AnyApplication, Application, PartKind, ProblemChoice, Size};
 use towpath_host::Error;
 use towpath_host::topology::pin_to;
+use towpath_launch::MpiKind;
 use towpath_machine::Native;
 use towpath_report::CLAIM_ALGORITHMS;
 use towpath_sync::Policy;
 
+use crate::measuring::MeasuringPrograms;
+use crate::settings::BenchSettings;
 use crate::transport::Circumstances;
 use rivals::AppRival;
 
@@ -55,13 +59,21 @@ pub enum AppWay {
     Rayon,
     /// Over messages that are claimed so.
     Claim(&'static str),
+    /// Over an MPI.
+    Mpi(MpiKind),
 }
 
 impl AppWay {
     /// All ways to run an application.
     pub fn of(application: AnyApplication) -> Vec<AppWay> {
-        let AnyApplication::Shared(application) = application else {
-            return CLAIM_ALGORITHMS.iter().map(|a| AppWay::Claim(a.name)).collect();
+        let application = match application {
+            AnyApplication::Shared(application) => application,
+            AnyApplication::Messages(application) => {
+                let claims = CLAIM_ALGORITHMS.iter().map(|a| AppWay::Claim(a.name));
+                let has_mpi = application == MessageApplication::SampleBulk;
+                let mpis = [MpiKind::Mpich, MpiKind::OpenMpi].map(AppWay::Mpi);
+                return claims.chain(mpis.into_iter().filter(|_| has_mpi)).collect();
+            }
         };
         let kind = application.decided_by();
         let names = match kind {
@@ -82,6 +94,7 @@ impl AppWay {
             AppWay::Ours(_, name) | AppWay::Claim(name) => name,
             AppWay::Rival(rival) => rival.name(),
             AppWay::Rayon => "rayon",
+            AppWay::Mpi(kind) => kind.name(),
         }
     }
 
@@ -128,14 +141,20 @@ impl AppRun {
     /// # Errors
     ///
     /// If it fails, or its result differs from the reference.
-    pub fn measure(&self, run: &Circumstances<'_>) -> Result<f64, Error> {
+    pub(crate) fn measure(
+        &self,
+        programs: &mut MeasuringPrograms,
+        run: &Circumstances<'_>,
+    ) -> Result<f64, Error> {
+        let input = MessageInput { size: self.size, seed: run.settings.seed };
+        if let AppWay::Mpi(kind) = self.way {
+            return mpi::sort(programs.of(kind)?, input, self.procs, run);
+        }
         let limit = run.limit * 4 + GRACE;
         let procs = self.procs as usize;
         let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
         let result = match self.application {
-            AnyApplication::Messages(application) => {
-                self.processes(application, run.settings.seed, &cores, limit)
-            }
+            AnyApplication::Messages(application) => self.processes(application, input, &cores, limit),
             AnyApplication::Shared(application) => {
                 let choice = ProblemChoice { application, size: self.size, seed: run.settings.seed, procs };
                 // Measured before there is a process that would measure it.
@@ -150,13 +169,12 @@ impl AppRun {
     fn processes(
         &self,
         application: MessageApplication,
-        seed: u64,
+        input: MessageInput,
         cores: &[Option<usize>],
         limit: Duration,
     ) -> Result<RankRun, String> {
         let algorithm = Algorithm::from_name(self.way.name()).ok_or("no such claim algorithm")?;
         let config = WorldConfig { algorithm, waiting: self.policy, ..WorldConfig::new(self.procs) };
-        let input = MessageInput { size: self.size, seed };
         let runs = run_processes(application, input, &config, cores, limit)?;
         runs.into_iter().max_by_key(|r| r.ns).ok_or_else(|| "no rank has run".into())
     }
@@ -203,24 +221,30 @@ fn pin(cores: &[Option<usize>], me: usize) {
 }
 
 /// Runs that are to be compared: each application in each way, under each policy, on each
-/// number of processors.
-pub fn all_runs(settings: &AppSettings, ways: &[String], policies: &[Policy], procs: &[u32]) -> Vec<AppRun> {
+/// number of processors. MPIs are among them if peers are asked for, or they are named.
+pub fn all_runs(settings: &BenchSettings, procs: &[u32]) -> Vec<AppRun> {
+    let policies: Vec<Policy> = settings.policies().collect();
     let mut runs = Vec::new();
-    for &application in &settings.applications {
+    for &application in &settings.apps.applications {
         let most = match application {
             AnyApplication::Shared(_) => native::MOST as u32,
             AnyApplication::Messages(_) => 64,
         };
         for way in AppWay::of(application) {
-            if !ways.is_empty() && way != AppWay::Sequential && !ways.iter().any(|w| w == way.name()) {
+            let is_asked = match way {
+                AppWay::Sequential => true,
+                AppWay::Mpi(_) if settings.algorithms.is_empty() => settings.peers,
+                _ => settings.asks_for(way.name()),
+            };
+            if !is_asked {
                 continue;
             }
-            let policies = if way.has_policy() { policies } else { &policies[..policies.len().min(1)] };
+            let policies = if way.has_policy() { &policies[..] } else { &policies[..policies.len().min(1)] };
             for &policy in policies {
                 let suits = |n: &&u32| **n <= most && (way != AppWay::Sequential || **n == procs[0]);
                 for &n in procs.iter().filter(suits) {
                     let procs = if way == AppWay::Sequential { 1 } else { n };
-                    let size = settings.size;
+                    let size = settings.apps.size;
                     // A transform has a power of two of ranks.
                     let fits = application != AnyApplication::Messages(MessageApplication::Fft)
                         || procs.is_power_of_two();

@@ -8,7 +8,7 @@ use towpath_report::record::Record;
 use towpath_report::record::metrics::SOLUTION_MS;
 use towpath_report::svg::{Look, PlotLine, PlotValue, lines};
 use towpath_report::table::{Cell, Kind, Table, mark_best};
-use towpath_report::{ADAPTIVE, Results, Section};
+use towpath_report::{ADAPTIVE, OURS, Results, Section};
 
 use super::{SEQUENTIAL, grows};
 
@@ -51,10 +51,15 @@ impl<'a> Figures<'a> {
         self.records.iter().copied().find(|r| r.algorithm == way && r.waiting == waiting && r.procs == procs)
     }
 
-    /// Time to compare with: the sequential program's, or the way's on one processor.
-    fn base(&self, way: (&str, &str)) -> Option<&'a Record> {
+    /// Time to compare all with: the sequential program's, or ours on one processor.
+    fn common_base(&self) -> Option<&'a Record> {
         let sequential = self.records.iter().copied().find(|r| r.algorithm == SEQUENTIAL);
-        sequential.or_else(|| self.find(way, 1))
+        sequential.or_else(|| self.find((OURS, ADAPTIVE), 1))
+    }
+
+    /// Time to compare with: the one for all, or the way's on one processor.
+    fn base(&self, way: (&str, &str)) -> Option<&'a Record> {
+        self.common_base().or_else(|| self.find(way, 1))
     }
 
     /// Speed as a multiple of the base's.
@@ -92,9 +97,13 @@ impl<'a> Figures<'a> {
             let values: Vec<Option<f64>> = ways.iter().map(|&way| self.speed_up(way, n)).collect();
             mark_best(&mut rows, column + 1, &values, false);
         }
-        let base = self.records.iter().find(|r| r.algorithm == SEQUENTIAL);
-        let base = base.map_or("the same on one processor".into(), |r| {
-            format!("one processor without locks and barriers, {} ms", digits(r.value))
+        let base = self.common_base().map_or("the same on one processor".into(), |r| {
+            let what = if r.algorithm == SEQUENTIAL {
+                "one processor without locks and barriers"
+            } else {
+                "`towpath` on one processor"
+            };
+            format!("{what}, {} ms", digits(r.value))
         });
         let growing = if grows(self.application) {
             " The problem grows with the number of processors: the ratio is of work done in the same time."

@@ -1,11 +1,11 @@
 //! The papers' applications: speed-up under each lock, barrier, queue, claim and policy.
 //!
-//! Beside the same kernels with other crates' parts, and as loops on rayon (papers L, N, K).
-
-use towpath_sync::Policy;
+//! Beside the same kernels with other crates' parts, as loops on rayon, and over MPI (papers L, N,
+//! K).
 
 use crate::apps::{AppRun, all_runs, shown, way_names};
 use crate::experiment::{Bench, Measure, Samples, Variant};
+use crate::measuring::MeasuringPrograms;
 use towpath_host::Error;
 use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::SOLUTION_MS;
@@ -39,7 +39,6 @@ impl Measure for Apps {
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let settings = bench.settings;
-        let policies: Vec<Policy> = settings.policies().collect();
         let cores = bench.placement.cores() as u32;
         let mut procs =
             if settings.procs.is_empty() { vec![1, cores, 2 * cores] } else { settings.procs.clone() };
@@ -51,13 +50,13 @@ impl Measure for Apps {
                 .with("application", run.application.name())
                 .with("size", run.size.name())
         };
-        let variants: Vec<Variant<AppRun>> =
-            all_runs(&settings.apps, &settings.algorithms, &policies, &procs)
-                .into_iter()
-                .map(|run| Variant { subject: subject(&run), key: run })
-                .collect();
+        let variants: Vec<Variant<AppRun>> = all_runs(settings, &procs)
+            .into_iter()
+            .map(|run| Variant { subject: subject(&run), key: run })
+            .collect();
+        let mut programs = MeasuringPrograms::default();
         bench.compare(&variants, |_, run, circumstances| {
-            Ok(Samples::one(SOLUTION_MS, run.measure(circumstances)?))
+            Ok(Samples::one(SOLUTION_MS, run.measure(&mut programs, circumstances)?))
         });
         Ok(())
     }
@@ -66,7 +65,7 @@ impl Measure for Apps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apps::AppSettings;
+    use crate::apps::{AppSettings, AppWay};
     use crate::fake::{Collected, bench_with, quick};
     use crate::settings::BenchSettings;
     use towpath_apps::{AnyApplication, Size};
@@ -81,6 +80,32 @@ mod tests {
             procs: procs.to_vec(),
             ..quick()
         }
+    }
+
+    #[test]
+    fn mpi_sorts_or_says_what_is_missing() {
+        let settings = asked(&["sample-bulk"], &["mpich"], &[1, 3]);
+        let mut sink = Collected::default();
+        bench_with(&settings, &mut [], &mut sink, |b| Apps.run(b).unwrap());
+        let procs: Vec<(&str, u32)> = sink.records.iter().map(|r| (&*r.algorithm, r.procs)).collect();
+        match sink.missing.is_empty() {
+            true => assert_eq!(procs, [("mpich", 1), ("mpich", 3)]),
+            false => {
+                let says = |why: &str| why.contains("install-peers.sh") || why.contains("mpicc");
+                assert!(sink.missing.iter().all(|(_, why)| says(why)), "{:?}", sink.missing);
+            }
+        }
+    }
+
+    #[test]
+    fn mpis_run_with_peers_or_by_name() {
+        let mpis = |peers: bool, ways: &[&str]| {
+            let settings = BenchSettings { peers, ..asked(&["sample-bulk", "sample"], ways, &[]) };
+            let runs = all_runs(&settings, &[2]);
+            runs.iter().filter(|run| matches!(run.way, AppWay::Mpi(_))).count()
+        };
+        assert_eq!((mpis(false, &[]), mpis(true, &[])), (0, 2));
+        assert_eq!((mpis(false, &["open-mpi"]), mpis(true, &["towpath"])), (1, 0));
     }
 
     #[test]

@@ -1,20 +1,17 @@
 //! `MPI_Win_lock`, by the measuring program in C under each MPI that is installed.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
 use towpath_host::Error;
-use towpath_launch::{MpiKind, MpiLauncher};
+use towpath_launch::MpiKind;
 use towpath_report::record::metrics::{ACQUIRE_NS, ACQUISITIONS_PER_S, LEAST_SHARE};
 
 use super::{LockAlgorithm, LockState};
 use crate::experiment::Samples;
-use crate::measuring::Measuring;
+use crate::measuring::MeasuringPrograms;
 use crate::transport::Circumstances;
 
 /// Measuring programs that were compiled.
 #[derive(Default)]
-pub struct WinLocks(BTreeMap<LockAlgorithm, Measuring>);
+pub struct WinLocks(MeasuringPrograms);
 
 impl WinLocks {
     /// Measures an MPI's lock.
@@ -30,14 +27,7 @@ impl WinLocks {
         run: &Circumstances<'_>,
     ) -> Result<Samples, Error> {
         let kind = if algorithm == LockAlgorithm::Mpich { MpiKind::Mpich } else { MpiKind::OpenMpi };
-        let program = match self.0.entry(algorithm) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let launcher = MpiLauncher::installed(kind);
-                let launcher = launcher.ok_or_else(|| Error::NotAvailable(kind.not_installed()))?;
-                entry.insert(Measuring::compile(&launcher)?)
-            }
-        };
+        let program = self.0.of(kind)?;
         // A lock that no other process uses needs another one all the same: the window's owner.
         let procs = procs.max(2);
         let what = match state {
