@@ -315,8 +315,8 @@ impl BackOff {
     /// assert_eq!([0, 1, 2, 3, 5].map(|round| back_off.before(round)), [0, 10, 30, 70, 150]);
     /// ```
     pub const fn before(&self, round: u32) -> u64 {
-        let doubled = if round < self.doublings { round } else { self.doublings };
-        (self.base << doubled) - self.base + (round - doubled) as u64 * self.pause(round)
+        let since_doubled = round.saturating_sub(self.doublings) as u64;
+        self.pause(round) * (since_doubled + 1) - self.base
     }
 
     /// Number of pauses that begin within `budget` nanoseconds.
@@ -327,12 +327,7 @@ impl BackOff {
     /// assert_eq!(back_off.rounds_within(30), 2);
     /// ```
     pub fn rounds_within(&self, budget: u64) -> u32 {
-        let (mut spent, mut rounds) = (0u64, 0);
-        while spent < budget {
-            spent = spent.saturating_add(self.pause(rounds));
-            rounds += 1;
-        }
-        rounds
+        (0..).find(|&round| self.before(round) >= budget).unwrap_or(u32::MAX)
     }
 
     /// Step before the `round`-th attempt (from 0) of a waiter that backs off for as long
