@@ -45,16 +45,13 @@ impl Turns {
     ///
     /// As [`Turns::wait`].
     pub fn sleep<P: Processor, W: Waiting<P>>(
-        &mut self,
+        &self,
         cpu: &P,
         wait: &W,
         word: &P::Word,
         seen: u64,
     ) -> Result<(), TimedOut> {
-        let round = core::mem::replace(&mut self.round, u32::MAX);
-        let waited = self.wait(cpu, wait, word, seen);
-        self.round = round;
-        waited
+        Turns { ..*self }.called().wait(cpu, wait, word, seen)
     }
 
     /// Returns whether it is time to ask for deaths: now and then, and once before the

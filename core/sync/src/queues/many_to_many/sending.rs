@@ -281,12 +281,12 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         cpu.store(&self.head.sent.met, ticket, Ordering::Relaxed);
         if ticket.wrapping_sub(met) < batch as u64 && wait.is_oversubscribed() {
             // The value was sent: no error that the deadline is over.
-            let _ = self.rest(cpu, wait, &mut Turns::new(cpu, deadline, TURN));
+            let _ = self.rest(cpu, wait, &Turns::new(cpu, deadline, TURN));
         }
     }
 
     /// Sleeps for a turn at most, until a receiver has nothing to do.
-    fn rest<W: Waiting<P>>(self, cpu: &P, wait: &W, turns: &mut Turns) -> Result<(), TimedOut> {
+    fn rest<W: Waiting<P>>(self, cpu: &P, wait: &W, turns: &Turns) -> Result<(), TimedOut> {
         let resting = &self.head.taken.resting;
         // Relaxed: always 0 without the mark, unless it is damaged; the sender sleeps either way.
         let seen = cpu.load(resting, Ordering::Relaxed) & !PARKED;
@@ -342,7 +342,7 @@ mod tests {
         let wait = Wait { policy: Policy::Park, around: &Alone, budget: 1_000 };
         for damaged in [0, 5] {
             cpu.store(&head.taken.resting, damaged, Ordering::Relaxed);
-            queue.rest(&cpu, &wait, &mut Turns::new(&cpu, Deadline::NEVER, 1_000)).unwrap();
+            queue.rest(&cpu, &wait, &Turns::new(&cpu, Deadline::NEVER, 1_000)).unwrap();
             let word = cpu.load(&head.taken.resting, Ordering::Relaxed);
             assert_eq!(word, damaged | PARKED, "it has slept, and left its mark");
             queue.wake_resting(&cpu, &wait);
