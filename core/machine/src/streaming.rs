@@ -54,7 +54,7 @@ unsafe fn copy_by_lines_of(whole: *const u8, from: *const u8, to: *mut u8, len: 
         unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     } else {
         // SAFETY: the caller's promise.
-        unsafe { copy_lines(from, to, len, whole.align_offset(crate::LINE)) };
+        unsafe { copy::<false>(from, to, len, whole.align_offset(crate::LINE)) };
     }
 }
 
@@ -67,16 +67,6 @@ unsafe fn copy_by_lines_of(whole: *const u8, from: *const u8, to: *mut u8, len: 
 pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise; such stores must be aligned.
     unsafe { copy::<true>(from, to, len, to.align_offset(crate::LINE)) };
-}
-
-/// Copies with plain stores.
-///
-/// # Safety
-///
-/// As [`copy_by_lines`].
-unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize, head: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { copy::<false>(from, to, len, head) };
 }
 
 /// # Safety
