@@ -61,13 +61,6 @@ macro_rules! argument {
     };
 }
 
-/// Calls a macro as `by_count`, with the numbers of arguments that lie in registers.
-macro_rules! by_small_count {
-    ($macro:ident $($rest:tt)*) => {
-        $macro!(($($rest)*) [0] [1 0] [2 0 1] [3 0 1 2] [4 0 1 2 3] [5 0 1 2 3 4])
-    };
-}
-
 /// Calls a macro with its own arguments, and the numbers of arguments that there can be.
 macro_rules! by_count {
     ($macro:ident $($rest:tt)*) => {
@@ -92,7 +85,7 @@ macro_rules! call_short {
                 // SAFETY: as above; the token lives while the handler runs.
                 unsafe { function($token $(, $args[$n].cast_signed())*) }
             })*
-            // More than there can be.
+            // A token has 16 arguments at most.
             _ => {}
         }
     };
@@ -129,7 +122,8 @@ impl Called {
         }
         endpoint.counters.received(token.is_request(), Category::Short);
         let lent = AmToken { token, endpoint };
-        by_small_count!(call_short self.function, args, lent.lend());
+        // The compiler leaves out the larger numbers.
+        by_count!(call_short self.function, args, lent.lend());
     }
 
     /// Calls the handler of a message with a payload, many arguments or callbacks.
