@@ -79,17 +79,13 @@ impl TpMutex {
         self.world().entered().map(|_| ()).ok_or(Fault::NOTENTERED)
     }
 
-    /// Releases in the usual case, without a call. `Err`: the rest of it.
+    /// Releases in the usual case, without a call. `Ok`: the rest of it.
     #[inline(always)]
-    fn unlock_at_once(&self) -> Result<Result<(), Fault>, StillHeld> {
-        if let Err(fault) = self.check() {
-            return Ok(Err(fault));
-        }
+    fn unlock_at_once(&self) -> Result<Option<StillHeld>, Fault> {
+        self.check()?;
         // SAFETY: this thread; the process is in the world.
-        match unsafe { self.mutex.release_at_once(this_thread()) } {
-            Some(released) => released.map(Ok),
-            None => Ok(Err(Fault::PERM)),
-        }
+        let released = unsafe { self.mutex.release_at_once(this_thread()) };
+        Ok(released.ok_or(Fault::PERM)?.err())
     }
 
     fn consistent(&self) -> Result<(), Fault> {
@@ -202,8 +198,9 @@ pub extern "C" fn tp_mutex_timedlock(mutex: Handle<'_, TpMutex>, ns: u64) -> c_i
 pub extern "C" fn tp_mutex_unlock(mutex: Handle<'_, TpMutex>) -> c_int {
     let Some(mutex) = mutex else { return Fault::INVALID.number() };
     match mutex.unlock_at_once() {
-        Ok(result) => result.map_or_else(Fault::number, |()| 0),
-        Err(rest) => unlock_guarded(mutex, rest),
+        Ok(None) => 0,
+        Ok(Some(rest)) => unlock_guarded(mutex, rest),
+        Err(fault) => fault.number(),
     }
 }
 
