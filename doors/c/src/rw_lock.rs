@@ -15,14 +15,14 @@ use towpath_machine::Native;
 use towpath_shm::{InMapping, Shared};
 use towpath_sync::locks::Robust;
 use towpath_sync::robust::{ReadHeld, Unreleased, WriteHeld};
-use towpath_sync::{Deadline, Entrance, Lock, Repair, RwLock, Wait};
+use towpath_sync::{Deadline, Entrance, Lock, Repair, RwLock};
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening, this_thread,
-    wait_in,
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, WaitingHandle, closing, deadline, guarded, of,
+    opening, this_thread,
 };
 use crate::fault::Fault;
-use crate::thread_number::{processor, processor_at_once};
+use crate::thread_number::processor_at_once;
 
 type Value = RwLock<u64>;
 type LockHeld = <Robust<Native> as Lock<Native>>::Held;
@@ -58,9 +58,7 @@ impl TpReading {
 
 /// A process's handle of a readers-writer lock, for all of its threads.
 pub struct TpRwlock {
-    object: Shared<Value>,
-    /// Way in which this process waits.
-    wait: Wait<'static>,
+    handle: WaitingHandle<Value>,
     /// Thread that writes by this handle ([`this_thread`]); 0: none.
     writer: AtomicUsize,
     /// The writer's processor, and its state, as words.
@@ -68,28 +66,18 @@ pub struct TpRwlock {
 }
 
 // SAFETY: `held` is touched by the thread alone that `writer` names, or that has just acquired the
-// lock for writing; what `wait` refers to is shared by threads anyway.
+// lock for writing; what the handle's wait refers to is shared by threads anyway.
 unsafe impl Sync for TpRwlock {}
 
 impl TpRwlock {
     pub(crate) fn new(object: Shared<Value>) -> TpRwlock {
-        // SAFETY: used only as long as `object` exists, which has a handle of the world.
-        let wait = unsafe { wait_in(object.world()) };
         let held = UnsafeCell::new((Native::with_id(0), [0; 2], 0));
-        TpRwlock { object, wait, writer: AtomicUsize::new(0), held }
+        TpRwlock { handle: WaitingHandle::new(object), writer: AtomicUsize::new(0), held }
     }
 
     #[inline(always)]
     fn lock(&self) -> &Value {
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a lock.
-        unsafe { self.object.as_ptr().as_ref() }
-    }
-
-    /// The caller, a user of the lock.
-    #[inline(always)]
-    fn caller(&self) -> Result<Native, Fault> {
-        let me = self.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        Ok(processor(me.index))
+        self.handle.object()
     }
 
     /// Returns `Ok` unless the calling thread writes by this handle.
@@ -103,8 +91,8 @@ impl TpRwlock {
     /// Whether it writes is asked if it does not get the lock: a writer does not either.
     #[inline(always)]
     fn caller_at_once(&self) -> Option<(Native, u32)> {
-        let cpu = processor_at_once(self.object.world().entered()?.index)?;
-        Some((cpu, self.object.world().surroundings().identity()))
+        let cpu = processor_at_once(self.handle.object.world().entered()?.index)?;
+        Some((cpu, self.handle.object.world().surroundings().identity()))
     }
 
     /// Acquires for reading in the usual case, without a call. `Err`: its state so far.
@@ -117,13 +105,13 @@ impl TpRwlock {
 
     /// Goes on where [`TpRwlock::read_at_once`] could not.
     fn read_after(&self, deadline: Deadline, rest: Option<ReadHeld>) -> Result<TpReading, Fault> {
-        let cpu = self.caller()?;
+        let cpu = self.handle.caller()?;
         // SAFETY: of this thread and this lock; the surroundings are the world's.
-        drop(rest.map(|held| unsafe { self.lock().resume_read(cpu, self.wait, held) }));
+        drop(rest.map(|held| unsafe { self.lock().resume_read(cpu, self.handle.wait, held) }));
         self.check_other()?;
         // SAFETY: as in `Shared::read`: all processes lock it as participants of the world; this
         // process does not leave while it has handles, which are counted.
-        match unsafe { self.lock().read_between(cpu, self.wait, deadline) }? {
+        match unsafe { self.lock().read_between(cpu, self.handle.wait, deadline) }? {
             Entrance::Reader(guard) => Ok(TpReading::of(guard.into_held().ok_or(Fault::ABANDONED)?)),
             Entrance::Writer(guard) => {
                 self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)?;
@@ -135,7 +123,7 @@ impl TpRwlock {
     /// Releases as a reader in the usual case, without a call. `Ok`: the rest of it.
     #[inline(always)]
     fn read_unlock_at_once(&self, reading: &mut TpReading) -> Result<Option<ReadHeld>, Fault> {
-        self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        self.handle.object.world().entered().ok_or(Fault::NOTENTERED)?;
         if reading.words[0] == RELEASED {
             return Err(Fault::PERM);
         }
@@ -157,10 +145,10 @@ impl TpRwlock {
 
     /// Goes on where [`TpRwlock::write_at_once`] could not.
     fn write_after(&self, deadline: Deadline, rest: Option<LockHeld>) -> Result<(), Fault> {
-        let cpu = self.caller()?;
+        let cpu = self.handle.caller()?;
         self.check_other()?;
         // SAFETY: as in `read_after`.
-        let held = unsafe { self.lock().acquire_write_after(cpu, self.wait, deadline, rest) }?;
+        let held = unsafe { self.lock().acquire_write_after(cpu, self.handle.wait, deadline, rest) }?;
         self.keep(cpu, held)
     }
 
@@ -180,7 +168,7 @@ impl TpRwlock {
     #[inline(always)]
     fn taken(&self) -> Result<(Native, Held), Fault> {
         // A forked child has its parent's writer.
-        self.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        self.handle.object.world().entered().ok_or(Fault::NOTENTERED)?;
         // Relaxed: as in `check_other`.
         if self.writer.load(Ordering::Relaxed) != this_thread() {
             return Err(Fault::PERM);
@@ -197,7 +185,7 @@ impl TpRwlock {
     fn consistent(&self) -> Result<(), Fault> {
         let (cpu, held) = self.taken()?;
         // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
-        let mut guard = unsafe { self.lock().resume_write(cpu, self.wait, held) };
+        let mut guard = unsafe { self.lock().resume_write(cpu, self.handle.wait, held) };
         guard.declare_consistent();
         self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
     }
@@ -304,7 +292,7 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
 fn read_unlock_guarded(lock: &TpRwlock, rest: ReadHeld) -> c_int {
     guarded(|| {
         // SAFETY: as in `read_unlock_at_once`; the surroundings are the world's.
-        drop(unsafe { lock.lock().resume_read(Native::with_id(0), lock.wait, rest) });
+        drop(unsafe { lock.lock().resume_read(Native::with_id(0), lock.handle.wait, rest) });
         Ok(())
     })
 }
@@ -347,7 +335,7 @@ pub extern "C" fn tp_rwlock_write_unlock(lock: Handle<'_, TpRwlock>) -> c_int {
 fn write_unlock_guarded(lock: &TpRwlock, cpu: Native, rest: Unreleased<LockHeld>) -> c_int {
     guarded(|| {
         // SAFETY: as in `tp_rwlock_write_unlock`; the surroundings are the world's.
-        unsafe { lock.lock().release_write_after(cpu, lock.wait, rest) };
+        unsafe { lock.lock().release_write_after(cpu, lock.handle.wait, rest) };
         Ok(())
     })
 }
