@@ -371,14 +371,18 @@ fn stop_after(
     let mut victim = scene.victim(what, number);
     let complete = victim.run_along(path, steps);
     let before = scene.page.get(SENT);
-    let mut progress = Progress::Whole;
     scene.ask();
-    if !algorithm.is_locked() || steps == 0 || complete {
+    let progress = if !algorithm.is_locked() || steps == 0 || complete {
         // All of it, although the victim stays where it is.
         scene.until(|| scene.others() == scene.page.get(ASKED));
-    } else if !scene.goes_on() {
-        progress = if scene.page.get(SENT) == before { Progress::None } else { Progress::Claims };
-    }
+        Progress::Whole
+    } else if scene.goes_on() {
+        Progress::Whole
+    } else if scene.page.get(SENT) > before {
+        Progress::Claims
+    } else {
+        Progress::None
+    };
     if !complete {
         scene.let_go(&mut victim);
     }
@@ -396,18 +400,16 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
     let mut stop = |path: &mut KnownPath, steps: u64| {
         stop_after(scene, (algorithm, what), numbers.next().expect("numbers for all"), path, steps)
     };
-    // Steps between which the lock is taken: the last at which the other went on, and the first
-    // after it at which it was held up.
-    let (mut free, mut taken) = (0, None);
+    // Steps between which the lock is taken: the first at which the other was held up, and the one
+    // before it.
+    let (mut free, mut taken) = (0, 0);
     loop {
         let (progress, complete) = stop(&mut path, steps);
-        match progress {
-            Progress::Whole if taken.is_none() => free = steps,
-            Progress::Whole => {}
-            Progress::Claims | Progress::None => {
-                taken.get_or_insert(steps);
-                summary.held_up += 1;
-            }
+        if summary.held_up == 0 {
+            (free, taken) = (taken, steps);
+        }
+        if progress != Progress::Whole {
+            summary.held_up += 1;
         }
         if progress == Progress::None {
             summary.locked.get_or_insert(steps);
@@ -424,8 +426,8 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
         };
     }
     // A lock that is held for fewer steps than lie between two stops.
-    let mut taken = taken.unwrap_or(free);
-    while what == What::Short && summary.locked.is_none() && taken > free + 1 {
+    let is_taken = what == What::Short && summary.held_up > 0;
+    while is_taken && summary.locked.is_none() && taken > free + 1 {
         let middle = free.midpoint(taken);
         match stop(&mut path, middle).0 {
             Progress::Whole => free = middle,
