@@ -21,7 +21,7 @@ use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
 use crate::outstanding::Outstanding;
-use crate::packet::{Form, MAX_ARGS, source_code};
+use crate::packet::{Form, MAX_ARGS};
 use crate::path::{Handled, PacketContent};
 use crate::queue::{Arrival, TICKET};
 use crate::state::{Core, Domain, MOST_LINES, PeerEndpoint};
@@ -249,7 +249,7 @@ impl<D: Domain> Core<D> {
             handler: header.handler(),
             destination: peer.name,
         };
-        let source = source_code(self.name.endpoint, self.name.generation);
+        let source = self.name.code();
         let back = Outstanding {
             returned,
             source,

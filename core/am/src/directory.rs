@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::message::Direction;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
-use crate::packet::{CLAIMED, FREE, Header, from_source_code, source_code};
+use crate::packet::{CLAIMED, FREE, Header, from_source_code};
 use crate::path::{Failure, SendPath, WhileFull};
 use crate::queue::{CLOSED, Census, GENERATION, Sender, TICKET, intent, tail_generation};
 use crate::segment::Segment;
@@ -209,7 +209,7 @@ pub(crate) trait Directory: Membership + Hooks {
             intent,
             block_intent,
         };
-        let content = back.content(source_code(from.endpoint, from.generation));
+        let content = back.content(from.code());
         let sent = route.send(self.cpu(), &content, None, false, &self.wait(&around), OneAttempt);
         if sent == Ok(true) {
             self.wake_owner(&to, owner, true);

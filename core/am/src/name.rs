@@ -1,5 +1,7 @@
 //! Names and tags.
 
+use crate::packet::source_code;
+
 /// Name of an endpoint: opaque, to be compared and passed on. A later endpoint in the
 /// same place has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +39,12 @@ impl Name {
     #[inline]
     pub const fn from_bits(bits: u64) -> Name {
         Name { endpoint: bits as u16, generation: bits >> 16 }
+    }
+
+    /// Returns the code of the incarnation, as headers have it.
+    #[inline]
+    pub(crate) const fn code(self) -> u32 {
+        source_code(self.endpoint, self.generation)
     }
 }
 

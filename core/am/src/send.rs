@@ -23,7 +23,7 @@ use crate::message::{Direction, Operation, Returned, Source};
 use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::outstanding::Outstanding;
-use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, source_code};
+use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code};
 use crate::path::{self, Failure, Piece, SendPath, WhileFull};
 use crate::state::{Core, Domain, Mapping, PeerEndpoint, PeerQueue};
 
@@ -223,7 +223,7 @@ impl<D: Domain> Core<D> {
             Source::Coded(code) => {
                 if let Some(Some(peer)) =
                     self.tables.peers.borrow().get(usize::from(from_source_code(code).0))
-                    && source_code(peer.name.endpoint, peer.name.generation) == code
+                    && peer.name.code() == code
                     && !peer.gone.get()
                 {
                     return Ok(peer.clone());
@@ -246,7 +246,7 @@ impl<D: Domain> Core<D> {
 
     #[inline(always)]
     pub(crate) fn content<'a>(&self, out: &Outgoing<'a>, form: Form, aux: u64) -> path::PacketContent<'a> {
-        let source = source_code(self.name.endpoint, self.name.generation);
+        let source = self.name.code();
         path::PacketContent { form, handler: out.handler, tag: out.tag.0, args: out.args, aux, source }
     }
 
@@ -379,7 +379,7 @@ impl<D: Domain> Core<D> {
         let operation = Operation::of(out.form(), out.direction);
         self.back.returns.borrow_mut().push_back(Outstanding {
             returned: Returned { status, operation, handler: out.handler, destination },
-            source: source_code(self.name.endpoint, self.name.generation),
+            source: self.name.code(),
             tag: out.tag,
             args,
             count: out.args.len(),
@@ -437,7 +437,7 @@ impl<D: Domain> Core<D> {
     #[cold]
     pub(crate) fn send_back(&self, to: Name, back: &Outstanding, on_full: OnFull) -> bool {
         let Ok(peer) = self.peer(to) else { return true };
-        let content = back.content(source_code(self.name.endpoint, self.name.generation));
+        let content = back.content(self.name.code());
         // If its sender is gone it need not come back here: this endpoint did not send the
         // original.
         !matches!(self.packet(&peer, Direction::Reply, &content, None, on_full), Err(Failure::NotSent))

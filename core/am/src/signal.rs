@@ -54,7 +54,7 @@ use crate::error::Error;
 use crate::message::{Direction, Source};
 use crate::name::Tag;
 use crate::outgoing::{Body, OnFull, Outgoing};
-use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code};
+use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code};
 use crate::queue::Arrival;
 use crate::signalled::Kept;
 use crate::state::{Core, Domain, Own, PeerEndpoint, Token};
@@ -113,11 +113,11 @@ impl<D: Domain> Core<D> {
     fn known(&self, source: Source) -> Option<Rc<PeerEndpoint<D>>> {
         let code = match source {
             Source::Coded(code) => code,
-            Source::Named(name) => source_code(name.endpoint, name.generation),
+            Source::Named(name) => name.code(),
         };
         let peers = self.tables.peers.try_borrow().ok()?;
         let peer = peers.get(usize::from(from_source_code(code).0))?.as_ref()?;
-        let same = source_code(peer.name.endpoint, peer.name.generation) == code && !peer.gone.get();
+        let same = peer.name.code() == code && !peer.gone.get();
         same.then(|| peer.clone())
     }
 

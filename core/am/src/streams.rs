@@ -152,7 +152,7 @@ impl<D: Domain> Core<D> {
         peer: &Rc<PeerEndpoint<D>>,
     ) -> Vec<(Option<u64>, u64, Outstanding)> {
         let records = peer.stream.unhandled(self.cpu());
-        let source = source_code(self.name.endpoint, self.name.generation);
+        let source = self.name.code();
         let back = |record: UnhandledRecord| {
             let UnhandledRecord { header, args, after, number } = record;
             let returned = Returned {
@@ -307,7 +307,7 @@ impl<D: Domain> Core<D> {
 
     #[cold]
     fn has_taken_records(&self, peer: &PeerEndpoint<D>, number: u64) -> bool {
-        let source = source_code(peer.name.endpoint, peer.name.generation);
+        let source = peer.name.code();
         let Ok(receivers) = self.streams.receivers.try_borrow() else { return false };
         receivers
             .iter()

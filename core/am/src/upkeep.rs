@@ -23,7 +23,7 @@ use crate::entry::COPYING;
 use crate::error::Status;
 use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
-use crate::packet::{SKIPPED, source_code};
+use crate::packet::SKIPPED;
 use crate::queue::TICKET;
 use crate::state::{Core, Domain, Own, PeerEndpoint};
 use crate::streams::is_before_record;
@@ -152,7 +152,7 @@ impl<D: Domain> Core<D> {
     fn copy_outstanding(&self, peer: &PeerEndpoint<D>) -> Vec<Outstanding> {
         let (cpu, side, status) = (self.cpu(), &peer.request.side, self.reason(peer));
         let (q, intent) = (side.queue(), &self.entry.own.intents[COPYING]);
-        let me = source_code(self.name.endpoint, self.name.generation);
+        let me = self.name.code();
         // (D4) SeqCst, the exchange and the look at the generation: either a successor sees the
         // intent and does not reset the queue before this endpoint has its copies, or this endpoint
         // sees the successor's generation; pairs with (D2) in `has_stragglers`.
