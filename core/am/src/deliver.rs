@@ -367,31 +367,16 @@ impl<D: Domain> Core<D> {
 
     /// Delivers a message of this endpoint's that its receiver has sent back.
     fn deliver_returned(&self, q: &Queue<'_, D::Cpu>, message: &Received) {
-        let header = message.arrival.header;
-        let aux = self.cpu().read(&q.extra(message.arrival.ticket).aux);
-        // Only in the reply queue, whose senders answer messages of this endpoint.
-        if let Some(status) = Status::from_bits(aux & 0xff)
-            && message.direction.is_reply()
-            && header.args() <= MAX_ARGS
+        let Received { arrival, direction, tag, args } = *message;
+        let source = self.name_of(arrival.header.source());
+        let aux = self.cpu().read(&q.extra(arrival.ticket).aux);
+        // Only in the reply queue, whose senders answer messages of this endpoint. A receiver's
+        // successor sends a request back; this endpoint may have it already.
+        if direction.is_reply()
+            && let Some(back) = Outstanding::of_content(source, arrival.header, tag, args, aux)
+            && (back.returned.status != Status::Unreachable || self.is_first_return(&back))
         {
-            let source = self.name_of(header.source());
-            let back = Outstanding {
-                returned: Returned {
-                    status,
-                    operation: Operation::from_bits(aux >> 8 & 0xff),
-                    handler: header.handler(),
-                    destination: Name { endpoint: source.endpoint, generation: aux >> 32 },
-                },
-                source: header.source(),
-                tag: message.tag,
-                args: message.args,
-                count: header.args(),
-                ticket: aux >> 16 & 0xffff,
-            };
-            // Its receiver's successor sends a request back; this endpoint may have it already.
-            if status != Status::Unreachable || self.is_first_return(&back) {
-                self.run_returned(source, back);
-            }
+            self.run_returned(source, back);
         }
     }
 

@@ -90,4 +90,22 @@ impl Outstanding {
         let args = &self.args[..self.count];
         PacketContent { form: Form::Returned, handler, tag: self.tag.0, args, aux, source }
     }
+
+    /// Returns the message that such a packet brings back. `None`: there is none like it.
+    pub fn of_content(
+        from: Name,
+        header: Header,
+        tag: Tag,
+        args: [u32; MAX_ARGS],
+        aux: u64,
+    ) -> Option<Outstanding> {
+        let (status, handler, count) = (Status::from_bits(aux & 0xff)?, header.handler(), header.args());
+        if count > MAX_ARGS {
+            return None;
+        }
+        let operation = Operation::from_bits(aux >> 8 & 0xff);
+        let destination = Name { generation: aux >> 32, ..from };
+        let returned = Returned { status, operation, handler, destination };
+        Some(Outstanding { returned, source: header.source(), tag, args, count, ticket: aux >> 16 & 0xffff })
+    }
 }
