@@ -25,7 +25,7 @@ mod tick;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -215,9 +215,7 @@ impl Agent {
 
     /// Waits for events and handles them. `true`: `stop` is readable.
     fn turn(&mut self, stop: Option<BorrowedFd<'_>>) -> Result<bool, Error> {
-        let mut look = self.look;
-        let ready = self.sleep(stop, &mut look)?;
-        self.look = look;
+        let ready = self.sleep(stop)?;
         let now = boot_time();
         self.look_at_lease(now);
         if ready.new_links {
@@ -254,46 +252,40 @@ impl Agent {
         Ok(ready.stop)
     }
 
-    fn sleep(&self, stop: Option<BorrowedFd<'_>>, look: &mut ShortLook) -> Result<Ready, Error> {
+    fn sleep(&mut self, stop: Option<BorrowedFd<'_>>) -> Result<Ready, Error> {
         let now = boot_time();
         let mut until = self.next_tick;
         if self.had_lease {
             until = until.min(self.lease.valid_until().unwrap_or(until).max(now));
         }
         let events = |waiting: bool| if waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let linked: Vec<Node> =
-            (0..self.links.len() as Node).filter(|&host| self.links[usize::from(host)].is_some()).collect();
-        let numbers: Vec<ClientNumber> = self.clients.keys().copied().collect();
         let mut sources =
             vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.new_links, PollFlags::IN)];
         let links = self.links.iter().flatten();
         sources.extend(links.map(|link| PollFd::new(&link.link, events(link.link.is_waiting()))));
         sources.extend(self.nameless.iter().map(|link| PollFd::new(&link.new.link, PollFlags::IN)));
-        let clients = numbers.iter().map(|number| &self.clients[number]);
-        sources.extend(
-            clients.map(|AgentClient { connection, .. }| {
-                PollFd::new(connection, events(connection.is_waiting()))
-            }),
-        );
-        let watched =
-            self.clients.iter().filter_map(|(&number, client)| Some((number, client.process.as_ref()?)));
-        let (watched, processes): (Vec<ClientNumber>, Vec<&OwnedFd>) = watched.unzip();
-        sources.extend(processes.into_iter().map(|process| PollFd::new(process, PollFlags::IN)));
+        let connections = self.clients.values().map(|client| &client.connection);
+        sources.extend(connections.map(|client| PollFd::new(client, events(client.is_waiting()))));
+        let processes = self.clients.values().filter_map(|client| client.process.as_ref());
+        sources.extend(processes.map(|process| PollFd::new(process, PollFlags::IN)));
         sources.extend(stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
-        match look.poll(&mut sources, until.saturating_sub(now)) {
+        match self.look.poll(&mut sources, until.saturating_sub(now)) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(Error::system("polling")(error.into())),
         }
         let mut is_ready = sources.iter().map(|source| !source.revents().is_empty());
         let mut next = || is_ready.next().unwrap_or(false);
+        // In the order of the sources.
+        let linked = (0..).zip(&self.links).filter_map(|(host, link)| link.is_some().then_some(host));
+        let watched = self.clients.iter().filter(|(_, client)| client.process.is_some());
         Ok(Ready {
             listener: next(),
             new_links: next(),
-            links: linked.into_iter().filter(|_| next()).collect(),
+            links: linked.filter(|_| next()).collect(),
             nameless: self.nameless.iter().filter(|_| next()).count() > 0,
-            clients: numbers.into_iter().filter(|_| next()).collect(),
-            processes: watched.into_iter().filter(|_| next()).collect(),
+            clients: self.clients.keys().copied().filter(|_| next()).collect(),
+            processes: watched.map(|(&number, _)| number).filter(|_| next()).collect(),
             stop: stop.is_some() && next(),
         })
     }

@@ -18,7 +18,7 @@ const WANTED: Duration = Duration::from_micros(500);
 const REST: Duration = Duration::from_millis(100);
 
 /// Memory of a thread's last waits.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ShortLook {
     was_short: bool,
     rests_until: Option<Instant>,
