@@ -52,6 +52,8 @@ pub struct AgentPlace {
     left: u32,
     former: u32,
     look: ShortLook,
+    /// Process that has connected.
+    process: u32,
 }
 
 impl AgentPlace {
@@ -114,8 +116,16 @@ impl AgentPlace {
         self.connection.write_line(&ClientLine::Stay);
     }
 
-    /// Returns whether the connection can be used for the next request.
+    /// Returns whether this process is a child of the one that has connected.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Returns whether the connection can be used for this process's next request.
     pub(crate) fn may_ask_again(&mut self) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         self.pending.extend(self.connection.read_lines());
         !self.asks && !self.connection.is_waiting() && !self.connection.has_ended()
     }
@@ -136,6 +146,7 @@ impl AgentPlace {
             left: 0,
             former: 0,
             look: ShortLook::default(),
+            process: std::process::id(),
         })
     }
 

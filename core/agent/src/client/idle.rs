@@ -22,10 +22,8 @@ pub(super) struct ManagerHosts {
     pub(super) host: Option<String>,
     /// Name of this program, for the status.
     program: String,
-    /// Connections, and the process that made them.
-    ///
-    /// It is only tried: a child may have been forked while a thread had it.
-    idle: Mutex<(u32, Vec<AgentPlace>)>,
+    /// Connections. It is only tried: a child may have been forked while a thread had it.
+    idle: Mutex<Vec<AgentPlace>>,
 }
 
 impl ManagerHosts {
@@ -45,7 +43,7 @@ impl ManagerHosts {
                 place
             }
         };
-        Ok(LentPlace { place: Some(place), hosts: self, process: std::process::id() })
+        Ok(LentPlace { place: Some(place), hosts: self })
     }
 
     /// Takes a place in a lock's queue.
@@ -57,20 +55,15 @@ impl ManagerHosts {
 
     fn take(&self) -> Option<AgentPlace> {
         let mut idle = self.idle.try_lock().ok()?;
-        let (process, places) = &mut *idle;
-        if *process != std::process::id() {
-            places.clear();
-        }
-        // The agent may have ended meanwhile.
-        std::iter::from_fn(|| places.pop()).find_map(|mut place| place.may_ask_again().then_some(place))
+        // This process may be a child, and the agent may have ended meanwhile.
+        std::iter::from_fn(|| idle.pop()).find_map(|mut place| place.may_ask_again().then_some(place))
     }
 
     fn give_back(&self, place: AgentPlace) {
         if let Ok(mut idle) = self.idle.try_lock()
-            && idle.1.len() < IDLE
+            && idle.len() < IDLE
         {
-            idle.0 = std::process::id();
-            idle.1.push(place);
+            idle.push(place);
         }
     }
 }
@@ -81,15 +74,6 @@ pub(super) struct LentPlace<'a> {
     /// Place, until this is dropped.
     place: Option<AgentPlace>,
     hosts: &'a ManagerHosts,
-    /// Process that took it.
-    process: u32,
-}
-
-impl LentPlace<'_> {
-    /// Returns whether this process is a child of the one that took the place.
-    pub(super) fn is_inherited(&self) -> bool {
-        self.process != std::process::id()
-    }
 }
 
 impl Deref for LentPlace<'_> {
@@ -108,9 +92,7 @@ impl DerefMut for LentPlace<'_> {
 
 impl Drop for LentPlace<'_> {
     fn drop(&mut self) {
-        let is_inherited = self.is_inherited();
         if let Some(mut place) = self.place.take()
-            && !is_inherited
             && place.may_ask_again()
         {
             self.hosts.give_back(place);
