@@ -19,6 +19,9 @@ use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, socket_pa
 /// Time for which an answer to the status is waited for.
 const STATUS: Duration = Duration::from_secs(5);
 
+/// Longest wait for an agent that reads nothing, where its answer is not waited for.
+const FLUSH: Duration = Duration::from_secs(1);
+
 /// News of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceNews {
@@ -216,10 +219,10 @@ impl AgentPlace {
 
     /// Gives the lock on, with data that the holder has changed.
     ///
-    /// Does not wait for the agent, unless it is long behind: then for at most this time.
-    pub(crate) fn write_leave_within(&mut self, leaving: Leaving, data: Option<Vec<u8>>, within: Duration) {
+    /// Does not wait for the agent, unless it is long behind: then for at most [`FLUSH`].
+    pub(crate) fn give_on(&mut self, leaving: Leaving, data: Option<Vec<u8>>) {
         self.write_leave(leaving, data);
-        while self.connection.is_waiting() && !self.connection.has_ended() && self.sleep(within) {
+        while self.connection.is_waiting() && !self.connection.has_ended() && self.sleep(FLUSH) {
             self.connection.flush();
         }
     }

@@ -11,8 +11,6 @@ use super::lock::Lock;
 use crate::Error;
 use crate::place::PlaceNews;
 
-/// Longest wait of a guard that is dropped for an agent that reads nothing.
-const FLUSH: Duration = Duration::from_secs(1);
 /// Longest time for which [`Guard::release`] waits for the agent's answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -280,7 +278,7 @@ impl<'a> Guard<'a> {
     fn leave(&mut self, best: Leaving) {
         let leaving = if self.consistent || best == Leaving::Died { best } else { Leaving::Unchanged };
         let data = self.changed.take().filter(|_| leaving != Leaving::Died);
-        self.place.write_leave_within(leaving, data, FLUSH);
+        self.place.give_on(leaving, data);
         self.released = true;
     }
 }

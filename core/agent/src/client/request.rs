@@ -11,8 +11,6 @@ use super::lock::Lock;
 use crate::Error;
 use crate::place::PlaceNews;
 
-/// Longest wait of a request that is dropped for an agent that reads nothing.
-const FLUSH: Duration = Duration::from_secs(1);
 /// Wait without an end.
 const LONG: Duration = Duration::from_secs(1 << 30);
 
@@ -106,7 +104,7 @@ impl Drop for Request<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place.as_mut().filter(|place| !place.is_inherited()) {
             // Should it be granted at this moment, no owner has died.
-            place.write_leave_within(Leaving::Unchanged, None, FLUSH);
+            place.give_on(Leaving::Unchanged, None);
         }
     }
 }
