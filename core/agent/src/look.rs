@@ -43,11 +43,9 @@ impl ShortLook {
             }
         }
         let left = within.saturating_sub(now - begun);
-        let limit = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let ready = poll(sources, Some(&limit))?;
+        // A time that no `Timespec` has room for is without an end.
+        let limit = Timespec::try_from(left).ok();
+        let ready = poll(sources, limit.as_ref())?;
         self.was_short = begun.elapsed() < 2 * LOOK;
         Ok(ready)
     }
