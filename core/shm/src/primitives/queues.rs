@@ -119,9 +119,7 @@ where
 
     /// Head of the queue.
     pub(super) fn head(&self) -> &K::Head {
-        // SAFETY: mapped as long as the handle lives, and aligned; any bits are a head, whose words
-        // are atomic.
-        unsafe { &(*self.0.object.as_ptr().as_ptr()).head }
+        head_of(&self.0.object)
     }
 
     pub(super) fn venue(&self) -> WorldVenue<T, K> {
@@ -244,22 +242,29 @@ impl World {
         let asked = K::geometry_of(words, capacity);
         let wanted = lines_of::<K>(asked).saturating_mul(LINE);
         let is_one = |bytes| of_bytes(bytes).is_some();
-        let queue = |object: &Shared<QueueObject<T, K>>, geometry| {
-            WorldQueue(WorldVenue { object: object.clone(), geometry })
-        };
         let made = |object: &Shared<QueueObject<T, K>>| {
-            let queue = queue(object, asked);
+            let head = head_of(object);
             // Relaxed: before others know the queue.
-            K::slots(queue.head()).store(asked.capacity() as u64, Ordering::Relaxed);
-            prepare(queue.head());
+            K::slots(head).store(asked.capacity() as u64, Ordering::Relaxed);
+            prepare(head);
         };
         let (object, bytes) = self.object_as(name, text, wanted, is_one, made)?;
         // The number of bytes was accepted, or is the wanted one.
-        let most = queue(&object, of_bytes(bytes).unwrap_or(asked));
+        let most = of_bytes(bytes).unwrap_or(asked);
         // Relaxed: see above.
-        let noted = K::slots(most.head()).load(Ordering::Relaxed) as usize;
+        let noted = K::slots(head_of(&object)).load(Ordering::Relaxed) as usize;
         let fewer = (1..most.capacity()).contains(&noted).then(|| K::geometry_of(words, noted));
         let is_possible = |fewer: &QueueGeometry| lines_of::<K>(*fewer) == bytes / LINE;
-        Ok(fewer.filter(is_possible).map_or(most, |fewer| queue(&object, fewer)))
+        let geometry = fewer.filter(is_possible).unwrap_or(most);
+        Ok(WorldQueue(WorldVenue { object, geometry }))
     }
+}
+
+fn head_of<T, K: QueueKind>(object: &Shared<QueueObject<T, K>>) -> &K::Head
+where
+    QueueObject<T, K>: Object,
+{
+    // SAFETY: mapped as long as the handle lives, and aligned; any bits are a head, whose words
+    // are atomic.
+    unsafe { &(*object.as_ptr().as_ptr()).head }
 }
