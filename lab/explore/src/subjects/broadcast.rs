@@ -8,9 +8,8 @@ use towpath_sync::queues::{Broadcast, BroadcastHead, ReaderEnd, TransferError, W
 use towpath_sync::{Deadline, Policy, Wait};
 
 use super::{BUDGET, ExploredMember};
-use towpath_schedules::LocatedFault;
 use towpath_schedules::harness::Case;
-use towpath_schedules::{End, ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Maximum number of readers.
 const READERS: usize = 3;
@@ -236,8 +235,5 @@ impl SubjectRun for BroadcastRun {
                 assert_eq!((missed, self.check(&message)), (Ok(0), number));
             }
         });
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

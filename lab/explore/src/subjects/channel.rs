@@ -29,8 +29,6 @@ use suspected::SuspectedLock;
 use watched::{Stray, WatchedQueue};
 
 use super::{BUDGET, ENDLESS, ExploredMember};
-use towpath_schedules::End;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::harness::Case;
 use towpath_schedules::{Bytes, Word};
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
@@ -305,9 +303,6 @@ impl SubjectRun for Rings {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Two rings and their line: there, and back to thread 0.
@@ -397,9 +392,6 @@ impl SubjectRun for PairOfMessages {
             ends.iter_mut().for_each(|end| end.take_two(cpu));
         }
         assert!(ends.iter().all(|end| !end.into.is_ready(cpu)), "no message comes twice");
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -493,9 +485,6 @@ impl SubjectRun for Talks {
             ends.iter().for_each(|(end, other)| self.send(cpu, end, *other, n));
             ends.iter().for_each(|(end, _)| self.receive(cpu, end, n));
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -613,8 +602,5 @@ impl SubjectRun for ManySenders {
     fn thread(&self, cpu: &Explorer) {
         let claim = self.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use towpath_channel::places::{free_place, join_place, place_state, take_place};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Word};
 
 use super::PAUSE;
 
@@ -82,8 +82,5 @@ impl PlaceRun {
 impl SubjectRun for PlaceRun {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.own(cpu) } else { self.send(cpu) }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

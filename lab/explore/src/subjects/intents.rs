@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun};
 use towpath_sync::intents::Intents;
 use towpath_sync::locks::Ticket;
 use towpath_sync::{Lock, Policy, Surroundings, Wait};
@@ -95,8 +95,5 @@ impl SubjectRun for IntentsRun {
     fn last(&self, cpu: &Explorer) {
         let around = AfterOne(ExploredMember::new(cpu));
         assert!(!self.intents.abandoned(cpu, &around), "the dead one's place was not given back");
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun, Word};
 use towpath_shm::episodes::{MemberEpisodes, number, reached, result_of};
 use towpath_shm::table::{EntryState, EntryWord, ParticipantTable};
 use towpath_sync::{Policy, Surroundings, Wait, Waiting};
@@ -214,10 +214,6 @@ impl SubjectRun for Comings {
         let dead = (0..self.plan.threads).filter(|&t| cpu.is_dead(t) && self.claims.get() >> t & 1 == 1);
         assert_eq!(table.noted_deaths().count(), dead.count() as u64, "deaths of participants");
     }
-
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Participants at their barrier. Those of even ranks sleep at their doorbells.
@@ -294,8 +290,5 @@ impl SubjectRun for MembersAtBarrier {
         let entered = table.entry_bits(me);
         let free = EntryWord { state: EntryState::Free, pid: 0, ..EntryWord::unpack(entered) };
         table.change(me, entered, free);
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place};
 use towpath_schedules::harness::{Both, Case};
-use towpath_schedules::{End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 use towpath_structures::Boxed;
 use towpath_structures::dcas::{Change, DcasError, DoubleCas, Guerraoui, Harris};
 use towpath_sync::Policy;
@@ -70,8 +70,5 @@ impl<D: DoubleCas<Explorer>> SubjectRun for PairsRun<D> {
         for (word, count) in self.counts.iter().enumerate() {
             assert_eq!(self.subject.read(cpu, word), count.get(), "changes of word {word}");
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

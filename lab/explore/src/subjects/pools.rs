@@ -14,8 +14,6 @@ use towpath_sync::{Atomics, LoadLinked, Universal};
 
 use super::repair::{FAMILY, is_dead};
 use towpath_schedules::DatumId;
-use towpath_schedules::End;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::harness::Case;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun, Word};
 
@@ -101,9 +99,6 @@ impl<M: Universal<Explorer>> SubjectRun for ChainedNodes<M> {
                 self.pool.give(cpu, cpu.id(), node).unwrap_or_else(|error| panic!("give: {error}"));
             }
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -224,9 +219,5 @@ impl SubjectRun for SharedNodes {
             assert!(!std::mem::replace(&mut taken[held.node() as usize], true), "a node is there twice");
             self.pool.leave(cpu, cpu.id(), held).unwrap_or_else(|error| panic!("leave: {error}"));
         }
-    }
-
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

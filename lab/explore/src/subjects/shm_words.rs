@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Word};
 use towpath_shm::creating::{CreationTurn, newest_record, publish_record};
 use towpath_shm::words::{
     Handles, give_signal, header_state, host_events, leave_signal, publish_header, take_signal, tell_gateway,
@@ -74,9 +74,6 @@ impl SubjectRun for HeaderRun {
             assert_eq!(cpu.read(datum), 1);
         }
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// The first thread leaves when it can, the others use handles, of one process.
@@ -115,9 +112,6 @@ impl SubjectRun for HandlesRun {
             handles.close(cpu);
         }
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Threads that have a signal in turns, and each handle it once.
@@ -139,9 +133,6 @@ impl SubjectRun for SignalRun {
             assert_eq!(cpu.read(datum), me, "another thread's function");
             leave_signal(cpu, thread);
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -187,9 +178,6 @@ impl SubjectRun for GatewayRun {
             cpu.park(&self.doorbell, seen, ENDLESS);
         }
         self.data[ops..].iter().for_each(|datum| assert_eq!(cpu.read(datum), 1, "a change was not seen"));
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -290,8 +278,5 @@ impl SubjectRun for CreationRun {
             self.open(cpu, name);
             assert!(self.lookup(cpu, name).is_some(), "it was created");
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

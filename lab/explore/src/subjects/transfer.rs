@@ -12,9 +12,8 @@ use towpath_sync::queues::{
 use towpath_sync::{Deadline, Policy, Wait};
 
 use super::{BUDGET, ExploredMember};
-use towpath_schedules::LocatedFault;
 use towpath_schedules::harness::{Case, Container, Order, exchange};
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 
 /// Number of values for which the queues have room.
 const ROOM: usize = 2;
@@ -235,9 +234,6 @@ impl SubjectRun for OneRun {
             assert!(self.received.get() + slack >= self.sent.get(), "lost");
         });
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Threads that become the sender, or the receiver, for a value.
@@ -270,9 +266,6 @@ impl SubjectRun for HandoverRun {
     }
     fn last(&self, cpu: &Explorer) {
         self.queue.last(cpu);
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -362,9 +355,6 @@ impl SubjectRun for EndingRun {
         // A dead receiver may have had one and not noted it.
         let slack = u64::from(self.anyone_is_dead(cpu));
         assert!(self.received.get() + slack >= self.sent.get(), "lost");
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -462,9 +452,6 @@ impl SubjectRun for WaitingRun {
             self.parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
         }
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Each thread puts values in, and takes some out under a lease, of which it gives one
@@ -520,9 +507,6 @@ impl SubjectRun for LeaseRun {
         let lost = self.done.borrow().values().filter(|done| !**done).count() as u64;
         // The dead may have completed one, and not noted it.
         assert!(lost <= dead, "{lost} values were lost: {:?}", self.done.borrow());
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -592,9 +576,6 @@ impl SubjectRun for InPlaceRun {
         for value in 0..ROOM as u64 {
             self.parts.put(cpu, value, Deadline::after(cpu, 50_000_000)).expect("room was lost");
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -702,9 +683,6 @@ impl SubjectRun for IntoRun {
             }
         }
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Each thread takes buffers from the first queue and sends them through the second one,
@@ -751,8 +729,5 @@ impl SubjectRun for PoolRun {
         let mut buffers = self.run.received.take();
         buffers.sort_unstable();
         assert_eq!(buffers, Vec::from_iter(0..ROOM as u64), "lost");
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

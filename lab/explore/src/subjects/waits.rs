@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Word};
 use towpath_sync::locks::{Mcs, Ticket};
 use towpath_sync::{Deadline, Lock, LockError, Policy, Spinning, Wait, Waiting};
 
@@ -77,8 +77,5 @@ impl SubjectRun for SomeRun {
                 assert_eq!(cpu.read(datum), n);
             }
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

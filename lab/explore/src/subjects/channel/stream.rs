@@ -10,8 +10,6 @@ use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
 
 use crate::subjects::ENDLESS;
-use towpath_schedules::End;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::Word;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
@@ -145,8 +143,5 @@ impl Streamed {
 impl SubjectRun for Streamed {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

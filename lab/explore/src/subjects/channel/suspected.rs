@@ -15,8 +15,6 @@ use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Abandoned, Lock, Waiting};
 
 use super::super::PAUSE;
-use towpath_schedules::End;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::{Bytes, Word};
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
@@ -117,9 +115,5 @@ impl SubjectRun for SuspectedLock {
         let held =
             |word: &Word| cpu.load(word, Ordering::Relaxed) == intent::encode(0, intent::LOCKING, HOLDS);
         assert!(!self.intents.iter().any(held), "a sender says that it has the lock");
-    }
-
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -20,8 +20,6 @@ use towpath_sync::{Policy, Spinning, Surroundings, Wait};
 
 use super::super::queue_memory::ExploredQueueMemory;
 use super::super::{BUDGET, ExploredMember, PAUSE};
-use towpath_schedules::End;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::Word;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
@@ -237,8 +235,5 @@ impl SubjectRun for WatchedQueue {
     fn thread(&self, cpu: &Explorer) {
         let claim = self.memory.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -17,7 +17,7 @@ use towpath_am::claim::Algorithm;
 use towpath_am::{Endpoint, Error, Payload, SegmentKind, Tag, Token};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun, Word};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Word};
 use towpath_sync::Policy;
 
 use domain::{ExploredDomain, ExploredWorld};
@@ -257,8 +257,5 @@ impl ServiceHandover {
 impl SubjectRun for ServiceHandover {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() < self.servers { self.serve(cpu) } else { self.send(cpu) }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -11,10 +11,9 @@ use towpath_sync::{Deadline, Lock, LockError, Policy, Wait};
 use super::super::told::ToldEpisodes;
 use super::super::{BUDGET, ExploredMember};
 use super::LosesTheDead;
-use towpath_schedules::LocatedFault;
 use towpath_schedules::harness::Case;
 use towpath_schedules::{DatumId, Word};
-use towpath_schedules::{End, ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Waiting of the threads of a case.
 #[derive(Clone, Copy)]
@@ -157,9 +156,6 @@ impl SubjectRun for EventRun {
             assert_eq!(cpu.read(&self.datum), 1);
         });
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// An event that is set and reset by three threads in turn.
@@ -209,9 +205,6 @@ impl SubjectRun for ResetRun {
             }
         });
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 struct OnceRun {
@@ -255,9 +248,6 @@ impl SubjectRun for OnceRun {
         self.act(cpu, false);
         let again = self.waiters.with_wait(cpu, |wait| self.once.begin(cpu, wait, Deadline::PAST));
         assert!(matches!(again, Ok(None::<OnceTurn>)));
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -308,9 +298,6 @@ impl<const N: usize> SubjectRun for SemaphoreRun<N> {
             assert!(self.semaphore.acquire_as(cpu, wait, Deadline::PAST).is_err(), "a permit too many");
         });
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 struct BarrierRun {
@@ -324,9 +311,6 @@ impl SubjectRun for BarrierRun {
         self.episodes.pass_all(cpu, || {
             self.waiters.with_wait(cpu, |wait| self.barrier.wait_as(cpu, wait, Deadline::NEVER))
         });
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
 
@@ -442,9 +426,6 @@ impl SubjectRun for LeavingRun {
             self.leave(cpu, wait);
         });
     }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
-    }
 }
 
 /// Threads put tokens in by turns, and take them out as long as they wait for one.
@@ -532,8 +513,5 @@ impl SubjectRun for CondvarRun {
             // None waits in vain for a thread that has ended.
             self.put(cpu, wait);
         });
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towpath_machine::Processor;
 use towpath_schedules::harness::Case;
-use towpath_schedules::{End, ExploredMemory, Explorer, LocatedFault, Plan, SubjectRun};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 use towpath_sync::locks::Robust;
 use towpath_sync::{Lock, LockError, Policy, Surroundings, Wait};
 
@@ -79,8 +79,5 @@ impl SubjectRun for PoisonRun {
                 assert!(self.lock.try_lock_as(cpu, around.identity()).is_none(), "tried, and not told");
             }
         }
-    }
-    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
-        Ok(())
     }
 }
