@@ -73,6 +73,12 @@ impl Explorer {
         id < 64 && self.memory.0.dead.load(Ordering::Relaxed) >> id & 1 == 1
     }
 
+    /// Number of processors that are dead.
+    pub fn deaths(&self) -> usize {
+        // Relaxed: there is one thread of the host.
+        self.memory.0.dead.load(Ordering::Relaxed).count_ones() as usize
+    }
+
     /// Returns whether the run is on: else (before it, after it, and while a panic
     /// unwinds) accesses happen at once.
     fn runs(&self) -> bool {

@@ -170,7 +170,7 @@ struct LockSubject<L> {
     /// Owner, by identity, in a planted fault that believes in owners' deaths alone.
     owner: Option<Cell<u32>>,
     /// Number of owners that were told of a death.
-    told: Cell<u32>,
+    told: Cell<usize>,
 }
 
 /// Takes all but the owner for alive.
@@ -213,9 +213,7 @@ impl<L: Lock<Explorer> + 'static> LockSubject<L> {
     fn repaired(&self, cpu: &Explorer, mut held: L::Held) -> L::Held {
         if L::owner_died(&held) {
             self.told.set(self.told.get() + 1);
-            // Relaxed: there is one thread of the host.
-            let deaths = cpu.memory().dead().load(Ordering::Relaxed).count_ones();
-            assert!(self.told.get() <= deaths, "told again of a death, whose data are in order");
+            assert!(self.told.get() <= cpu.deaths(), "told again of a death, whose data are in order");
             self.lock.make_consistent(cpu, &mut held);
         }
         held

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use towpath_machine::{Arena, Place};
+use towpath_machine::{Arena, Place, Processor};
 use towpath_schedules::harness::{Both, Case};
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 use towpath_structures::Boxed;
@@ -11,7 +11,6 @@ use towpath_structures::dcas::{Change, DcasError, DoubleCas, Guerraoui, Harris};
 use towpath_sync::Policy;
 
 use super::structures::{Shrunk, WordsSubject, actor};
-use towpath_machine::Processor;
 
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
@@ -63,8 +62,7 @@ impl<D: DoubleCas<Explorer>> SubjectRun for PairsRun<D> {
         }
     }
     fn last(&self, cpu: &Explorer) {
-        // Relaxed: there is one thread of the host.
-        if cpu.memory().dead().load(towpath_machine::Ordering::Relaxed) != 0 {
+        if cpu.deaths() > 0 {
             return;
         }
         for (word, count) in self.counts.iter().enumerate() {

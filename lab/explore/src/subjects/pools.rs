@@ -192,8 +192,7 @@ impl SharedNodes {
 impl SubjectRun for SharedNodes {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
-            // Relaxed: there is one thread of the host.
-            if self.has_predecessor || cpu.memory().dead().load(Ordering::Relaxed) != 0 {
+            if self.has_predecessor || cpu.deaths() > 0 {
                 self.audit(cpu);
             }
             self.act(cpu, (n + cpu.id()).is_multiple_of(2)).unwrap_or_else(|error| panic!("{error}"));

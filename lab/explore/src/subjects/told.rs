@@ -34,8 +34,7 @@ impl<E: PartialEq + Debug> ToldEpisodes<E> {
                 None => outcomes.push(outcome),
             }
             let told = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-            let dead = (0..threads).filter(|&id| cpu.is_dead(id)).count();
-            assert!(told <= dead, "a death is told twice: {outcomes:?}");
+            assert!(told <= cpu.deaths(), "a death is told twice: {outcomes:?}");
             drop(outcomes);
             for other in (0..threads).filter(|&id| !cpu.is_dead(id)) {
                 let seen = cpu.read(&self.data[half + other]);

@@ -500,13 +500,12 @@ impl SubjectRun for LeaseRun {
         }
     }
     fn last(&self, cpu: &Explorer) {
-        let dead = (0..self.plan.threads).filter(|&id| cpu.is_dead(id)).count() as u64;
-        self.deaths.set(dead);
+        self.deaths.set(cpu.deaths() as u64);
         self.parts.with(cpu, |queue, wait| queue.repair(cpu, wait));
         while self.take(cpu, false) {}
         let lost = self.done.borrow().values().filter(|done| !**done).count() as u64;
         // The dead may have completed one, and not noted it.
-        assert!(lost <= dead, "{lost} values were lost: {:?}", self.done.borrow());
+        assert!(lost <= self.deaths.get(), "{lost} values were lost: {:?}", self.done.borrow());
     }
 }
 
@@ -567,7 +566,7 @@ impl SubjectRun for InPlaceRun {
         }
     }
     fn last(&self, cpu: &Explorer) {
-        let dead = (0..self.plan.threads).filter(|&id| cpu.is_dead(id)).count();
+        let dead = cpu.deaths();
         self.parts.with(cpu, |queue, wait| queue.repair(cpu, wait));
         while self.take(cpu, false) {}
         let lost = self.done.borrow().values().filter(|done| !**done).count();
@@ -668,7 +667,7 @@ impl SubjectRun for IntoRun {
         }
     }
     fn last(&self, cpu: &Explorer) {
-        let dead = (0..self.plan.threads).filter(|&id| cpu.is_dead(id)).count();
+        let dead = cpu.deaths();
         for turn in 0..3 {
             self.with(cpu, |queues, wait| queues[(turn + self.plan.ops) % 2].repair(cpu, wait));
         }
