@@ -20,12 +20,12 @@ pub fn all(cases: &mut Vec<Case>) {
         let make = move |plan: &Plan, memory: &ExploredMemory| Ok(make(plan, memory));
         cases.push(Case::new(format!("members/{name}"), about, make));
     };
-    case("header", "read when it is whole", |_, memory| Rc::new(HeaderRun::new(memory)));
+    case("header", "read when it is whole", |_, memory| Rc::new(HeaderRun(WordAndDatum::new(memory))));
     case("handles", "none is in use when its process leaves", |plan, memory| {
         Rc::new(HandlesRun::new(plan, memory))
     });
     case("signals", "a signal is one thread's at a time", |plan, memory| {
-        Rc::new(SignalRun { words: WordsAndDatum::new(memory), plan: *plan })
+        Rc::new(SignalRun { signal: WordAndDatum::new(memory), plan: *plan })
     });
     case("gateway", "learns of each event, and what it stands for", |plan, memory| {
         Rc::new(GatewayRun::new(plan, memory))
@@ -40,33 +40,24 @@ pub fn all(cases: &mut Vec<Case>) {
     cases.push(Case { endures_deaths: true, ..Case::new("members/creating", about, make) });
 }
 
-/// Two words, and a datum.
-struct WordsAndDatum {
-    words: [Word; 2],
+/// A word, and a datum that it guards.
+struct WordAndDatum {
+    word: Word,
     datum: DatumId,
 }
 
-impl WordsAndDatum {
-    fn new(memory: &ExploredMemory) -> WordsAndDatum {
-        WordsAndDatum {
-            words: [0, 1].map(|_| memory.word(Place::NewLine, 0)),
-            datum: memory.cell(Place::NewLine, 0),
-        }
+impl WordAndDatum {
+    fn new(memory: &ExploredMemory) -> WordAndDatum {
+        WordAndDatum { word: memory.word(Place::NewLine, 0), datum: memory.cell(Place::NewLine, 0) }
     }
 }
 
 /// The first thread writes a header, the others read it.
-struct HeaderRun(WordsAndDatum);
-
-impl HeaderRun {
-    fn new(memory: &ExploredMemory) -> HeaderRun {
-        HeaderRun(WordsAndDatum::new(memory))
-    }
-}
+struct HeaderRun(WordAndDatum);
 
 impl SubjectRun for HeaderRun {
     fn thread(&self, cpu: &Explorer) {
-        let WordsAndDatum { words: [state, _], datum } = &self.0;
+        let WordAndDatum { word: state, datum } = &self.0;
         if cpu.id() == 0 {
             cpu.write(datum, 1);
             publish_header(cpu, state, 7);
@@ -116,13 +107,13 @@ impl SubjectRun for HandlesRun {
 
 /// Threads that have a signal in turns, and each handle it once.
 struct SignalRun {
-    words: WordsAndDatum,
+    signal: WordAndDatum,
     plan: Plan,
 }
 
 impl SubjectRun for SignalRun {
     fn thread(&self, cpu: &Explorer) {
-        let WordsAndDatum { words: [thread, _], datum } = &self.words;
+        let WordAndDatum { word: thread, datum } = &self.signal;
         let me = cpu.id() as u64 + 1;
         for _ in 0..self.plan.ops {
             while !take_signal(cpu, thread) {
