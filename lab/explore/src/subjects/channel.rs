@@ -11,14 +11,13 @@ mod watched;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use towpath_channel::answer_line::{self, AnswerEnd, AnswerLine};
-use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
+use towpath_channel::claim::{Algorithm, Any, Claim};
 use towpath_channel::doorbell::{self, Doorbell};
-use towpath_channel::packet::{Extra, Form, Header, MAX_ARGS, Slot};
+use towpath_channel::packet::{Form, Header, MAX_ARGS, Slot};
 use towpath_channel::path::{FIRST_QUOTA, PacketContent, ReceivePath, SendPath, WhileFull};
-use towpath_channel::queue::{Queue, QueueControl, Receiver, Sender};
+use towpath_channel::queue::{Receiver, Sender};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
@@ -28,9 +27,10 @@ use stream::Streamed;
 use suspected::SuspectedLock;
 use watched::{Stray, WatchedQueue};
 
+use super::queue_memory::ExploredQueueMemory;
 use super::{BUDGET, ENDLESS, ExploredMember};
+use towpath_schedules::Word;
 use towpath_schedules::harness::Case;
-use towpath_schedules::{Bytes, Word};
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Slots of a ring: few, so that it gets full.
@@ -490,11 +490,7 @@ impl SubjectRun for Talks {
 
 /// The queue of many senders.
 struct ManySenders {
-    control: QueueControl<Explorer>,
-    slots: Vec<Slot<Explorer>>,
-    extras: Vec<Extra<Explorer>>,
-    bytes: Arc<Bytes>,
-    locks: Locks<Explorer>,
+    memory: ExploredQueueMemory,
     algorithm: Algorithm,
     /// Two for each thread: of packets, of blocks.
     intents: Vec<Word>,
@@ -523,13 +519,8 @@ impl WhileFull for StuckSender<'_> {
 
 impl ManySenders {
     fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm) -> ManySenders {
-        let locks = Locks::new(memory);
         ManySenders {
-            control: QueueControl::new(memory),
-            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
-            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
-            bytes: Arc::new(memory.bytes(8)),
-            locks,
+            memory: ExploredQueueMemory::new(memory, PACKETS, 0, 8),
             algorithm,
             intents: (0..2 * plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
             doorbell: memory.word(Place::NewLine, 0),
@@ -537,14 +528,8 @@ impl ManySenders {
         }
     }
 
-    fn queue(&self) -> Queue<'_, Explorer> {
-        let ManySenders { control, slots, extras, bytes, .. } = self;
-        let bytes = Arc::clone(bytes);
-        Queue { id: 0, control, slots, extras, blocks: &[], bytes, block_size: 8 }
-    }
-
     fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, sender) = (self.queue(), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
+        let (queue, sender) = (self.memory.queue(0), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
         let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
         let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
         let around = ExploredMember::new(cpu);
@@ -553,7 +538,7 @@ impl ManySenders {
             let source = cpu.id() as u32;
             let out =
                 PacketContent { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
-            match route.send(cpu, &out, None, true, &wait, StuckSender(cpu, &self.control.consumed)) {
+            match route.send(cpu, &out, None, true, &wait, StuckSender(cpu, &self.memory.control.consumed)) {
                 Ok(false) => {}
                 Ok(true) => doorbell::wake(cpu, &self.doorbell),
                 // The lock's holder is dead, and the queue is closed.
@@ -563,7 +548,7 @@ impl ManySenders {
     }
 
     fn receive(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, quota) = (self.queue(), Cell::new(FIRST_QUOTA));
+        let (queue, quota) = (self.memory.queue(0), Cell::new(FIRST_QUOTA));
         let receiver = RefCell::new(Receiver::default());
         let inbox = ReceivePath { queue: &queue, claim, receiver: &receiver, quota: &quota };
         let ops = self.plan.ops as u64;
@@ -600,7 +585,7 @@ impl ManySenders {
 
 impl SubjectRun for ManySenders {
     fn thread(&self, cpu: &Explorer) {
-        let claim = self.locks.choose(self.algorithm);
+        let claim = self.memory.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
     }
 }

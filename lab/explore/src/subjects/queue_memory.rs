@@ -1,4 +1,4 @@
-//! Memory of the queue of many senders, for all subjects that have one with blocks.
+//! Memory of the queue of many senders, for all subjects that have one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use towpath_schedules::{Bytes, ExploredMemory, Explorer};
 
 /// Memory of a queue, and of the locks in front of it.
 pub(super) struct ExploredQueueMemory {
-    control: QueueControl<Explorer>,
+    pub(super) control: QueueControl<Explorer>,
     slots: Vec<Slot<Explorer>>,
     extras: Vec<Extra<Explorer>>,
     blocks: Vec<BlockHead<Explorer>>,

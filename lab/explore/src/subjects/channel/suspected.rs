@@ -4,18 +4,17 @@
 //! They are not, and no thread dies: so no answer may ever be that the lock is given up, whatever a
 //! waiter has seen or missed. Each sender claims packets, of which there are enough for all.
 
-use std::sync::Arc;
-
 use towpath_channel::claim::{Claim, Locked};
-use towpath_channel::packet::{Extra, Form, Header, Slot};
-use towpath_channel::queue::{Queue, QueueControl, Sender, TICKET, intent};
+use towpath_channel::packet::{Form, Header};
+use towpath_channel::queue::{Sender, TICKET, intent};
 use towpath_channel::suspicion::{HOLDS, Suspicion};
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Abandoned, Lock, Waiting};
 
 use super::super::PAUSE;
-use towpath_schedules::{Bytes, Word};
+use super::super::queue_memory::ExploredQueueMemory;
+use towpath_schedules::Word;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Packets: enough for all threads' operations.
@@ -23,10 +22,7 @@ pub(super) const PACKETS: usize = 32;
 
 /// A queue without a receiver, and its senders.
 pub(super) struct SuspectedLock {
-    control: QueueControl<Explorer>,
-    slots: Vec<Slot<Explorer>>,
-    extras: Vec<Extra<Explorer>>,
-    bytes: Arc<Bytes>,
+    memory: ExploredQueueMemory,
     claim: Locked<Box<TestAndSet<Explorer>>>,
     intents: Vec<Word>,
     plan: Plan,
@@ -53,7 +49,7 @@ impl Waiting<Explorer> for AskingWait<'_> {
     }
     fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
         let words = self.of.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
-        let gone = self.suspicion.is_abandoned(cpu, &self.of.control.tail, 0, words, |_| true);
+        let gone = self.suspicion.is_abandoned(cpu, &self.of.memory.control.tail, 0, words, |_| true);
         assert!(!gone, "the lock is given up although it is sound");
         cpu.delay(PAUSE);
         Ok(())
@@ -76,26 +72,17 @@ impl Waiting<Explorer> for AskingWait<'_> {
 impl SuspectedLock {
     pub fn new(plan: &Plan, memory: &ExploredMemory) -> SuspectedLock {
         SuspectedLock {
-            control: QueueControl::new(memory),
-            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
-            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
-            bytes: Arc::new(memory.bytes(8)),
+            memory: ExploredQueueMemory::new(memory, PACKETS, 0, 8),
             claim: Locked(Box::new(TestAndSet::new(memory))),
             intents: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
             plan: *plan,
         }
     }
-
-    fn queue(&self) -> Queue<'_, Explorer> {
-        let SuspectedLock { control, slots, extras, bytes, .. } = self;
-        let bytes = Arc::clone(bytes);
-        Queue { id: 0, control, slots, extras, blocks: &[], bytes, block_size: 8 }
-    }
 }
 
 impl SubjectRun for SuspectedLock {
     fn thread(&self, cpu: &Explorer) {
-        let (queue, me) = (self.queue(), cpu.id() as u16);
+        let (queue, me) = (self.memory.queue(0), cpu.id() as u16);
         let mut sender = Sender::new(me, 0, 0);
         let intent = &self.intents[cpu.id()];
         for n in 0..self.plan.ops {
@@ -110,7 +97,7 @@ impl SubjectRun for SuspectedLock {
 
     fn last(&self, cpu: &Explorer) {
         // Relaxed, both: all others have ended.
-        let tail = cpu.load(&self.control.tail, Ordering::Relaxed) & TICKET;
+        let tail = cpu.load(&self.memory.control.tail, Ordering::Relaxed) & TICKET;
         assert_eq!(tail, (self.plan.threads * self.plan.ops) as u64, "packets that were claimed");
         let held =
             |word: &Word| cpu.load(word, Ordering::Relaxed) == intent::encode(0, intent::LOCKING, HOLDS);
