@@ -56,15 +56,12 @@ impl Runs {
     pub fn figures(&self, wanted: &[(String, Point)], make: &Make<'_>) -> Result<Vec<Arc<Figures>>, Error> {
         loop {
             self.make_missing(wanted, make)?;
-            let mut known = self.lock();
-            loop {
-                let found = |(key, _): &(String, Point)| known.get(key).cloned();
-                // None: a run of another claim has failed, and is made again.
-                let Some(all) = wanted.iter().map(found).collect::<Option<Vec<_>>>() else { break };
-                if let Some(all) = all.into_iter().collect::<Option<Vec<_>>>() {
-                    return Ok(all);
-                }
-                known = self.ended.wait(known).unwrap_or_else(|e| e.into_inner());
+            let under_way =
+                |known: &mut Known| wanted.iter().any(|(key, _)| matches!(known.get(key), Some(None)));
+            let known = self.ended.wait_while(self.lock(), under_way).unwrap_or_else(|e| e.into_inner());
+            // Without figures: a run of another claim has failed, and is made again.
+            if let Some(all) = wanted.iter().map(|(key, _)| known.get(key)?.clone()).collect() {
+                return Ok(all);
             }
         }
     }
