@@ -23,8 +23,8 @@ pub fn sort(
     let [unsorted, sorted] = ["keys", "sorted"].map(|name| program.folder().join(name));
     let failed = |e| Error::system("exchanging keys with the measuring program", e);
     std::fs::write(&unsorted, bytes(&keys)).map_err(failed)?;
-    let files = [&unsorted, &sorted].map(|file| file.display().to_string());
-    let text = program.run(run, procs, &[&["sample".into()][..], &files].concat(), None)?;
+    let [from, to] = [&unsorted, &sorted].map(|file| file.display().to_string());
+    let text = program.run(run, procs, &["sample".into(), from, to], None)?;
     let got: Vec<u32> = words(&std::fs::read(&sorted).map_err(failed)?).collect();
     // No later run can take this one's keys for its own.
     std::fs::remove_file(&sorted).map_err(failed)?;
