@@ -79,6 +79,8 @@ pub struct Agent {
     greeted: Vec<Incarnation>,
     views: Vec<PeerView>,
     listener: UnixListener,
+    /// True from a connection that the system did not give until the next tick.
+    rests: bool,
     socket: PathBuf,
     clients: HashMap<ClientNumber, AgentClient>,
     last_client: ClientNumber,
@@ -170,6 +172,7 @@ impl Agent {
             greeted: vec![0; count],
             views: vec![PeerView::default(); count],
             listener,
+            rests: false,
             socket,
             clients: HashMap::new(),
             last_client: 0,
@@ -229,8 +232,8 @@ impl Agent {
         for host in ready.links {
             self.read_link(host, now)?;
         }
-        if ready.nameless {
-            self.read_nameless(now);
+        if ready.nameless || ready.new_links {
+            self.read_nameless(now)?;
         }
         for client in ready.clients {
             self.read_client(client);
@@ -259,8 +262,9 @@ impl Agent {
             until = until.min(self.lease.valid_until().unwrap_or(until).max(now));
         }
         let events = |waiting: bool| if waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let connects = if self.rests { PollFlags::empty() } else { PollFlags::IN };
         let mut sources =
-            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.new_links, PollFlags::IN)];
+            vec![PollFd::new(&self.listener, connects), PollFd::new(&self.new_links, PollFlags::IN)];
         let links = self.links.iter().flatten();
         sources.extend(links.map(|link| PollFd::new(&link.link, events(link.link.is_waiting()))));
         sources.extend(self.nameless.iter().map(|link| PollFd::new(&link.new.link, PollFlags::IN)));

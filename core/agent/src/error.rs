@@ -36,6 +36,9 @@ pub enum Error {
     /// The agent does not answer.
     #[error("the agent of this host does not answer: see whether it is stopped")]
     AgentSilent,
+    /// The guard or request is that of the process which has forked this one.
+    #[error("a forked child has no part in its parent's locks: acquire the lock in the child")]
+    Inherited,
     /// This host hears no majority of the others.
     #[error(
         "this host has lost its lease: lock `{0}` may be given to another host; end the work under it, and acquire it anew"

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::hosts::HostsFile;
 use crate::look::ShortLook;
 use crate::report::HostReport;
-use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, socket_path};
+use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, own_number, socket_path};
 
 /// Time for which an answer to the status is waited for.
 const STATUS: Duration = Duration::from_secs(5);
@@ -116,7 +116,7 @@ impl AgentPlace {
 
     /// Has the agent keep the connection for further requests, until this process ends.
     pub(crate) fn stay(&mut self) {
-        self.connection.write_line(&ClientLine::Stay);
+        self.connection.write_line(&ClientLine::Stay { process: own_number() });
     }
 
     /// Returns whether this process is a child of the one that has connected.
@@ -129,7 +129,14 @@ impl AgentPlace {
         if self.is_inherited() {
             return false;
         }
-        self.pending.extend(self.connection.read_lines());
+        loop {
+            let lines = self.connection.read_lines();
+            if lines.is_empty() {
+                break;
+            }
+            // The connection's end may be behind them.
+            self.pending.extend(lines);
+        }
         !self.asks && !self.connection.is_waiting() && !self.connection.has_ended()
     }
 

@@ -7,13 +7,17 @@
 //! namespace.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::fstat;
+#[cfg(feature = "serve")]
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use towpath_mplock::Node;
 
@@ -30,7 +34,9 @@ const MOST_WAITING: usize = 4 << 20;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ClientLine {
     /// The connection stays for further requests, and ends with the process.
-    Stay,
+    ///
+    /// `process`: that process's number.
+    Stay { process: u64 },
     /// Asks for a lock.
     Acquire { lock: String, shared: bool, tries: bool, process: u32, command: String },
     /// Names another process, for the status.
@@ -136,6 +142,23 @@ pub(crate) fn is_trusted(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == me || peer.uid.is_root())
 }
 
+/// Says that the process that has connected is no more.
+#[cfg(feature = "serve")]
+#[derive(Debug)]
+pub(crate) struct PeerEnded;
+
+/// Returns a number of this process, for [`ClientLine::Stay`].
+pub(crate) fn own_number() -> u64 {
+    pidfd_open(getpid(), PidfdFlags::empty()).as_ref().map_or(0, process_number)
+}
+
+/// Returns the number of a process, which no other ever has: that of its inode.
+///
+/// Before Linux 6.9 it is that of all processes.
+fn process_number(process: &OwnedFd) -> u64 {
+    fstat(process).map_or(0, |stat| stat.st_ino)
+}
+
 /// Connection, whose lines are read and written without blocking.
 #[derive(Debug)]
 pub(crate) struct LineConnection {
@@ -152,10 +175,17 @@ impl LineConnection {
     }
 
     /// Returns a descriptor that becomes readable when the peer's process has ended.
+    ///
+    /// `number`: that process's. `None`: the system does not give a descriptor.
     #[cfg(feature = "serve")]
-    pub fn peer_process(&self) -> Option<std::os::fd::OwnedFd> {
-        let peer = socket_peercred(&self.stream).ok()?;
-        rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()).ok()
+    pub fn peer_process(&self, number: u64) -> Result<Option<OwnedFd>, PeerEnded> {
+        let Ok(peer) = socket_peercred(&self.stream) else { return Ok(None) };
+        match pidfd_open(peer.pid, PidfdFlags::empty()) {
+            // Another process has its pid.
+            Ok(process) if process_number(&process) != number => Err(PeerEnded),
+            Err(Errno::SRCH) => Err(PeerEnded),
+            opened => Ok(opened.ok()),
+        }
     }
 
     /// Reads the lines that have come. The connection may have ended after them.
@@ -228,5 +258,18 @@ impl LineConnection {
 impl AsFd for LineConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(all(test, feature = "serve"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_with_the_pid_of_a_peer_that_has_ended_is_not_watched() {
+        let (mine, _peer) = UnixStream::pair().unwrap();
+        let connection = LineConnection::new(mine).unwrap();
+        assert!(connection.peer_process(own_number()).unwrap().is_some());
+        assert!(connection.peer_process(own_number() + 1).is_err());
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! The status asks all linked agents, and answers when they have, or after [`STATUS`].
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::frame::Frame;
 use crate::lease::{BootTime, boot_time};
 use crate::report::HostReport;
 use crate::service::{ClientNumber, Leaving, LockEffect, Notice, Wish};
-use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted};
+use crate::socket::{AgentLine, ClientLine, LineConnection, PeerEnded, is_trusted};
 
 /// Time for which a host's answer to the status is waited for.
 const STATUS: Duration = Duration::from_millis(500);
@@ -46,13 +47,20 @@ pub(super) struct StatusQuestion {
 
 impl Agent {
     pub(super) fn accept_clients(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if is_trusted(&stream)
-                && let Ok(connection) = LineConnection::new(stream)
-            {
-                self.last_client += 1;
-                let client = AgentClient { connection, process: None, stays: false };
-                self.clients.insert(self.last_client, client);
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if is_trusted(&stream)
+                        && let Ok(connection) = LineConnection::new(stream)
+                    {
+                        self.last_client += 1;
+                        let client = AgentClient { connection, process: None, stays: false };
+                        self.clients.insert(self.last_client, client);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Too many open files, or the like: the connection stays there, and it may pass.
+                Err(_) => return self.rests = true,
             }
         }
     }
@@ -63,6 +71,9 @@ impl Agent {
         let lines: Vec<ClientLine> = connection.read_lines();
         let ended = connection.has_ended();
         for line in lines {
+            if !self.clients.contains_key(&number) {
+                return;
+            }
             self.on_line(number, line);
         }
         if ended {
@@ -80,9 +91,11 @@ impl Agent {
     fn on_line(&mut self, number: ClientNumber, line: ClientLine) {
         let now = wall_time();
         match line {
-            ClientLine::Stay => {
-                if let Some(client) = self.clients.get_mut(&number) {
-                    (client.stays, client.process) = (true, client.connection.peer_process());
+            ClientLine::Stay { process } => {
+                let Some(client) = self.clients.get_mut(&number) else { return };
+                match client.connection.peer_process(process) {
+                    Ok(process) => (client.stays, client.process) = (true, process),
+                    Err(PeerEnded) => self.end_client(number),
                 }
             }
             ClientLine::Acquire { lock, shared, tries, process, command } => {

@@ -61,32 +61,34 @@ impl Agent {
         Frame::Greeting(Greeting { host: self.me, incarnation: self.incarnation, known, received })
     }
 
-    pub(super) fn read_nameless(&mut self, now: BootTime) {
+    pub(super) fn read_nameless(&mut self, now: BootTime) -> Result<(), Error> {
         for mut nameless in std::mem::take(&mut self.nameless) {
             let mut frame = Vec::new();
             let dialled = nameless.new.dialled;
             match nameless.new.link.receive(&mut frame) {
                 Ok(false) if now < nameless.since + GREETING => self.nameless.push(nameless),
                 Ok(true) => match Frame::decode(&frame) {
-                    Some(Frame::Greeting(greeting)) => self.on_greeting(nameless.new, &greeting, now),
+                    Some(Frame::Greeting(greeting)) => self.on_greeting(nameless.new, &greeting, now)?,
                     _ => dialled.into_iter().for_each(|host| self.new_links.want(host)),
                 },
                 _ => dialled.into_iter().for_each(|host| self.new_links.want(host)),
             }
         }
+        Ok(())
     }
 
-    fn on_greeting(&mut self, new: NewLink, greeting: &Greeting, now: BootTime) {
+    fn on_greeting(&mut self, new: NewLink, greeting: &Greeting, now: BootTime) -> Result<(), Error> {
         let Greeting { host, incarnation, known, received } = *greeting;
         let NewLink { mut link, dialled } = new;
         let fits = dialled.map_or(host > self.me && usize::from(host) < self.links.len(), |to| to == host);
         if !fits {
-            return dialled.into_iter().for_each(|host| self.new_links.want(host));
+            dialled.into_iter().for_each(|host| self.new_links.want(host));
+            return Ok(());
         }
         // The answer tells of the session with this incarnation.
         self.greeted[usize::from(host)] = incarnation;
         if dialled.is_none() && link.send(&self.greeting(host).encode()).is_err() {
-            return;
+            return Ok(());
         }
         let session = self.sessions.entry((host, incarnation)).or_default();
         if known == self.incarnation {
@@ -99,6 +101,8 @@ impl Agent {
         if failed {
             self.lose_link(host);
         }
+        // Frames may have come with the greeting.
+        self.read_link(host, now)
     }
 
     pub(super) fn lose_link(&mut self, host: Node) {

@@ -48,8 +48,8 @@ impl Agent {
                 self.lose_link(host);
             }
         }
-        self.read_nameless(now);
-        Ok(())
+        self.rests = false;
+        self.read_nameless(now)
     }
 
     fn send_beats(&mut self, now: BootTime) {

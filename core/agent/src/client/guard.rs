@@ -120,7 +120,8 @@ impl<'a> Guard<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::LeaseLost`]; [`Error::AgentEnded`], after which it does not come back.
+    /// [`Error::LeaseLost`]; [`Error::AgentEnded`], after which it does not come back;
+    /// [`Error::Inherited`] in a child of the process that acquired it.
     ///
     /// ```no_run
     /// let manager = towpath::mplock::hosts::Manager::connect("hosts")?;
@@ -133,9 +134,7 @@ impl<'a> Guard<'a> {
     /// # Ok::<(), towpath::mplock::hosts::Error>(())
     /// ```
     pub fn check(&mut self) -> Result<(), Error> {
-        while !self.ended
-            && let Some(news) = self.place.take_news()
-        {
+        while let Some(news) = self.place.own()?.take_news().filter(|_| !self.ended) {
             self.note(news);
         }
         self.standing()
@@ -248,7 +247,7 @@ impl<'a> Guard<'a> {
     ///
     /// [`Error::LeaseLost`] and [`Error::AgentEnded`]: the lock may have been given to others
     /// before, and the data may be lost; [`Error::AgentSilent`] if the agent does not answer within
-    /// 5 s.
+    /// 5 s; [`Error::Inherited`] in a child, whose parent keeps the lock.
     ///
     /// ```no_run
     /// let manager = towpath::mplock::hosts::Manager::connect("hosts")?;

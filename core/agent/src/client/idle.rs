@@ -76,6 +76,13 @@ pub(super) struct LentPlace<'a> {
     hosts: &'a ManagerHosts,
 }
 
+impl LentPlace<'_> {
+    /// Returns the place, unless this process is a child of the one that has taken it.
+    pub(super) fn own(&mut self) -> Result<&mut AgentPlace, Error> {
+        if self.is_inherited() { Err(Error::Inherited) } else { Ok(self) }
+    }
+}
+
 impl Deref for LentPlace<'_> {
     type Target = AgentPlace;
 

@@ -33,7 +33,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::AgentEnded`].
+    /// [`Error::AgentEnded`]; [`Error::Inherited`] in a child of the process that asked.
     ///
     /// ```no_run
     /// let manager = towpath::mplock::hosts::Manager::connect("hosts")?;
@@ -52,7 +52,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::AgentEnded`].
+    /// As [`Request::wait`].
     ///
     /// ```no_run
     /// let manager = towpath::mplock::hosts::Manager::connect("hosts")?;
@@ -63,6 +63,7 @@ impl<'a> Request<'a> {
     /// ```
     pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Guard<'a>>, Error> {
         while let Some(place) = &mut self.place {
+            let place = place.own()?;
             match place.take_news() {
                 Some(PlaceNews::Granted(grant)) => {
                     let place = self.place.take();

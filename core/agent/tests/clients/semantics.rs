@@ -3,11 +3,12 @@
 use std::io::BufRead;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, test_kill_process};
 use towpath_agent::Error;
 use towpath_agent::client::{Guard, Manager};
 use towpath_mplock::wire::Identity;
@@ -33,13 +34,19 @@ pub fn session(hosts: &str, name: &str) {
                 Err(error) => error.to_string(),
             },
             "fork" => {
-                // Its copy of the guard has no effect; it may use the manager.
+                // Its copies of a guard and of a request have no effect; it may use the manager.
+                let mut request = lock.request().unwrap();
                 let child = Child::fork(|| {
-                    drop(held.take());
+                    let mut guard = held.take().unwrap();
+                    assert!(matches!(guard.check(), Err(Error::Inherited)));
+                    assert!(matches!(guard.release(), Err(Error::Inherited)));
+                    assert!(matches!(request.wait_until(None), Err(Error::Inherited)));
                     manager.lock("of the child").acquire().unwrap().release().unwrap();
                 });
                 until(|| child.has_ended());
                 assert!(child.has_ended_well());
+                held.as_mut().unwrap().check().unwrap();
+                drop(request);
                 "forked".to_owned()
             }
             "bequeath" => {
@@ -149,6 +156,31 @@ pub fn guards_and_requests(dog: &Watchdog) {
         }
     });
     assert_eq!(managers[0].lock("number").acquire().unwrap().data(), 300u64.to_le_bytes());
+
+    agent_without_descriptors(&cluster, &managers[0]);
+}
+
+/// An agent that may open no more files serves its clients, and others when it may again.
+fn agent_without_descriptors(cluster: &Cluster<'_>, manager: &Manager) {
+    let agent = cluster.agents[0].as_ref().unwrap().pid();
+    let pid = Pid::from_raw(agent as i32).unwrap();
+    let is_free = |fd: &u64| !Path::new(&format!("/proc/{agent}/fd/{fd}")).exists();
+    let limit = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
+    let former = prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let late = Manager::connect_as(cluster.hosts_path(), NAMES[0]).unwrap().lock("late");
+    let mut request = late.request().unwrap();
+    // User's and system's time, in hundredths of a second.
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap().split(' ');
+        fields.skip(12).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let before = used();
+    assert!(request.wait_until(Some(Instant::now() + Duration::from_millis(500))).unwrap().is_none());
+    assert!(used() - before < 4, "the agent does nothing else than to refuse it");
+    manager.lock("table").acquire().unwrap().release().unwrap();
+    prlimit(Some(pid), Resource::Nofile, former).unwrap();
+    drop(request.wait().unwrap());
 }
 
 /// News of a request that is dropped are not taken for those of the next one on its
