@@ -10,6 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
+use crate::link::Link;
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
 use crate::weaken;
 
@@ -236,54 +237,25 @@ impl Park for LoomProcessor {
     }
 }
 
-impl FetchOp for LoomProcessor {
-    // (F1) Acquire and Release, in all five: loom does not model SeqCst accesses; each operation
-    // pairs with the others. No algorithm may need more.
-    fn fetch_load(&self, word: &LoomWord) -> u64 {
-        word.value.load(Ordering::Acquire)
-    }
-    fn fetch_store(&self, word: &LoomWord, value: u64) {
-        word.value.store(value, Ordering::Release);
-    }
-    fn fetch_increment(&self, word: &LoomWord) -> u64 {
-        word.value.fetch_add(1, Ordering::AcqRel)
-    }
-    // (F2) AcqRel: as (F1); pairs with the other operations.
-    fn fetch_decrement(&self, word: &LoomWord) -> u64 {
-        word.value.fetch_sub(1, Ordering::AcqRel)
-    }
-    fn fetch_clear(&self, word: &LoomWord) -> u64 {
-        word.value.swap(0, Ordering::AcqRel)
-    }
-}
+impl FetchOp for LoomProcessor {}
 
 loom::thread_local! {
-    /// Word that this thread of the model linked last, and the value that it held.
-    static LINKED: std::cell::Cell<(usize, u64)> = std::cell::Cell::new((0, 0));
-}
-
-/// The word's identity within an execution.
-fn identity(word: &LoomWord) -> usize {
-    std::ptr::from_ref(word).addr()
+    /// Word that this thread of the model linked last.
+    static LINKED: std::cell::Cell<Link> = std::cell::Cell::new(Link::NONE);
 }
 
 /// Emulated as natively.
 impl LlSc for LoomProcessor {
     fn load_linked(&self, word: &LoomWord) -> u64 {
-        // (L1) Acquire: pairs with the conditional stores (L2).
-        let value = word.value.load(Ordering::Acquire);
-        LINKED.with(|l| l.set((identity(word), value)));
-        value
+        let link = Link::to(self, word);
+        LINKED.with(|l| l.set(link));
+        link.value()
     }
     fn store_conditional(&self, word: &LoomWord, value: u64) -> bool {
-        let (linked, old) = LINKED.with(|l| l.replace((0, 0)));
-        // (L2) AcqRel: pairs with the linked loads (L1) and itself.
-        linked == identity(word)
-            && word.value.compare_exchange(old, value, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        LINKED.with(|l| l.replace(Link::NONE)).store(self, word, value)
     }
     fn validate(&self, word: &LoomWord) -> bool {
-        let (linked, old) = LINKED.with(std::cell::Cell::get);
-        linked == identity(word) && word.value.load(Ordering::Acquire) == old
+        LINKED.with(std::cell::Cell::get).stands(self, word)
     }
 }
 

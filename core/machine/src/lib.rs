@@ -22,6 +22,7 @@
 
 mod adjacent;
 mod event;
+mod link;
 mod native;
 mod native_bytes;
 mod park;
@@ -40,6 +41,7 @@ pub mod weaken;
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
 pub use event::Event;
+pub use link::Link;
 pub use native::{Heap, Native, NativeKernelMutex};
 pub use native_bytes::NativeBytes;
 pub use park::UNHEARD_NS;

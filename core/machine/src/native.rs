@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
+use crate::link::Link;
 use crate::native_bytes::NativeBytes;
 use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
 use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
@@ -430,50 +431,24 @@ impl KernelMutex for Native {
     }
 }
 
-impl FetchOp for Native {
-    // (F1) SeqCst, in all five: memory executes its operations in one total order, and each of them
-    // pairs with the others.
-    fn fetch_load(&self, word: &AtomicU64) -> u64 {
-        word.load(Ordering::SeqCst)
-    }
-    fn fetch_store(&self, word: &AtomicU64, value: u64) {
-        word.store(value, Ordering::SeqCst);
-    }
-    fn fetch_increment(&self, word: &AtomicU64) -> u64 {
-        word.fetch_add(1, Ordering::SeqCst)
-    }
-    // (F2) SeqCst: as (F1), in the same total order.
-    fn fetch_decrement(&self, word: &AtomicU64) -> u64 {
-        word.fetch_sub(1, Ordering::SeqCst)
-    }
-    fn fetch_clear(&self, word: &AtomicU64) -> u64 {
-        word.swap(0, Ordering::SeqCst)
-    }
-}
+impl FetchOp for Native {}
 
 thread_local! {
-    /// Word that this thread linked last, and the value that it held.
-    static LINKED: StdCell<(*const AtomicU64, u64)> = const { StdCell::new((core::ptr::null(), 0)) };
+    /// Word that this thread linked last.
+    static LINKED: StdCell<Link> = const { StdCell::new(Link::NONE) };
 }
 
-/// Emulated by compare-and-swap with the linked value.
 impl LlSc for Native {
     fn load_linked(&self, word: &AtomicU64) -> u64 {
-        // (L1) SeqCst: a reservation, in one total order with the conditional stores (L2).
-        let value = word.load(Ordering::SeqCst);
-        LINKED.set((word, value));
-        value
+        let link = Link::to(self, word);
+        LINKED.set(link);
+        link.value()
     }
     fn store_conditional(&self, word: &AtomicU64, value: u64) -> bool {
-        let (linked, old) = LINKED.replace((core::ptr::null(), 0));
-        // (L2) SeqCst: pairs with the linked loads (L1) and itself.
-        core::ptr::eq(linked, word)
-            && word.compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        LINKED.replace(Link::NONE).store(self, word, value)
     }
     fn validate(&self, word: &AtomicU64) -> bool {
-        let (linked, old) = LINKED.get();
-        // (L3) SeqCst: pairs with the conditional stores (L2).
-        core::ptr::eq(linked, word) && word.load(Ordering::SeqCst) == old
+        LINKED.get().stands(self, word)
     }
 }
 

@@ -233,24 +233,42 @@ pub trait KernelMutex: Processor {
 }
 
 /// Capability: fetch-and-op at memory, without caching the word ([`Place::AtMemory`]).
+///
+/// Reading acquires and writing releases. A machine without such a memory takes its own accesses,
+/// as these methods do.
 pub trait FetchOp: Processor {
     /// Reads at memory.
-    fn fetch_load(&self, word: &Self::Word) -> u64;
+    fn fetch_load(&self, word: &Self::Word) -> u64 {
+        // (F1) Acquire: pairs with the operations that write, here and (F2).
+        self.load(word, Ordering::Acquire)
+    }
     /// Writes at memory.
-    fn fetch_store(&self, word: &Self::Word, value: u64);
+    fn fetch_store(&self, word: &Self::Word, value: u64) {
+        // (F2) Release: pairs with the operations that read, (F1) and (F3).
+        self.store(word, value, Ordering::Release);
+    }
     /// Adds one at memory; returns the previous value.
-    fn fetch_increment(&self, word: &Self::Word) -> u64;
+    fn fetch_increment(&self, word: &Self::Word) -> u64 {
+        // (F3) AcqRel: each of the three that read and write pairs with all operations.
+        self.fetch_add(word, 1, Ordering::AcqRel)
+    }
     /// Subtracts one at memory; returns the previous value.
-    fn fetch_decrement(&self, word: &Self::Word) -> u64;
+    fn fetch_decrement(&self, word: &Self::Word) -> u64 {
+        // (F4) AcqRel: pairs with all operations, as (F3).
+        self.fetch_add(word, u64::MAX, Ordering::AcqRel)
+    }
     /// Reads and sets to zero at memory.
-    fn fetch_clear(&self, word: &Self::Word) -> u64;
+    fn fetch_clear(&self, word: &Self::Word) -> u64 {
+        // (F5) AcqRel: pairs with all operations, as (F3).
+        self.swap(word, 0, Ordering::AcqRel)
+    }
 }
 
 /// Capability: load-linked and store-conditional. A processor has one reservation:
 /// linking another word gives the former one up.
 ///
-/// A machine that has only compare-and-swap may emulate it by the value that was linked; then a
-/// word that was changed and changed back counts as unchanged.
+/// A machine that has only compare-and-swap may emulate it by the value that was linked
+/// ([`Link`](crate::Link)); then a word that was changed and changed back counts as unchanged.
 pub trait LlSc: Processor {
     /// Reads and sets a reservation on the word's line.
     fn load_linked(&self, word: &Self::Word) -> u64;

@@ -1,7 +1,7 @@
 //! Capabilities of a thread of the machine beyond reading and writing.
 
 use towpath_machine::{
-    Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, RollBack, Scheduling,
+    Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, RollBack, Scheduling,
 };
 
 use crate::fault::Fault;
@@ -105,26 +105,7 @@ impl LlSc for Explorer {
     }
 }
 
-impl FetchOp for Explorer {
-    // (C4) SeqCst, in all five: memory executes its operations in one total order, and each of them
-    // pairs with the others.
-    fn fetch_load(&self, word: &Word) -> u64 {
-        self.load(word, Ordering::SeqCst)
-    }
-    fn fetch_store(&self, word: &Word, value: u64) {
-        self.store(word, value, Ordering::SeqCst);
-    }
-    fn fetch_increment(&self, word: &Word) -> u64 {
-        self.update("fetch_increment", word, Ordering::SeqCst, |v| Some(v.wrapping_add(1)))
-    }
-    // (C5) SeqCst: as (C4), in the same total order.
-    fn fetch_decrement(&self, word: &Word) -> u64 {
-        self.update("fetch_decrement", word, Ordering::SeqCst, |v| Some(v.wrapping_sub(1)))
-    }
-    fn fetch_clear(&self, word: &Word) -> u64 {
-        self.update("fetch_clear", word, Ordering::SeqCst, |_| Some(0))
-    }
-}
+impl FetchOp for Explorer {}
 
 impl Dcas for Explorer {
     fn dcas(&self, words: [&Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {

@@ -199,16 +199,6 @@ impl Explorer {
         }
     }
 
-    pub(crate) fn update(
-        &self,
-        what: &'static str,
-        word: &Word,
-        order: Ordering,
-        change: impl FnOnce(u64) -> Option<u64>,
-    ) -> u64 {
-        self.update_written(what, word, (order, order), change)
-    }
-
     /// An update with this order, and that which is written there.
     fn update_written(
         &self,

@@ -7,6 +7,7 @@ mod compact;
 mod device;
 mod endpoints;
 mod intents;
+mod machine_words;
 mod members;
 mod pairs;
 mod pools;
@@ -84,6 +85,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     compact::all(&mut cases, policy);
     waits::all(&mut cases, policy);
     intents::all(&mut cases, policy);
+    machine_words::all(&mut cases);
     robust::all(&mut cases, policy);
     transfer::all(&mut cases, policy);
     broadcast::all(&mut cases, policy);
