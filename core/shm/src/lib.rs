@@ -64,6 +64,7 @@ pub use in_mapping::InMapping;
 pub use inner::WorldSpec;
 pub use interrupts::{Interrupts, Ticker};
 pub use layout::{LAYOUT_VERSION, OBJECT_BYTES};
+pub use local::EnteredAs;
 pub use members::{MemberChange, WorldMembers};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};

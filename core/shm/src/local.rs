@@ -6,11 +6,12 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::Error;
+use crate::participant::ParticipantId;
 
 /// All zero after a fork.
 #[repr(C)]
@@ -56,6 +57,40 @@ impl LocalPage {
         unsafe { madvise(page.0.as_ptr().cast(), LEN, Advice::LinuxWipeOnFork) }
             .map_err(Error::system("asking for a page that a fork clears (Linux 4.14 or newer is needed)"))?;
         Ok(page)
+    }
+}
+
+/// This process as the participant that it was at some time, for quick looks whether it
+/// still is.
+#[derive(Clone, Copy, Debug)]
+pub struct EnteredAs<'a> {
+    /// Participant that this process is, or 0.
+    now: &'a AtomicU64,
+    /// Participant that it was; all ones, which none is: it had not entered.
+    then: u64,
+    identity: u32,
+}
+
+impl<'a> EnteredAs<'a> {
+    pub(crate) fn new(local: &'a Local, identity: u32) -> EnteredAs<'a> {
+        // Relaxed: written by this process's own calls.
+        let then = match local.me.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            bits => bits,
+        };
+        EnteredAs { now: &local.me, then, identity }
+    }
+
+    /// The participant, if the process had entered.
+    pub const fn participant(&self) -> Option<ParticipantId> {
+        if self.then == u64::MAX { None } else { Some(ParticipantId::from_bits(self.then)) }
+    }
+
+    /// The participant's identity among waiters, if the process still is that one.
+    #[inline(always)]
+    pub fn still(&self) -> Option<u32> {
+        // Relaxed: as above.
+        (self.now.load(Ordering::Relaxed) == self.then).then_some(self.identity)
     }
 }
 

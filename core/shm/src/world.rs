@@ -11,6 +11,7 @@ use towpath_sync::{Policy, Surroundings};
 use crate::gateway::HostRanks;
 use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
+use crate::local::EnteredAs;
 use crate::participant::{Ending, EntryState, EntryWord, ParticipantId};
 use crate::segment::{Segment, open_again, path_of};
 use crate::table::ParticipantTable;
@@ -310,6 +311,19 @@ impl World {
             0 => None,
             bits => Some(ParticipantId::from_bits(bits)),
         }
+    }
+
+    /// This process as the participant that it is now.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let now = world.entered_as();
+    /// assert_eq!((now.participant(), now.still().is_some()), (world.entered(), true));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn entered_as(&self) -> EnteredAs<'_> {
+        EnteredAs::new(&self.0.local, self.0.identity())
     }
 
     /// The participant with that rank, unless its death has been noted.

@@ -8,11 +8,11 @@ use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use towpath_machine::{Native, Object};
-use towpath_shm::{Shared, World};
+use towpath_shm::{EnteredAs, Shared, World};
 use towpath_sync::{Deadline, Policy, Wait};
 
 use crate::fault::{Fault, note};
-use crate::thread_number::processor;
+use crate::thread_number::{before_first, processor, processor_at_once};
 
 /// A handle that C lends.
 pub type Handle<'a, T> = Option<&'a T>;
@@ -139,31 +139,70 @@ pub(crate) fn this_thread() -> usize {
     pointer
 }
 
-/// The waits of all threads of this process in a world.
-///
-/// # Safety
-///
-/// It is used only while this handle of the world, or a clone, exists.
-pub(crate) unsafe fn wait_in(world: &World) -> Wait<'static> {
-    let budget = world.participation().map_or(0, |(_, wait)| wait.budget);
-    let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget };
-    // SAFETY: the surroundings lie where they are as long as the world has a handle (the caller's
-    // promise).
-    unsafe { core::mem::transmute::<Wait<'_>, Wait<'static>>(wait) }
+/// The threads of this process as callers in a world.
+#[derive(Clone, Copy)]
+pub(crate) struct Callers {
+    entered: EnteredAs<'static>,
+    /// Number before this process's first processor.
+    before_first: u32,
+    /// Way in which they wait.
+    pub wait: Wait<'static>,
 }
 
-/// A process's handle of an object, and its way of waiting for it.
+impl Callers {
+    /// # Safety
+    ///
+    /// They are used only while this handle of the world, or a clone, exists.
+    pub unsafe fn of(world: &World) -> Callers {
+        let budget = world.participation().map_or(0, |(_, wait)| wait.budget);
+        let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget };
+        let entered = world.entered_as();
+        let before_first = before_first(entered.participant().map_or(0, |me| me.index));
+        // SAFETY: what both refer to lies where it is as long as the world has a handle (the
+        // caller's promise).
+        unsafe {
+            Callers {
+                entered: core::mem::transmute::<EnteredAs<'_>, EnteredAs<'static>>(entered),
+                before_first,
+                wait: core::mem::transmute::<Wait<'_>, Wait<'static>>(wait),
+            }
+        }
+    }
+
+    /// Processor and identity of the calling thread in the usual case, without a call.
+    #[inline(always)]
+    pub fn at_once(&self) -> Option<(Native, u32)> {
+        let identity = self.entered.still()?;
+        Some((processor_at_once(self.before_first)?, identity))
+    }
+
+    /// Returns whether the process is the participant that it was before.
+    #[inline(always)]
+    pub fn are_as_before(&self) -> bool {
+        self.entered.still().is_some()
+    }
+
+    /// Returns `Ok` if the process is in the world; a forked child is not, at first.
+    #[inline(always)]
+    pub fn check(&self, world: &World) -> Result<(), Fault> {
+        match self.are_as_before() || world.entered().is_some() {
+            true => Ok(()),
+            false => Err(Fault::NOTENTERED),
+        }
+    }
+}
+
+/// A process's handle of an object, and its threads as callers.
 pub(crate) struct WaitingHandle<T: Object> {
     pub object: Shared<T>,
-    /// Way in which this process waits.
-    pub wait: Wait<'static>,
+    pub callers: Callers,
 }
 
 impl<T: Object> WaitingHandle<T> {
     pub fn new(object: Shared<T>) -> WaitingHandle<T> {
         // SAFETY: used only as long as `object` exists, which has a handle of the world.
-        let wait = unsafe { wait_in(object.world()) };
-        WaitingHandle { object, wait }
+        let callers = unsafe { Callers::of(object.world()) };
+        WaitingHandle { object, callers }
     }
 
     #[inline(always)]

@@ -22,7 +22,10 @@ impl TpEvent {
 
     #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        self.0.object().wait_as(&self.0.caller()?, &self.0.wait, deadline(ns)).map_err(|_| Fault::TIMEDOUT)
+        self.0
+            .object()
+            .wait_as(&self.0.caller()?, &self.0.callers.wait, deadline(ns))
+            .map_err(|_| Fault::TIMEDOUT)
     }
 }
 
@@ -78,7 +81,7 @@ pub extern "C" fn tp_event_set(event: Handle<'_, TpEvent>) -> c_int {
     guarded(|| {
         let event = of(event)?;
         // A process that has not entered the world may set it, too.
-        event.0.object().set_by(&Native::with_id(0), &event.0.wait);
+        event.0.object().set_by(&Native::with_id(0), &event.0.callers.wait);
         Ok(())
     })
 }

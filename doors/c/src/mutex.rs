@@ -8,28 +8,27 @@ use core::ffi::{c_int, c_void};
 use towpath_machine::Native;
 use towpath_shm::{DataState, HeldMutex, InMapping, Shared, StillHeld, World};
 use towpath_sync::robust::{Condvar, Woken};
-use towpath_sync::{Deadline, Mutex, Wait};
+use towpath_sync::{Deadline, Mutex};
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, this_thread, wait_in,
+    ALONE, Callers, Handle, MappingEntry, Out, Owned, closing, guarded, of, opening, this_thread,
 };
 use crate::fault::Fault;
-use crate::thread_number::{processor, processor_at_once};
+use crate::thread_number::processor;
 
 type Value = Mutex<u64>;
 
 /// A process's handle of a mutex, for all of its threads.
 pub struct TpMutex {
     mutex: HeldMutex,
-    /// Way in which this process waits.
-    wait: Wait<'static>,
+    callers: Callers,
 }
 
 impl TpMutex {
     pub(crate) fn new(object: Shared<Value>) -> TpMutex {
         // SAFETY: used only as long as `object` exists, which has a handle of the world.
-        let wait = unsafe { wait_in(object.world()) };
-        TpMutex { mutex: HeldMutex::new(object), wait }
+        let callers = unsafe { Callers::of(object.world()) };
+        TpMutex { mutex: HeldMutex::new(object), callers }
     }
 
     #[inline(always)]
@@ -41,11 +40,10 @@ impl TpMutex {
     /// register is stored before the atomic instruction.
     #[inline(always)]
     fn lock_at_once(&self) -> Option<Result<(), Fault>> {
-        let cpu = processor_at_once(self.world().entered()?.index)?;
+        let (cpu, identity) = self.callers.at_once()?;
         if self.mutex.is_held_by(this_thread()) {
             return None;
         }
-        let identity = self.world().surroundings().identity();
         // SAFETY: this thread, which does not hold it, with its processor and identity; the handle,
         // which is counted, keeps this process in the world.
         unsafe { self.mutex.acquire_at_once(this_thread(), cpu, identity) }.map(outcome)
@@ -69,14 +67,14 @@ impl TpMutex {
     #[inline(never)]
     fn lock_slowly(&self, cpu: Native, deadline: Deadline) -> Result<(), Fault> {
         // SAFETY: as in `lock`, which alone calls this; the wait is the world's.
-        let state = unsafe { self.mutex.acquire(this_thread(), cpu, self.wait, deadline) }?;
+        let state = unsafe { self.mutex.acquire(this_thread(), cpu, self.callers.wait, deadline) }?;
         outcome(state != DataState::Consistent)
     }
 
     /// Returns `Ok` if this process is a user: a forked child has its parent's holder.
     #[inline(always)]
     fn check(&self) -> Result<(), Fault> {
-        self.world().entered().map(|_| ()).ok_or(Fault::NOTENTERED)
+        self.callers.check(self.world())
     }
 
     /// Releases in the usual case, without a call. `Ok`: the rest of it.
@@ -91,7 +89,7 @@ impl TpMutex {
     fn consistent(&self) -> Result<(), Fault> {
         self.check()?;
         // SAFETY: as in `unlock_at_once`; the wait is the world's.
-        match unsafe { self.mutex.make_consistent(this_thread(), self.wait) }? {
+        match unsafe { self.mutex.make_consistent(this_thread(), self.callers.wait) }? {
             true => Ok(()),
             false => Err(Fault::PERM),
         }
@@ -102,7 +100,7 @@ impl TpMutex {
     pub(crate) fn wait(&self, condition: &Condvar, deadline: Deadline) -> Result<(), Fault> {
         self.check()?;
         // SAFETY: as in `consistent`; the caller's condition is of this world.
-        let waited = unsafe { self.mutex.wait_at(condition, this_thread(), self.wait, deadline) };
+        let waited = unsafe { self.mutex.wait_at(condition, this_thread(), self.callers.wait, deadline) };
         match waited.ok_or(Fault::PERM)?? {
             (DataState::OwnerDied(_), _) => Err(Fault::OWNERDEAD),
             (DataState::Consistent, Woken::TimedOut) => Err(Fault::TIMEDOUT),
@@ -175,9 +173,11 @@ pub extern "C" fn tp_mutex_lock(mutex: Handle<'_, TpMutex>) -> c_int {
 }
 
 /// Acquires, whatever it takes.
+///
+/// As a function of C's, which never unwinds: its caller jumps here, and needs no frame.
 #[cold]
 #[inline(never)]
-fn lock_guarded(mutex: Handle<'_, TpMutex>) -> c_int {
+extern "C" fn lock_guarded(mutex: Handle<'_, TpMutex>) -> c_int {
     guarded(|| of(mutex)?.lock(Deadline::NEVER))
 }
 
@@ -210,7 +210,7 @@ pub extern "C" fn tp_mutex_unlock(mutex: Handle<'_, TpMutex>) -> c_int {
 fn unlock_guarded(mutex: &TpMutex, rest: StillHeld) -> c_int {
     guarded(|| {
         // SAFETY: of this thread and this mutex; the process is in the world, whose wait it is.
-        unsafe { mutex.mutex.release_after(rest, mutex.wait) };
+        unsafe { mutex.mutex.release_after(rest, mutex.callers.wait) };
         Ok(())
     })
 }

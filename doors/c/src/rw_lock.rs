@@ -22,7 +22,6 @@ use crate::call::{
     opening, this_thread,
 };
 use crate::fault::Fault;
-use crate::thread_number::processor_at_once;
 
 type Value = RwLock<u64>;
 type LockHeld = <Robust<Native> as Lock<Native>>::Held;
@@ -34,8 +33,8 @@ pub struct TpReading {
     pub(crate) words: [u64; 2],
 }
 
-/// First word of a reader that has released: no place and no identity has this number.
-const RELEASED: u64 = u64::MAX;
+/// State of a reader that has released, or has nothing yet: no place has this number.
+const RELEASED: TpReading = TpReading { words: [u64::MAX; 2] };
 
 const _: () = assert!(
     size_of::<ReadHeld>() == size_of::<TpReading>() && align_of::<ReadHeld>() == align_of::<TpReading>()
@@ -86,32 +85,26 @@ impl TpRwlock {
         if self.writer.load(Ordering::Relaxed) == this_thread() { Err(Fault::DEADLOCK) } else { Ok(()) }
     }
 
-    /// Processor and identity of a caller in the usual case.
+    /// Acquires for reading in the usual case, without a call. `Err`: its state so far.
     ///
     /// Whether it writes is asked if it does not get the lock: a writer does not either.
     #[inline(always)]
-    fn caller_at_once(&self) -> Option<(Native, u32)> {
-        let cpu = processor_at_once(self.handle.object.world().entered()?.index)?;
-        Some((cpu, self.handle.object.world().surroundings().identity()))
-    }
-
-    /// Acquires for reading in the usual case, without a call. `Err`: its state so far.
-    #[inline(always)]
-    fn read_at_once(&self) -> Result<TpReading, Option<ReadHeld>> {
-        let (cpu, identity) = self.caller_at_once().ok_or(None)?;
+    fn read_at_once(&self) -> Result<TpReading, TpReading> {
+        let Some((cpu, identity)) = self.handle.callers.at_once() else { return Err(RELEASED) };
         // SAFETY: as in `read_after`.
-        unsafe { self.lock().acquire_read_at_once(cpu, identity) }.map(TpReading::of)
+        let held = unsafe { self.lock().acquire_read_at_once(cpu, identity) };
+        held.map(TpReading::of).map_err(|rest| rest.map_or(RELEASED, TpReading::of))
     }
 
     /// Goes on where [`TpRwlock::read_at_once`] could not.
-    fn read_after(&self, deadline: Deadline, rest: Option<ReadHeld>) -> Result<TpReading, Fault> {
+    fn read_after(&self, deadline: Deadline, mut rest: TpReading) -> Result<TpReading, Fault> {
         let cpu = self.handle.caller()?;
-        // SAFETY: of this thread and this lock; the surroundings are the world's.
-        drop(rest.map(|held| unsafe { self.lock().resume_read(cpu, self.handle.wait, held) }));
+        // SAFETY: of `read_at_once`, by this thread.
+        unsafe { self.release(cpu, &mut rest) };
         self.check_other()?;
         // SAFETY: as in `Shared::read`: all processes lock it as participants of the world; this
         // process does not leave while it has handles, which are counted.
-        match unsafe { self.lock().read_between(cpu, self.handle.wait, deadline) }? {
+        match unsafe { self.lock().read_between(cpu, self.handle.callers.wait, deadline) }? {
             Entrance::Reader(guard) => Ok(TpReading::of(guard.into_held().ok_or(Fault::ABANDONED)?)),
             Entrance::Writer(guard) => {
                 self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)?;
@@ -120,24 +113,40 @@ impl TpRwlock {
         }
     }
 
-    /// Releases as a reader in the usual case, without a call. `Ok`: the rest of it.
+    /// Releases as a reader in the usual case, without a call. Returns whether it has.
     #[inline(always)]
-    fn read_unlock_at_once(&self, reading: &mut TpReading) -> Result<Option<ReadHeld>, Fault> {
-        self.handle.object.world().entered().ok_or(Fault::NOTENTERED)?;
-        if reading.words[0] == RELEASED {
-            return Err(Fault::PERM);
+    fn read_unlock_at_once(&self, reading: &mut TpReading) -> bool {
+        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header, or `RELEASED`,
+        // which is refused. A reader that leaves does not need its processor's number.
+        let released = self.handle.callers.are_as_before()
+            && unsafe { self.lock().release_read_at_once(Native::with_id(0), reading.held()) }.is_none();
+        if released {
+            reading.words[0] = RELEASED.words[0];
         }
-        // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header. A reader that
-        // leaves does not need its processor's number.
-        let rest = unsafe { self.lock().release_read_at_once(Native::with_id(0), reading.held()) };
-        reading.words[0] = RELEASED;
-        Ok(rest)
+        released
+    }
+
+    /// Releases as a reader, unless that was done. Returns whether it was not.
+    ///
+    /// # Safety
+    ///
+    /// The state is this thread's, of this lock, or [`RELEASED`].
+    unsafe fn release(&self, cpu: Native, reading: &mut TpReading) -> bool {
+        if reading.words[0] == RELEASED.words[0] {
+            return false;
+        }
+        // SAFETY: made by `of` (the caller's promise).
+        let held = unsafe { reading.held() };
+        reading.words[0] = RELEASED.words[0];
+        // SAFETY: the caller's promise; the surroundings are the world's.
+        drop(unsafe { self.lock().resume_read(cpu, self.handle.callers.wait, held) });
+        true
     }
 
     /// Acquires for writing in the usual case, without a call. `Err`: its state so far.
     #[inline(always)]
     fn write_at_once(&self) -> Result<Result<(), Fault>, Option<LockHeld>> {
-        let (cpu, identity) = self.caller_at_once().ok_or(None)?;
+        let (cpu, identity) = self.handle.callers.at_once().ok_or(None)?;
         // SAFETY: as in `read_after`.
         let held = unsafe { self.lock().acquire_write_at_once(cpu, identity) }?;
         Ok(self.keep(cpu, held))
@@ -148,7 +157,7 @@ impl TpRwlock {
         let cpu = self.handle.caller()?;
         self.check_other()?;
         // SAFETY: as in `read_after`.
-        let held = unsafe { self.lock().acquire_write_after(cpu, self.handle.wait, deadline, rest) }?;
+        let held = unsafe { self.lock().acquire_write_after(cpu, self.handle.callers.wait, deadline, rest) }?;
         self.keep(cpu, held)
     }
 
@@ -168,7 +177,7 @@ impl TpRwlock {
     #[inline(always)]
     fn taken(&self) -> Result<(Native, Held), Fault> {
         // A forked child has its parent's writer.
-        self.handle.object.world().entered().ok_or(Fault::NOTENTERED)?;
+        self.handle.callers.check(self.handle.object.world())?;
         // Relaxed: as in `check_other`.
         if self.writer.load(Ordering::Relaxed) != this_thread() {
             return Err(Fault::PERM);
@@ -185,7 +194,7 @@ impl TpRwlock {
     fn consistent(&self) -> Result<(), Fault> {
         let (cpu, held) = self.taken()?;
         // SAFETY: of this thread and this lock; the processor and the surroundings are the world's.
-        let mut guard = unsafe { self.lock().resume_write(cpu, self.handle.wait, held) };
+        let mut guard = unsafe { self.lock().resume_write(cpu, self.handle.callers.wait, held) };
         guard.declare_consistent();
         self.keep(cpu, guard.into_held().ok_or(Fault::ABANDONED)?)
     }
@@ -258,13 +267,16 @@ pub extern "C" fn tp_rwlock_read(
 }
 
 /// Acquires for reading, whatever it takes.
+///
+/// As a function of C's, which never unwinds, and with arguments in registers: its caller jumps
+/// here, and needs no frame.
 #[cold]
 #[inline(never)]
-fn read_guarded(
+extern "C" fn read_guarded(
     lock: &TpRwlock,
     ns: u64,
     reading: &mut MaybeUninit<TpReading>,
-    rest: Option<ReadHeld>,
+    rest: TpReading,
 ) -> c_int {
     guarded(|| {
         reading.write(lock.read_after(deadline(ns), rest)?);
@@ -279,21 +291,20 @@ pub unsafe extern "C" fn tp_rwlock_read_unlock(
     reading: Option<&mut TpReading>,
 ) -> c_int {
     let (Some(lock), Some(reading)) = (lock, reading) else { return Fault::INVALID.number() };
-    match lock.read_unlock_at_once(reading) {
-        Ok(None) => 0,
-        Ok(Some(rest)) => read_unlock_guarded(lock, rest),
-        Err(fault) => fault.number(),
-    }
+    if lock.read_unlock_at_once(reading) { 0 } else { read_unlock_guarded(lock, reading) }
 }
 
-/// Makes the remaining steps of a reader's release.
+/// Releases as a reader, whatever it takes.
 #[cold]
 #[inline(never)]
-fn read_unlock_guarded(lock: &TpRwlock, rest: ReadHeld) -> c_int {
+extern "C" fn read_unlock_guarded(lock: &TpRwlock, reading: &mut TpReading) -> c_int {
     guarded(|| {
-        // SAFETY: as in `read_unlock_at_once`; the surroundings are the world's.
-        drop(unsafe { lock.lock().resume_read(Native::with_id(0), lock.handle.wait, rest) });
-        Ok(())
+        lock.handle.callers.check(lock.handle.object.world())?;
+        // SAFETY: as in `read_unlock_at_once`.
+        match unsafe { lock.release(Native::with_id(0), reading) } {
+            true => Ok(()),
+            false => Err(Fault::PERM),
+        }
     })
 }
 
@@ -335,7 +346,7 @@ pub extern "C" fn tp_rwlock_write_unlock(lock: Handle<'_, TpRwlock>) -> c_int {
 fn write_unlock_guarded(lock: &TpRwlock, cpu: Native, rest: Unreleased<LockHeld>) -> c_int {
     guarded(|| {
         // SAFETY: as in `tp_rwlock_write_unlock`; the surroundings are the world's.
-        unsafe { lock.lock().release_write_after(cpu, lock.handle.wait, rest) };
+        unsafe { lock.lock().release_write_after(cpu, lock.handle.callers.wait, rest) };
         Ok(())
     })
 }

@@ -22,17 +22,17 @@ impl TpSem {
 
     #[inline(always)]
     fn wait(&self, ns: u64) -> Result<(), Fault> {
-        Ok(self.0.object().acquire_as(&self.0.caller()?, &self.0.wait, deadline(ns))?)
+        Ok(self.0.object().acquire_as(&self.0.caller()?, &self.0.callers.wait, deadline(ns))?)
     }
 
     #[inline(always)]
     fn release(&self) -> Result<(), Fault> {
-        let had_one = self.0.object().release_as(&self.0.caller()?, &self.0.wait);
+        let had_one = self.0.object().release_as(&self.0.caller()?, &self.0.callers.wait);
         if had_one { Ok(()) } else { Err(Fault::PERM) }
     }
 
     fn add(&self, permits: u64) -> Result<(), Fault> {
-        self.0.object().add_as(&self.0.caller()?, &self.0.wait, permits);
+        self.0.object().add_as(&self.0.caller()?, &self.0.callers.wait, permits);
         Ok(())
     }
 }

@@ -34,23 +34,31 @@ core::arch::global_asm!(
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn processor(participant: u32) -> Native {
-    let number = kept().unwrap_or_else(ask);
-    Native::with_id(participant * Native::threads_per_process() + number)
+    processor_at_once(before_first(participant))
+        .unwrap_or_else(|| Native::with_id(participant * Native::threads_per_process() + ask()))
+}
+
+/// Number before the first processor of a participant, for [`processor_at_once`].
+pub(crate) const fn before_first(participant: u32) -> u32 {
+    (participant * Native::threads_per_process()).wrapping_sub(1)
 }
 
 /// Processor of the calling thread, if its number is kept: without a call.
 #[inline(always)]
-pub(crate) fn processor_at_once(participant: u32) -> Option<Native> {
+pub(crate) fn processor_at_once(before_first: u32) -> Option<Native> {
     #[cfg(target_arch = "x86_64")]
-    return kept().map(|number| Native::with_id(participant * Native::threads_per_process() + number));
+    return match kept() {
+        0 => None,
+        kept => Some(Native::with_id(before_first.wrapping_add(kept))),
+    };
     #[cfg(not(target_arch = "x86_64"))]
-    return Some(processor(participant));
+    return Some(processor(before_first.wrapping_add(1) / Native::threads_per_process()));
 }
 
-/// The number that is kept.
+/// The number that is kept, plus one; 0: none.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn kept() -> Option<u32> {
+fn kept() -> u32 {
     let kept: u32;
     // SAFETY: reads this thread's variable, which `.tbss` above gives to each thread.
     unsafe {
@@ -62,7 +70,7 @@ fn kept() -> Option<u32> {
             options(nostack, preserves_flags, readonly)
         );
     }
-    kept.checked_sub(1)
+    kept
 }
 
 /// Asks for the thread's number, and keeps it plus one.

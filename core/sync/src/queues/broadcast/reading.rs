@@ -262,10 +262,8 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
     ) -> Result<u64, TransferError> {
         loop {
             let piece = self.next(cpu, wait, reader, deadline)?;
-            if piece.is_first {
-                into.clear();
-            }
-            let had = into.len();
+            let had = if piece.is_first { 0 } else { into.len() };
+            // Zeroes only what is beyond the message before.
             into.resize(had + piece.bytes, 0);
             self.copy(cpu, &piece, &mut into[had..]);
             if !self.is_whole(cpu, &piece) {
