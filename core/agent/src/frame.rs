@@ -211,7 +211,7 @@ mod tests {
     fn letter_that_is_decoded_is_what_was_encoded() {
         let lock = Identity::of("x");
         let (protocol, request) = (Protocol::Reactive, LockRequest::waiting(8, Mode::Shared));
-        let body = MessageBody::Request { request, seen: FencingToken::from_number(5) };
+        let body = MessageBody::Request { request, seen: FencingToken::from_number(5), warned: true };
         let content = LetterContent::Lock { lock, protocol, message: Message::new(4, body) };
         for letter in [
             AgentLetter::Machine(content),

@@ -160,9 +160,9 @@ impl HomeLock {
     /// Handles a node's message.
     pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
         match message.body {
-            MessageBody::Request { request, seen } => {
+            MessageBody::Request { request, seen, warned } => {
                 message.data.iter().for_each(|data| self.note_data(data));
-                self.on_request(from, request, seen, out);
+                self.on_request(from, request, (seen, warned), out);
             }
             MessageBody::InUse { node, ticket } => self.on_use(node, ticket, out),
             MessageBody::Return { ticket, token, inconsistent } => {
@@ -192,7 +192,15 @@ impl HomeLock {
         }
     }
 
-    fn on_request(&mut self, from: Node, request: LockRequest, seen: FencingToken, out: &mut impl Outbox) {
+    /// Handles a request. `seen`: the largest token that the node has seen, and whether it
+    /// has passed the lock on with a warning then.
+    fn on_request(
+        &mut self,
+        from: Node,
+        request: LockRequest,
+        (seen, warned): (FencingToken, bool),
+        out: &mut impl Outbox,
+    ) {
         let ticket = request.ticket;
         if self.readers.contains(&(from, ticket)) || self.is_trying(from, ticket) {
             return;
@@ -214,7 +222,7 @@ impl HomeLock {
                     node: first.node,
                     ticket: first.ticket,
                     token: passage.token.max(seen),
-                    inconsistent: passage.inconsistent,
+                    inconsistent: passage.inconsistent || warned,
                 });
             }
         }

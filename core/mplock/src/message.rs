@@ -155,6 +155,8 @@ pub enum MessageBody {
         request: LockRequest,
         /// Largest token that the node has seen.
         seen: FencingToken,
+        /// True if the node has passed the lock on with a warning, under that token.
+        warned: bool,
     },
     /// Home or holder to waiter: gives it the lock.
     Grant(Grant),

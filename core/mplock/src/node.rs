@@ -372,7 +372,7 @@ impl NodeLock {
         (self.ticket, self.tries) = (request.ticket, request.tries);
         (self.next, self.offer) = (None, None);
         self.state = NodeState::Waits(request.mode);
-        let body = MessageBody::Request { request, seen: self.token };
+        let body = MessageBody::Request { request, seen: self.token, warned: self.has_warned() };
         // With a request, the home forgets the earlier one of this node. It asks those in the queue
         // for data after a death, and a request that only tries may never be there.
         if request.tries && !self.deposited {

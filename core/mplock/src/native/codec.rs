@@ -154,8 +154,9 @@ pub fn encode(from: Node, content: &LetterContent) -> LetterWords {
         LetterContent::Stranger => return LetterWords::of(kind::STRANGER, from),
     };
     let (bits, ticket) = match message.body {
-        MessageBody::Request { request: LockRequest { ticket, mode, tries }, .. } => {
-            (kind::REQUEST | mode_bits(mode) | flag(TRIES, tries), Some(ticket))
+        MessageBody::Request { request: LockRequest { ticket, mode, tries }, warned, .. } => {
+            let flags = flag(TRIES, tries) | flag(INCONSISTENT, warned);
+            (kind::REQUEST | mode_bits(mode) | flags, Some(ticket))
         }
         MessageBody::Grant(grant) => {
             let flags = flag(CACHABLE, grant.cachable) | flag(INCONSISTENT, grant.previous_owner_died);
@@ -265,7 +266,7 @@ fn body(bits: u32, rest: &[u32]) -> Option<MessageBody> {
     Some(match (bits & 0xf, rest) {
         (kind::REQUEST, &[ticket, low, high]) => {
             let request = LockRequest { ticket: some(ticket)?, mode, tries: bits & TRIES != 0 };
-            MessageBody::Request { request, seen: token(low, high) }
+            MessageBody::Request { request, seen: token(low, high), warned: inconsistent }
         }
         (kind::GRANT, &[ticket, low, high]) => MessageBody::Grant(Grant {
             ticket: some(ticket)?,
@@ -422,8 +423,9 @@ mod tests {
                     .prop_map(|(node, ticket, cachable)| Successor::Node { node, ticket, cachable }),
             ];
         prop_oneof![
-            (ticket(), modes(), any::<bool>(), tokens()).prop_map(|(ticket, mode, tries, seen)| {
-                MessageBody::Request { request: LockRequest { ticket, mode, tries }, seen }
+            (ticket(), modes(), any::<[bool; 2]>(), tokens()).prop_map(|(ticket, mode, flags, seen)| {
+                let [tries, warned] = flags;
+                MessageBody::Request { request: LockRequest { ticket, mode, tries }, seen, warned }
             }),
             ticket().prop_map(|ticket| MessageBody::Refuse { ticket }),
             (ticket(), any::<Node>(), ticket()).prop_map(|(behind, node, ticket)| MessageBody::Probe {

@@ -69,9 +69,7 @@ impl LoanSeat for NativeSeat<'_> {
     }
     #[inline]
     fn load_to_change(&self) -> u64 {
-        if let Some(words) = self.0 {
-            Native::with_id(0).prefetch_exclusive(&words[0]);
-        }
+        self.prefetch();
         self.load()
     }
     #[inline]
@@ -85,6 +83,14 @@ impl LoanSeat for NativeSeat<'_> {
 }
 
 impl NativeSeat<'_> {
+    /// Has the word's line come here, to be written.
+    #[inline]
+    fn prefetch(self) {
+        if let Some(words) = self.0 {
+            Native::with_id(0).prefetch_exclusive(&words[0]);
+        }
+    }
+
     /// Notes that a rank is about to sleep at the seat, before it says so in the word.
     fn note_sleeper(self, rank: Node) {
         // Relaxed, here and below: the exchanges of the word order them.
@@ -187,6 +193,17 @@ impl ManagerState {
     pub(crate) fn seat_of(&self, node: &NodeLock) -> NativeSeat<'_> {
         let world = self.endpoint.world();
         node.loan().map_or(NativeSeat(None), |loan| self.lending.seat(loan, world))
+    }
+
+    /// Has the seat's line of a loan by this rank or to it come here. Returns whether
+    /// there is a loan.
+    #[inline]
+    pub(crate) fn prefetch_seat(&self, node: &NodeLock) -> bool {
+        let is_lent = node.loan().is_some();
+        if is_lent {
+            self.seat_of(node).prefetch();
+        }
+        is_lent
     }
 
     /// Acts on a loan by this rank, at its seat, and notes if it is over then.

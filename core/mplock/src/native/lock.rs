@@ -19,6 +19,8 @@ use crate::protocol::Protocol;
 
 /// Number of acquisitions without a message after which the manager polls.
 const POLL_EVERY: u32 = 16;
+/// Number of acquisitions under a loan after which it does.
+const POLL_EVERY_LENT: u32 = 64;
 
 /// State of a lock at this node.
 #[derive(Debug)]
@@ -320,9 +322,12 @@ impl Lock {
     #[inline(always)]
     fn begin(&self, mode: Mode, tries: bool) -> Result<Option<Decision>, Error> {
         let manager = &*self.manager;
+        // Its line comes while the rest is done.
+        let is_lent = manager.prefetch_seat(&self.cell.node.borrow());
         let acquired = manager.acquired.get().wrapping_add(1);
         manager.acquired.set(acquired);
-        let polls = acquired.is_multiple_of(POLL_EVERY) || tries && !self.is_here();
+        let every = if is_lent { POLL_EVERY_LENT } else { POLL_EVERY };
+        let polls = acquired.is_multiple_of(every) || tries && !self.is_here();
         if polls {
             manager.serve();
         }
