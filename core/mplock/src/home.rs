@@ -192,8 +192,10 @@ impl HomeLock {
         }
     }
 
-    /// Handles a request. `seen`: the largest token that the node has seen, and whether it
-    /// has passed the lock on with a warning then.
+    /// Handles a request.
+    ///
+    /// `seen`: the largest token that the node has seen; `warned`: it has passed the lock on with a
+    /// warning, under that token.
     fn on_request(
         &mut self,
         from: Node,

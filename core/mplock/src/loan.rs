@@ -65,6 +65,12 @@ const WANTED: u64 = 1 << (HOLDER_BITS + 2);
 const GENERATION_SHIFT: u32 = HOLDER_BITS + 3;
 const COUNT_SHIFT: u32 = GENERATION_SHIFT + GENERATION_BITS;
 const _: () = assert!(COUNT_SHIFT + COUNT_BITS == u64::BITS);
+/// Holder of a seat that is free.
+const FREE: u64 = 1;
+/// Bits of the holder.
+const HOLDER: u64 = (1 << HOLDER_BITS) - 1;
+/// Bits of the generation and the holder.
+const WHOSE: u64 = ((1 << GENERATION_BITS) - 1) << GENERATION_SHIFT | HOLDER;
 
 /// Loan of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,23 +123,36 @@ impl Loan {
     #[inline]
     pub(crate) fn take(&self, node: Node, seat: &impl LoanSeat) -> Taking {
         let mut bits = seat.load_to_change();
-        loop {
-            let word = self.word(bits);
-            match word.holder {
-                SeatHolder::Free if word.count < self.most => {}
-                SeatHolder::Free | SeatHolder::Ended => return Taking::Over,
-                SeatHolder::Node(_) => return Taking::Busy,
-            }
-            let next = SeatWord { holder: SeatHolder::Node(node), count: word.count + 1, ..word };
-            if seat.exchange(word.bits(), next.bits()) {
-                return Taking::Taken(next.count);
+        while bits & WHOSE == self.whose(FREE) && (bits >> COUNT_SHIFT) < self.most.into() {
+            let next = bits + (1 << COUNT_SHIFT) - FREE + holder_bits(node);
+            if seat.exchange(bits, next) {
+                return Taking::Taken((next >> COUNT_SHIFT) as u32);
             }
             bits = seat.load();
+        }
+        match self.word(bits).holder {
+            SeatHolder::Node(_) => Taking::Busy,
+            SeatHolder::Free | SeatHolder::Ended => Taking::Over,
+        }
+    }
+
+    /// Leaves the seat that the node holds, if the loan goes on. Returns whether nodes
+    /// sleep until then.
+    #[inline]
+    pub(crate) fn leave_open(&self, node: Node, seat: &impl LoanSeat) -> Option<bool> {
+        loop {
+            let bits = seat.load();
+            let goes_on = bits & CLOSES == 0 && (bits >> COUNT_SHIFT) < self.most.into();
+            if bits & WHOSE != self.whose(holder_bits(node)) || !goes_on {
+                return None;
+            }
+            if seat.exchange(bits, bits & !(HOLDER | SLEEPS) | FREE) {
+                return Some(bits & SLEEPS != 0);
+            }
         }
     }
 
     /// Leaves the seat that the node holds. `closes`: the loan is to end.
-    #[inline]
     pub(crate) fn leave(&self, node: Node, closes: bool, seat: &impl LoanSeat) -> SeatLeaving {
         loop {
             let word = self.read(seat);
@@ -225,11 +244,21 @@ impl Loan {
         self.word(seat.load())
     }
 
+    /// Returns the bits of the generation, and of a holder.
+    fn whose(&self, holder: u64) -> u64 {
+        u64::from(self.generation) << GENERATION_SHIFT | holder
+    }
+
     #[inline]
     fn word(&self, bits: u64) -> SeatWord {
         let word = SeatWord::of(bits);
         if word.generation == self.generation { word } else { SeatWord { holder: SeatHolder::Ended, ..word } }
     }
+}
+
+/// Returns the bits of a node as a seat's holder.
+fn holder_bits(node: Node) -> u64 {
+    u64::from(node) + 2
 }
 
 /// State of a loan.
@@ -312,9 +341,9 @@ impl SeatWord {
 
     #[inline]
     fn of(bits: u64) -> SeatWord {
-        let holder = match bits & ((1 << HOLDER_BITS) - 1) {
+        let holder = match bits & HOLDER {
             0 => SeatHolder::Ended,
-            1 => SeatHolder::Free,
+            FREE => SeatHolder::Free,
             node => SeatHolder::Node(node as Node - 2),
         };
         let generation = (bits >> GENERATION_SHIFT) as u32 & ((1 << GENERATION_BITS) - 1);
@@ -326,8 +355,8 @@ impl SeatWord {
     fn bits(self) -> u64 {
         let holder = match self.holder {
             SeatHolder::Ended => 0,
-            SeatHolder::Free => 1,
-            SeatHolder::Node(node) => u64::from(node) + 2,
+            SeatHolder::Free => FREE,
+            SeatHolder::Node(node) => holder_bits(node),
         };
         let generation = u64::from(self.generation) << GENERATION_SHIFT;
         u64::from(self.count) << COUNT_SHIFT | generation | self.flags | holder

@@ -31,13 +31,23 @@ pub struct Guard<'a> {
 impl<'a> Guard<'a> {
     #[inline]
     pub(crate) fn new(lock: &'a Lock, grant: &Grant) -> Guard<'a> {
+        Guard::of(lock, grant.token, grant.mode, grant.previous_owner_died)
+    }
+
+    #[inline]
+    pub(crate) fn of(
+        lock: &'a Lock,
+        token: FencingToken,
+        mode: Mode,
+        previous_owner_died: bool,
+    ) -> Guard<'a> {
         Guard {
             lock,
-            token: grant.token,
-            previous_owner_died: grant.previous_owner_died,
-            consistent: !grant.previous_owner_died,
+            token,
+            previous_owner_died,
+            consistent: !previous_owner_died,
             unwinding: std::thread::panicking(),
-            reads: grant.mode == Mode::Shared,
+            reads: mode == Mode::Shared,
             received: OnceCell::new(),
             changed: None,
         }

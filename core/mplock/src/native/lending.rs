@@ -16,7 +16,7 @@ use towpath_machine::{Native, OwnLine, Prefetch};
 use towpath_shm::{Shared, World};
 
 use super::hold::{HoldBudget, HolderHost};
-use super::lock::LockCell;
+use super::lock::{LockCell, POLL_EVERY_LENT};
 use super::serve::ManagerState;
 use crate::Outbox;
 use crate::loan::{Loan, LoanSeat, SeatLeaving};
@@ -195,8 +195,9 @@ impl ManagerState {
         node.loan().map_or(NativeSeat(None), |loan| self.lending.seat(loan, world))
     }
 
-    /// Has the seat's line of a loan by this rank or to it come here. Returns whether
-    /// there is a loan.
+    /// Has the seat's line of a loan by this rank or to it come here.
+    ///
+    /// Returns whether there is a loan.
     #[inline]
     pub(crate) fn prefetch_seat(&self, node: &NodeLock) -> bool {
         let is_lent = node.loan().is_some();
@@ -283,6 +284,62 @@ impl ManagerState {
         entry
     }
 
+    /// Takes a lock that is lent to this rank, if its seat is free.
+    ///
+    /// Returns whether it has it.
+    #[inline]
+    pub(crate) fn borrow_at_once(&self, node: &mut NodeLock, mode: Mode) -> bool {
+        let Some(loan) = node.offer() else { return false };
+        let seat = self.lending.seat(loan, self.endpoint.world());
+        // Its line comes while the rest is done.
+        seat.prefetch();
+        let acquired = self.acquired.get().wrapping_add(1);
+        if acquired.is_multiple_of(POLL_EVERY_LENT) {
+            return false;
+        }
+        self.acquired.set(acquired);
+        node.try_borrow(self.me, mode, &seat).is_ok()
+    }
+
+    /// Leaves the seat of a lock that is lent to this rank.
+    ///
+    /// Returns whether it has: otherwise there is more to do.
+    #[inline]
+    pub(crate) fn leave_at_once(&self, cell: &LockCell, node: &mut NodeLock) -> bool {
+        let Some(loan) = node.offer().filter(|_| !cell.hold.closes_loan()) else { return false };
+        let seat = self.lending.seat(loan, self.endpoint.world());
+        let Some(slept) = node.return_open(self.me, &seat) else { return false };
+        self.note_left(cell, node, slept);
+        true
+    }
+
+    /// Notes that this rank has left the seat of a loan that goes on.
+    ///
+    /// `slept`: ranks sleep until then.
+    #[inline]
+    fn note_left(&self, cell: &LockCell, node: &NodeLock, slept: bool) {
+        let looks = cell.hold.looks_at_loan();
+        if looks || slept {
+            self.look_when_left(cell, node, looks, slept);
+        }
+    }
+
+    /// Looks at a loan whose seat this rank has left, and wakes those that sleep at it.
+    ///
+    /// Not before the seat is left: others wait for it.
+    #[cold]
+    #[inline(never)]
+    fn look_when_left(&self, cell: &LockCell, node: &NodeLock, looks: bool, slept: bool) {
+        let Some(loan) = node.loan() else { return };
+        let (world, seat) = (self.endpoint.world(), self.seat_of(node));
+        if looks {
+            cell.hold.look_at_loan(self.hold.get(), loan.state(&seat), world);
+        }
+        if slept {
+            self.wake_sleepers(cell, node, loan, seat);
+        }
+    }
+
     /// Takes a lock that is lent to this rank, if it is free. Returns whether it has it.
     #[inline(never)]
     pub(crate) fn borrow(&self, node: &mut NodeLock, mode: Mode) -> bool {
@@ -359,13 +416,7 @@ impl ManagerState {
         };
         match leaving {
             SeatLeaving::Open { slept } => {
-                // Not before the seat is left: others wait for it.
-                if cell.hold.looks_at_loan() {
-                    cell.hold.look_at_loan(budget, loan.state(&seat), world);
-                }
-                if slept {
-                    self.wake_sleepers(cell, node, &loan, seat);
-                }
+                self.note_left(cell, node, slept);
                 true
             }
             SeatLeaving::Ended => is_borrowed,

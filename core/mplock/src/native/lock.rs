@@ -16,11 +16,12 @@ use crate::data::LockData;
 use crate::message::{Decision, LockRequest, Mode, Node};
 use crate::node::{LoanEntry, NodeLock, NodeState};
 use crate::protocol::Protocol;
+use crate::token::FencingToken;
 
 /// Number of acquisitions without a message after which the manager polls.
 const POLL_EVERY: u32 = 16;
 /// Number of acquisitions under a loan after which it does.
-const POLL_EVERY_LENT: u32 = 64;
+pub(crate) const POLL_EVERY_LENT: u32 = 64;
 
 /// State of a lock at this node.
 #[derive(Debug)]
@@ -286,11 +287,25 @@ impl Lock {
         tries: bool,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard<'_>>, Error> {
+        if !tries && let Some(token) = self.borrow_at_once(mode) {
+            return Ok(Some(Guard::of(self, token, mode, false)));
+        }
         // The guard is made where it is used: it is larger than what comes back from there.
         Ok(match self.decide(mode, tries, deadline)? {
             Decision::Granted(grant) => Some(Guard::new(self, &grant)),
             Decision::Refused => None,
         })
+    }
+
+    /// Takes the lock if it is lent to this rank, and its seat is free.
+    #[inline(never)]
+    fn borrow_at_once(&self, mode: Mode) -> Option<FencingToken> {
+        let manager = &*self.manager;
+        if manager.turns.are_shared() {
+            return None;
+        }
+        let mut node = self.cell.node.borrow_mut();
+        manager.borrow_at_once(&mut node, mode).then(|| node.token())
     }
 
     /// Takes the lock or waits for it.
@@ -431,6 +446,9 @@ impl Lock {
     fn release_alone(&self, consistent: bool) {
         let manager = &*self.manager;
         let mut node = self.cell.node.borrow_mut();
+        if consistent && manager.leave_at_once(&self.cell, &mut node) {
+            return;
+        }
         if node.loan().is_some() && manager.leave_loan(&self.cell, &mut node, consistent) {
             return;
         }

@@ -230,14 +230,13 @@ impl NodeLock {
             }
             _ => false,
         };
-        let Some(loan) = self.offer.filter(|_| may) else { return Err(LoanEntry::Over) };
+        let Some(loan) = self.offer.as_ref().filter(|_| may) else { return Err(LoanEntry::Over) };
         match loan.take(me, seat) {
             Taking::Taken(count) => {
-                self.token = loan.token_of(count);
+                (self.token, self.cachable) = (loan.token_of(count), loan.cachable);
                 // To the home and the other nodes it uses the lock alone.
                 (self.state, self.borrowed) = (NodeState::Held(Mode::Exclusive), true);
-                self.reads = mode == Mode::Shared;
-                (self.cachable, self.inconsistent) = (loan.cachable, false);
+                (self.reads, self.inconsistent) = (mode == Mode::Shared, false);
                 (self.uses, self.passed, self.data) = (1, None, None);
                 (self.deposited, self.forgets) = (false, false);
                 Ok(())
@@ -265,10 +264,20 @@ impl NodeLock {
         self.loan().is_some_and(|loan| loan.announce_sleep(seat))
     }
 
+    /// Leaves the seat of a lock that is held under a loan to this node, if that is all.
+    ///
+    /// Returns whether nodes sleep until then. `None`: [`NodeLock::return_loan`] has more to do.
+    #[inline]
+    pub(crate) fn return_open(&mut self, me: Node, seat: &impl LoanSeat) -> Option<bool> {
+        let loan = self.offer.as_ref().filter(|_| self.borrowed && self.data.is_none())?;
+        let slept = loan.leave_open(me, seat)?;
+        (self.state, self.borrowed) = (NodeState::Abandoned { mode: Mode::Exclusive, then: None }, false);
+        Some(slept)
+    }
+
     /// Leaves the seat of a lock that is held under a loan. `closes`: the loan is to end.
     ///
     /// `Lost`: the node has the lock as after a grant, and releases it so.
-    #[inline]
     pub fn return_loan(
         &mut self,
         me: Node,
