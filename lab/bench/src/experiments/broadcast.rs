@@ -54,7 +54,7 @@ impl Measure for BroadcastBench {
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let settings = bench.settings;
         let is_named = |ring: RingKind| settings.algorithms.iter().any(|name| name == ring.name());
-        let is_asked = |ring: &RingKind| settings.peers || *ring == RingKind::Ours || is_named(*ring);
+        let is_asked = |ring: &RingKind| settings.peers || !ring.is_peer() || is_named(*ring);
         let rings: Vec<RingKind> = RingKind::ALL.into_iter().filter(is_asked).collect();
         let procs = if settings.procs.is_empty() { PROCS.to_vec() } else { settings.procs.clone() };
         let mut all: Vec<Variant<BroadcastLoad>> = Vec::new();

@@ -37,20 +37,36 @@ pub const LEAST_BYTES: u64 = 24;
 pub enum RingKind {
     /// `towpath::broadcast`, by name between processes.
     Ours,
+    /// The ring of before, whose messages are written where they lie.
+    OursInPlace,
     /// iceoryx2's publish-subscribe, which is one of the peers.
     Iceoryx2,
+    /// The peer, whose messages are written in samples that it lends.
+    Iceoryx2InPlace,
 }
 
 impl RingKind {
     /// All of them.
-    pub const ALL: [RingKind; 2] = [RingKind::Ours, RingKind::Iceoryx2];
+    pub const ALL: [RingKind; 4] =
+        [RingKind::Ours, RingKind::OursInPlace, RingKind::Iceoryx2, RingKind::Iceoryx2InPlace];
+
+    /// Returns whether it is one of the peers.
+    pub const fn is_peer(self) -> bool {
+        matches!(self, RingKind::Iceoryx2 | RingKind::Iceoryx2InPlace)
+    }
+
+    const fn is_in_place(self) -> bool {
+        matches!(self, RingKind::OursInPlace | RingKind::Iceoryx2InPlace)
+    }
 }
 
 impl MeasuredKind for RingKind {
     fn name(self) -> &'static str {
         match self {
             RingKind::Ours => "broadcast",
+            RingKind::OursInPlace => "broadcast-in-place",
             RingKind::Iceoryx2 => "iceoryx2",
+            RingKind::Iceoryx2InPlace => "iceoryx2-in-place",
         }
     }
 
@@ -60,7 +76,7 @@ impl MeasuredKind for RingKind {
 
     /// One of the participants writes.
     fn is_for(self, sharing: Sharing, procs: u32) -> bool {
-        procs > 1 && (self == RingKind::Ours || sharing == Sharing::Processes)
+        procs > 1 && (!self.is_peer() || sharing == Sharing::Processes)
     }
 }
 
@@ -87,8 +103,14 @@ pub(crate) trait MeasuredRing: Sync {
     fn writer(&self) -> Result<Self::Writer, String>;
     /// Makes a reader.
     fn reader(&self) -> Result<Self::Reader, String>;
-    /// Sends, and waits for readers where there is no room.
+    /// Sends a copy, and waits for readers where there is no room.
     fn send(writer: &mut Self::Writer, message: &[u8]) -> Result<(), String>;
+    /// Sends so many bytes as [`MeasuredRing::send`], which are written where they lie.
+    fn send_in_place(
+        writer: &mut Self::Writer,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), String>;
     /// Lets readers know that no message follows.
     fn close(writer: &mut Self::Writer);
     /// Hands over the next message; returns `false` if none follows.
@@ -103,6 +125,16 @@ pub(crate) trait MeasuredRing: Sync {
 
 fn send_to<V: BroadcastVenue>(writer: &mut BroadcastWriter<V>, message: &[u8]) -> Result<(), String> {
     writer.send(message).map_err(|e| e.to_string())
+}
+
+fn send_in_place_to<V: BroadcastVenue<Mode = HoldsBack>>(
+    writer: &mut BroadcastWriter<V>,
+    bytes: usize,
+    write: impl FnOnce(&mut [u8]),
+) -> Result<(), String> {
+    let mut room = writer.reserve(bytes).map_err(|e| e.to_string())?;
+    write(&mut room);
+    room.commit(bytes).map_err(|e| e.to_string())
 }
 
 fn take_from<V: BroadcastVenue<Mode = HoldsBack>>(
@@ -135,6 +167,14 @@ macro_rules! measured_ring {
             #[inline]
             fn send(writer: &mut $writer, message: &[u8]) -> Result<(), String> {
                 send_to(writer, message)
+            }
+            #[inline]
+            fn send_in_place(
+                writer: &mut $writer,
+                bytes: usize,
+                write: impl FnOnce(&mut [u8]),
+            ) -> Result<(), String> {
+                send_in_place_to(writer, bytes, write)
             }
             fn close(writer: &mut $writer) {
                 writer.close();
@@ -222,14 +262,14 @@ pub fn fan_out(load: &BroadcastLoad, run: &Circumstances<'_>) -> Result<Samples,
         let limit = if pace.is_some() { run.limit * 2 } else { run.limit };
         let run = &Circumstances { limit, ..*run };
         match (load.ring, load.sharing) {
-            (RingKind::Ours, Sharing::Threads) => {
+            (RingKind::Ours | RingKind::OursInPlace, Sharing::Threads) => {
                 measure(load, pace, run, &RingEnds::new(load.procs as usize - 1)?, &mut samples)?;
             }
-            (RingKind::Ours, Sharing::Processes) => {
+            (RingKind::Ours | RingKind::OursInPlace, Sharing::Processes) => {
                 let world = world_with_ring(load.procs)?;
                 measure(load, pace, run, &NamedRing(&world, PhantomData), &mut samples)?;
             }
-            (RingKind::Iceoryx2, _) => {
+            (RingKind::Iceoryx2 | RingKind::Iceoryx2InPlace, _) => {
                 #[cfg(feature = "iceoryx2")]
                 {
                     let ring = crate::peers::IceoryxRing::new(load.bytes, load.procs)?;
@@ -290,15 +330,25 @@ fn measure<R: MeasuredRing>(
         await_state(1..procs, JOINED);
         let (mut message, mut number) = (vec![0u8; bytes], 0u64);
         let mut next = Instant::now();
-        while board.end().load(Relaxed) == 0 {
-            if let Some(pace) = pace {
-                next += pace;
-                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        let mark = |message: &mut [u8], number: u64| {
+            if pace.is_some() {
                 message[..8].copy_from_slice(&monotonic_ns().to_le_bytes());
             }
             message[8..16].copy_from_slice(&number.to_le_bytes());
             message[bytes - 8..].copy_from_slice(&number.to_le_bytes());
-            R::send(&mut writer, &message)?;
+        };
+        while board.end().load(Relaxed) == 0 {
+            if let Some(pace) = pace {
+                next += pace;
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+            if load.ring.is_in_place() {
+                // The rest of a message is that of the one which lay there before.
+                R::send_in_place(&mut writer, bytes, |message| mark(message, number))?;
+            } else {
+                mark(&mut message, number);
+                R::send(&mut writer, &message)?;
+            }
             number += 1;
             board.done(0).store(number, Relaxed);
         }
@@ -384,7 +434,8 @@ mod tests {
         with_circumstances(Duration::from_millis(40), |run| {
             for sharing in Sharing::ALL {
                 for bytes in [LEAST_BYTES, 64 << 10] {
-                    let load = BroadcastLoad { ring: RingKind::Ours, sharing, procs: 3, bytes };
+                    let ring = if bytes == LEAST_BYTES { RingKind::Ours } else { RingKind::OursInPlace };
+                    let load = BroadcastLoad { ring, sharing, procs: 3, bytes };
                     let samples = fan_out(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
                     let of = |metric| samples.values.iter().find(|(m, _)| *m == metric).map(|(_, v)| *v);
                     assert!(of(MESSAGES_PER_S).is_some_and(|rate| rate > 0.0), "{load:?}");

@@ -162,11 +162,13 @@ fn of_rings<'a>(all: &mut Vec<Target>, group: impl Fn(&'static str, Sharing, u32
     all.push(five.target("median time until a reader has it, µs", AtMost, (60.0, 30.0), wake));
     for (procs, bytes) in [(2, 64), (2, 64 << 10), (4, 64), (4, 64 << 10)] {
         let here = Group { bytes: Some(bytes), ..group("broadcast", Processes, procs) };
-        let found = match (here.of(MESSAGES, "broadcast"), here.of(MESSAGES, "iceoryx2")) {
-            (Ok(_), Err(reason)) if reason.is_empty() => Err("needs --peers".to_owned()),
-            (ours, theirs) => ratio(ours, theirs),
-        };
-        all.push(here.target("broadcast ÷ iceoryx2", AtLeast, (1.5, 4.0), found));
+        for (ours, theirs) in [("broadcast", "iceoryx2"), ("broadcast-in-place", "iceoryx2-in-place")] {
+            let found = match (here.of(MESSAGES, ours), here.of(MESSAGES, theirs)) {
+                (Ok(_), Err(reason)) if reason.is_empty() => Err("needs --peers".to_owned()),
+                (ours, theirs) => ratio(ours, theirs),
+            };
+            all.push(here.target(&format!("{ours} ÷ {theirs}"), AtLeast, (1.5, 4.0), found));
+        }
     }
 }
 

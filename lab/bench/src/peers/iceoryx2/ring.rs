@@ -1,4 +1,5 @@
 //! One publisher and several subscribers of iceoryx2, for the experiment `broadcast`.
+#![allow(unsafe_code)]
 
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
@@ -22,6 +23,17 @@ pub struct RingPort<T> {
     receivers: usize,
     _service: Service<[u8]>,
     _node: Node,
+}
+
+impl<T> RingPort<T> {
+    /// Returns whether a message was sent to every receiver.
+    fn all_got(&self, sent: Result<usize, impl ToString>) -> Result<(), String> {
+        let receivers = sent.map_err(|e| e.to_string())?;
+        if receivers == self.receivers {
+            return Ok(());
+        }
+        Err(format!("a message was sent to {receivers} of {} receivers", self.receivers))
+    }
 }
 
 impl IceoryxRing {
@@ -87,11 +99,20 @@ impl MeasuredRing for IceoryxRing {
 
     fn send(writer: &mut Self::Writer, message: &[u8]) -> Result<(), String> {
         let sample = writer.port.loan_slice_uninit(message.len()).map_err(|e| e.to_string())?;
-        let receivers = sample.write_from_slice(message).send().map_err(|e| e.to_string())?;
-        if receivers == writer.receivers {
-            return Ok(());
-        }
-        Err(format!("a message was sent to {receivers} of {} receivers", writer.receivers))
+        writer.all_got(sample.write_from_slice(message).send())
+    }
+
+    fn send_in_place(
+        writer: &mut Self::Writer,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), String> {
+        let sample = writer.port.loan_slice_uninit(bytes).map_err(|e| e.to_string())?;
+        // SAFETY: it lies in shared memory, whose bytes are the kernel's zeros or an earlier
+        // message's.
+        let mut sample = unsafe { sample.assume_init() };
+        write(sample.payload_mut());
+        writer.all_got(sample.send())
     }
 
     fn close(_: &mut Self::Writer) {}
