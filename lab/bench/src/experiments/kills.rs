@@ -1,8 +1,9 @@
 //! Kills of processes that use locks, queues and their like, and the damage.
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::primitives::kills::{KilledKind, PROCS_KILLED, PrimitiveDamage, kill_users};
+use crate::primitives::kills::{BATCH, KilledKind, PROCS_KILLED, PrimitiveDamage, kill_users};
 use crate::primitives::rows::{FigureColumn, SubjectTable};
+use crate::settings::BenchSettings;
 use towpath_host::Error;
 use towpath_report::record::RecordSubject;
 use towpath_report::record::metrics::{
@@ -50,15 +51,17 @@ pub(crate) fn has_survivors(experiment: &str) -> bool {
     KilledKind::ALL.iter().any(|kind| kind.experiment() == Some(experiment))
 }
 
-/// Kills users of the primitives of one experiment. The kills that were asked for are
-/// divided among the rounds.
+/// Kills users of the primitives of one experiment.
 pub(crate) fn kill_those_of(bench: &mut Bench<'_>, experiment: &str, count: u32) {
     kill(bench, experiment, count, |kind| kind.experiment() == Some(experiment));
 }
 
+/// Kills users of some primitives, in rounds of which each is a step of the progress.
 fn kill(bench: &mut Bench<'_>, experiment: &str, count: u32, is_one: impl Fn(KilledKind) -> bool) {
-    let settings = bench.settings;
-    let rounds = settings.runs.max(1);
+    let rounds = count.div_ceil(BATCH).max(1);
+    let settings = &BenchSettings { runs: rounds, ..bench.settings.clone() };
+    let (placement, host) = (bench.placement, bench.host);
+    let bench = &mut Bench { settings, placement, host, contenders: bench.contenders, sink: bench.sink };
     let mut variants: Vec<Variant<(usize, KilledKind, u32)>> = Vec::new();
     for kind in KilledKind::ALL.into_iter().filter(|&kind| is_one(kind) && settings.asks_for(kind.name())) {
         let asked = settings.procs.iter().copied().filter(|&procs| kind.is_for(procs));
@@ -114,15 +117,14 @@ pub(crate) fn section(results: &Results, experiment: &'static str) -> Section {
 mod tests {
     use super::*;
     use crate::fake::{Collected, bench_with, quick};
-    use crate::settings::BenchSettings;
 
     #[test]
     fn kills_add_up_over_the_rounds_and_are_recorded() {
-        let settings =
-            BenchSettings { algorithms: vec!["mutex".into(), "spsc".into()], kills: 5, runs: 2, ..quick() };
+        let settings = BenchSettings { algorithms: vec!["mutex".into(), "spsc".into()], kills: 5, ..quick() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |bench| KillBench.run(bench).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);
+        assert_eq!((sink.expected, sink.steps.len()), (2, 2), "so few are one step each");
         for (name, procs) in [("mutex", 4), ("spsc", 2)] {
             let is_it = |r: &&towpath_report::Record| r.algorithm == name && r.procs == procs;
             let of = |metric: &str| sink.records.iter().filter(is_it).find(|r| r.metric == metric);

@@ -32,7 +32,7 @@ use towpath_host::Error;
 use towpath_host::process::{Child, ChildState, fork_on, wait};
 
 /// Number of kills after which all end and everything is counted.
-const BATCH: u32 = 50;
+pub const BATCH: u32 = 50;
 /// Time after which a participant that does not get on hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Operations that a survivor ends after a kill before the next kill.
