@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use towpath::WorldConfig;
+use towpath::{Object, Shared, WorldConfig};
 use towpath_machine::{Concurrent, Native};
 use towpath_sync::{Lock, Policy, for_each_lock};
 
@@ -126,6 +126,14 @@ impl LockLoad<'_> {
 
 /// Lock as a participant uses it.
 pub(super) trait HeldLock: Sync {
+    /// The lock as a participant has it at hand.
+    fn at_hand(&self) -> Result<&impl HeldLock, String>
+    where
+        Self: Sized,
+    {
+        Ok(self)
+    }
+
     /// Acquires, calls `inside`, releases.
     ///
     /// A readers–writer lock is acquired for reading, if `is_reader`. `inside` is told whether no
@@ -183,7 +191,7 @@ guarded!(towpath::Mutex<u64>, |it| it.lock().map_err(|e| e.to_string())?);
 guarded!(std::sync::Mutex<u64>, |it| it.lock().map_err(|e| e.to_string())?);
 guarded!(parking_lot::Mutex<u64>, |it| it.lock());
 guarded!(parking_lot::FairMutex<u64>, |it| it.lock());
-guarded!(NamedObject<'_, towpath::Mutex<u64>>, |it| it.get()?.lock().map_err(|e| e.to_string())?);
+guarded!(Shared<towpath::Mutex<u64>>, |it| it.lock().map_err(|e| e.to_string())?);
 
 macro_rules! read_or_written {
     ($lock:ty, |$it:ident| $read:expr, $write:expr) => {
@@ -223,10 +231,28 @@ read_or_written!(
 );
 read_or_written!(parking_lot::RwLock<u64>, |it| it.read(), it.write());
 read_or_written!(
-    NamedObject<'_, towpath::RwLock<u64>>,
-    |it| it.get()?.read().map_err(|e| e.to_string())?,
-    it.get()?.write().map_err(|e| e.to_string())?
+    Shared<towpath::RwLock<u64>>,
+    |it| it.read().map_err(|e| e.to_string())?,
+    it.write().map_err(|e| e.to_string())?
 );
+
+impl<T: Object> HeldLock for NamedObject<'_, T>
+where
+    Shared<T>: HeldLock,
+{
+    fn at_hand(&self) -> Result<&impl HeldLock, String> {
+        self.get()
+    }
+
+    fn hold(
+        &self,
+        member: &BoardMember<'_>,
+        is_reader: bool,
+        inside: impl FnOnce(bool),
+    ) -> Result<(), String> {
+        self.get()?.hold(member, is_reader, inside)
+    }
+}
 
 /// Measures it: acquisitions of all in a second, their times, fairness, costs.
 ///
@@ -291,7 +317,7 @@ fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]
     let timed = if procs == 1 { TIMED_ALONE } else { TIMED };
     let participate = |member: &BoardMember<'_>| {
         let (me, mut count, mut exclusive) = (member.me, 0u64, 0u64);
-        let mut changed = false;
+        let (lock, mut changed) = (lock.at_hand()?, false);
         // Relaxed, all: counts; the lock orders those that it protects, which is checked.
         while board.end().load(Relaxed) == 0 {
             let start = count.is_multiple_of(timed).then(Instant::now);
