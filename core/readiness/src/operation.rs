@@ -117,6 +117,15 @@ pub trait AsyncReceiver<T, V: Venue> {
     /// Receives the oldest value, when there is one.
     ///
     /// The future's errors: as [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// use towpath_readiness::AsyncReceiver;
+    /// # use towpath_sync::queues::{TransferError, Mpmc, Threads, ValueReceiver};
+    ///
+    /// async fn next(jobs: &ValueReceiver<u64, Threads<Mpmc>>) -> Result<u64, TransferError> {
+    ///     jobs.receive_async().await
+    /// }
+    /// ```
     fn receive_async(&self) -> Repeating<ValueReception<'_, T, V>>;
 }
 
@@ -131,6 +140,15 @@ pub trait AsyncSender<T, V: Venue> {
     /// Sends a value, when there is room for it.
     ///
     /// The future's errors: as [`ValueSender::send`].
+    ///
+    /// ```
+    /// use towpath_readiness::AsyncSender;
+    /// # use towpath_sync::queues::{TransferError, Mpmc, Threads, ValueSender};
+    ///
+    /// async fn enqueue(jobs: &ValueSender<u64, Threads<Mpmc>>) -> Result<(), TransferError> {
+    ///     jobs.send_async(7).await
+    /// }
+    /// ```
     fn send_async(&self, value: T) -> Repeating<ValueSending<'_, T, V>>;
 }
 
@@ -147,6 +165,16 @@ pub trait AsyncReader {
     /// # Errors
     ///
     /// As [`BroadcastReader::receive`].
+    ///
+    /// ```
+    /// use towpath_readiness::AsyncReader;
+    /// # use towpath_sync::queues::{TransferError, ThreadRing, BroadcastReader, HoldsBack};
+    /// # type Reader = BroadcastReader<ThreadRing<HoldsBack>>; // towpath::broadcast::Reader
+    ///
+    /// async fn length(reader: &mut Reader) -> Result<usize, TransferError> {
+    ///     Ok(reader.receive_async().await?.len())
+    /// }
+    /// ```
     fn receive_async(&mut self) -> impl Future<Output = Result<BroadcastMessage<'_>, TransferError>>;
 }
 
@@ -160,6 +188,15 @@ impl<V: BroadcastVenue> AsyncReader for BroadcastReader<V> {
 /// Events in asynchronous code.
 pub trait AsyncEvent: Sized {
     /// Waits until it is set, or has been set since the call.
+    ///
+    /// ```
+    /// use towpath_readiness::AsyncEvent;
+    /// # use towpath_sync::{TimedOut, robust::Event};
+    ///
+    /// async fn ready(event: &Event) -> Result<(), TimedOut> {
+    ///     event.wait_async().await
+    /// }
+    /// ```
     fn wait_async(&self) -> Repeating<EventSetting<'_, Self>>;
 }
 
@@ -178,6 +215,16 @@ impl AsyncEvent for Shared<Event> {
 /// Semaphores in asynchronous code.
 pub trait AsyncSemaphore: Sized {
     /// Takes a permit, when one is free.
+    ///
+    /// ```
+    /// use towpath_readiness::AsyncSemaphore;
+    /// # use towpath_sync::{LockError, robust::Semaphore};
+    ///
+    /// async fn work(slots: &Semaphore) -> Result<(), LockError> {
+    ///     let _permit = slots.acquire_async().await?;
+    ///     Ok(()) // and the permit is given back
+    /// }
+    /// ```
     fn acquire_async(&self) -> Repeating<Acquisition<'_, Self>>;
 }
 

@@ -51,6 +51,18 @@ impl<O> Pollable<O> {
     /// # Errors
     ///
     /// The system's: too many descriptors are open.
+    ///
+    /// ```
+    /// use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let receiver = Pollable::new(receiver)?;
+    /// assert!(sender.try_send(7).is_ok());
+    /// # drop(receiver);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(object: O) -> io::Result<Self> {
         Ok(Pollable::with(object, ReadyDescriptor::new()?))
     }
@@ -66,11 +78,35 @@ impl<O> Pollable<O> {
     }
 
     /// The object.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let receiver = Pollable::new(receiver)?;
+    /// assert!(receiver.object().is_empty());
+    /// # drop(sender);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn object(&self) -> &O {
         &self.object
     }
 
     /// Gives the object back.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let receiver = Pollable::new(receiver)?.into_object();
+    /// sender.send(7)?;
+    /// assert_eq!(receiver.receive()?, 7); // waits as before
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_object(self) -> O {
         self.object
     }
@@ -131,6 +167,19 @@ impl<T: Plain + Copy, V: Venue> Pollable<ValueReceiver<T, V>> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive`]; the system's.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let mut receiver = Pollable::new(receiver)?;
+    /// assert_eq!(receiver.try_receive()?, None);
+    /// sender.send(7)?;
+    /// assert_eq!(receiver.try_receive()?, Some(7));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_receive(&mut self) -> Result<Option<T>, PollableError<TransferError>> {
         attempt(&mut self.descriptor, ValueReception(&self.object))
     }
@@ -142,6 +191,18 @@ impl<T: Plain + Copy, V: Venue> Pollable<ValueSender<T, V>> {
     /// # Errors
     ///
     /// As [`ValueSender::send`]; the system's.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let mut sender = Pollable::new(sender)?;
+    /// assert!(sender.try_send(7)?);
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_send(&mut self, value: T) -> Result<bool, PollableError<TransferError>> {
         attempt(&mut self.descriptor, ValueSending(&self.object, value)).map(|sent| sent.is_some())
     }
@@ -153,6 +214,19 @@ impl<V: BroadcastVenue> Pollable<BroadcastReader<V>> {
     /// # Errors
     ///
     /// As [`BroadcastReader::receive`]; the system's.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{HoldsBack, broadcast_between_threads};
+    /// let (mut writer, reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let mut reader = Pollable::new(reader)?;
+    /// assert!(reader.try_receive()?.is_none());
+    /// writer.send(b"abc")?;
+    /// assert!(reader.try_receive()?.is_some_and(|message| *message == *b"abc"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_receive(&mut self) -> Result<Option<BroadcastMessage<'_>>, PollableError<TransferError>> {
         let missed = attempt(&mut self.descriptor, NextMessage(&mut self.object))?;
         Ok(missed.map(|missed| self.object.last(missed)))
@@ -166,6 +240,19 @@ impl Pollable<Shared<Event>> {
     /// # Errors
     ///
     /// [`LockError::NotEntered`]; the system's.
+    ///
+    /// ```
+    /// use towpath::readiness::Pollable;
+    ///
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// let mut waiter = Pollable::new(world.event("ready")?)?;
+    /// assert!(!waiter.try_wait()?);
+    /// ready.set();
+    /// assert!(waiter.try_wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_wait(&mut self) -> Result<bool, PollableError<LockError>> {
         let since = *self.known.get_or_insert_with(|| self.object.count());
         let is_set = attempt(&mut self.descriptor, EventSetting::since(&self.object, since))?.is_some();
@@ -182,6 +269,16 @@ impl Pollable<Shared<Semaphore>> {
     /// # Errors
     ///
     /// As [`Shared::acquire`]; the system's.
+    ///
+    /// ```
+    /// use towpath::readiness::Pollable;
+    ///
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let mut slots = Pollable::new(world.semaphore("slots", 1)?)?;
+    /// assert!(slots.try_acquire()?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_acquire(&mut self) -> Result<Option<SemaphorePermit<'_>>, PollableError<LockError>> {
         attempt(&mut self.descriptor, Acquisition(&self.object))
     }

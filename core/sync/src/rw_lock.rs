@@ -136,6 +136,15 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::RwLock;
+    /// let prices: RwLock<[u64; 16]> = RwLock::new([7; 16]);
+    /// let end = Instant::now() + Duration::from_secs(1);
+    /// assert_eq!(prices.read_until(end)?[3], 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_until(&self, instant: Instant) -> Result<RwLockReadGuard<'_, T, L>, LockError> {
         self.read_before(Deadline::at(instant))
     }
@@ -177,6 +186,14 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use towpath_sync::RwLock;
+    /// let prices: RwLock<[u64; 16]> = RwLock::new([0; 16]);
+    /// prices.write_timeout(Duration::from_secs(1))?[3] = 7;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_timeout(&self, time: Duration) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
         self.write_before(Deadline::within(time))
     }
@@ -186,6 +203,14 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::RwLock;
+    /// let prices: RwLock<[u64; 16]> = RwLock::new([0; 16]);
+    /// prices.write_until(Instant::now() + Duration::from_secs(1))?[3] = 7;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_until(&self, instant: Instant) -> Result<RwLockWriteGuard<'_, T, L>, LockError> {
         self.write_before(Deadline::at(instant))
     }

@@ -89,6 +89,14 @@ impl Shared<Barrier> {
     /// [`EpisodeError::PeerDied`] if a participant died since the last time: all that are there get
     /// the same error, and the next episode is among the survivors. [`EpisodeError::Capacity`] if
     /// there are as many participants as it is for, or this process has not entered the world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let phase = world.barrier_of("phase", 1)?;
+    /// phase.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(&self) -> Result<(), EpisodeError> {
         self.wait_before(Deadline::NEVER)
     }
@@ -117,6 +125,15 @@ impl Shared<Barrier> {
     /// # Errors
     ///
     /// [`EpisodeError::TimedOut`]; as [`Shared::wait`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let phase = world.barrier_of("phase", 2)?;
+    /// assert!(phase.wait_until(Instant::now() + Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), EpisodeError> {
         self.wait_before(Deadline::at(instant))
     }

@@ -60,6 +60,16 @@ impl<M: BroadcastMode> WorldBroadcast<M> {
     /// # Errors
     ///
     /// [`TransferError::NotEntered`]; [`TransferError::Taken`] while there is another one.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let weights = world.broadcast("weights", 1 << 16)?;
+    /// let mut writer = weights.writer()?;
+    /// assert!(weights.writer().is_err(), "one only");
+    /// writer.send(b"first layer")?; // to all readers that are there: none
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn writer(&self) -> Result<BroadcastWriter<WorldRing<M>>, TransferError> {
         BroadcastWriter::new(self.0.clone())
     }
@@ -70,16 +80,39 @@ impl<M: BroadcastMode> WorldBroadcast<M> {
     /// # Errors
     ///
     /// [`TransferError::NotEntered`]; [`TransferError::Capacity`] if there are 64 of them.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let weights = world.broadcast("weights", 1 << 16)?;
+    /// let mut reader = weights.reader()?;
+    /// assert!(reader.try_receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reader(&self) -> Result<BroadcastReader<WorldRing<M>>, TransferError> {
         BroadcastReader::new(self.0.clone())
     }
 
     /// Number of bytes of the ring: messages, and 16 beside each.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(world.broadcast("weights", 1 << 16)?.capacity() >= 1 << 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn capacity(&self) -> usize {
         self.0.lines * LINE as usize
     }
 
     /// The world in which the ring lies.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.broadcast("weights", 1 << 16)?.world().rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.0.object.world()
     }

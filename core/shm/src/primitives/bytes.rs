@@ -41,22 +41,51 @@ impl WorldBytes {
     ///
     /// Mapped as long as the handle lives. Other processes may write the bytes at any time: they
     /// are reached by raw pointers or atomically.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let table = world.bytes("table", 1000)?;
+    /// assert_eq!(table.as_ptr().addr().get() % 64, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn as_ptr(&self) -> NonNull<u8> {
         // SAFETY: the bytes follow their head, within the heap (`World::object`).
         unsafe { self.head.as_ptr().add(1).cast() }
     }
 
     /// Number of bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.bytes("table", 1000)?.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns whether there are no bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(!world.bytes("table", 1000)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The world in which they lie.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.bytes("table", 1000)?.world().rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.head.world()
     }

@@ -50,6 +50,17 @@ impl Shared<Condvar> {
     /// # Errors
     ///
     /// [`LockError::NotEntered`] if the mutex is not of this world; those of the mutex.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let (level, risen) = (world.mutex("level", 3u64)?, world.condvar("risen")?);
+    /// let mut level = level.lock()?;
+    /// while *level < 3 {
+    ///     level = risen.wait(level)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait<'a, T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object>(
         &self,
         guard: MutexGuard<'a, T, L>,
@@ -87,6 +98,17 @@ impl Shared<Condvar> {
     /// # Errors
     ///
     /// As [`Shared::wait`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let (level, risen) = (world.mutex("level", 3u64)?, world.condvar("risen")?);
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// let (_level, woken) = risen.wait_until(level.lock()?, end)?;
+    /// assert_eq!(woken, towpath::Woken::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_until<'a, T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object>(
         &self,
         guard: MutexGuard<'a, T, L>,
@@ -116,6 +138,15 @@ impl Shared<Condvar> {
 
     /// Notifies the waiter that has waited longest. Does nothing if this process has
     /// not entered the world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let (level, risen) = (world.mutex("level", 3u64)?, world.condvar("risen")?);
+    /// *level.lock()? += 1;
+    /// risen.notify_one();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn notify_one(&self) {
         if let Ok((cpu, wait)) = self.world().participation() {
             of(self).notify_one_by(&cpu, &wait);
@@ -123,6 +154,15 @@ impl Shared<Condvar> {
     }
 
     /// Notifies all waiters. Does nothing if this process has not entered the world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let (level, risen) = (world.mutex("level", 3u64)?, world.condvar("risen")?);
+    /// *level.lock()? += 1;
+    /// risen.notify_all();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn notify_all(&self) {
         if let Ok((cpu, wait)) = self.world().participation() {
             of(self).notify_all_by(&cpu, &wait);

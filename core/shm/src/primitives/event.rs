@@ -37,6 +37,15 @@ fn of(shared: &Shared<Event>) -> &Event {
 
 impl Shared<Event> {
     /// Sets it, and wakes all that wait for it.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// ready.set();
+    /// assert!(ready.is_set());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set(&self) {
         // A process that has not entered the world may set it, too.
         of(self).set_by(&Native::with_id(0), &self.world().adaptive_wait());
@@ -57,6 +66,13 @@ impl Shared<Event> {
     }
 
     /// Returns whether it is set.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(!world.event("ready")?.is_set());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_set(&self) -> bool {
         of(self).is_set_for(&Native::with_id(0))
     }
@@ -67,11 +83,30 @@ impl Shared<Event> {
     /// # Errors
     ///
     /// [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// ready.set(); // usually in another process
+    /// ready.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(&self) -> Result<(), LockError> {
         self.wait_before(Deadline::NEVER)
     }
 
-    /// Number of settings until now: [`Shared::attempt_wait`] waits for one more.
+    /// Value that each setting changes: [`Shared::attempt_wait`] waits for one more.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let ready = world.event("ready")?;
+    /// let before = ready.count();
+    /// ready.set();
+    /// assert_ne!(ready.count(), before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn count(&self) -> u64 {
         of(self).count_for(&Native::with_id(0))
     }
@@ -96,6 +131,19 @@ impl Shared<Event> {
 
     /// Looks whether it is set, or has been set since [`Shared::count`] returned `since`;
     /// otherwise says where it would sleep until it is: for event loops.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::sync::Attempt;
+    ///
+    /// let ready = world.event("ready")?;
+    /// let since = ready.count();
+    /// assert!(matches!(ready.attempt_wait(since), Attempt::Asleep(..)));
+    /// ready.set();
+    /// assert!(matches!(ready.attempt_wait(since), Attempt::Done(Ok(()))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), LockError>> {
         self.world().attempt(|cpu, wait, turn| Ok(of(self).wait_since(cpu, wait, since, turn)?))
     }
@@ -122,6 +170,15 @@ impl Shared<Event> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// assert!(world.event("never")?.wait_until(end).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), LockError> {
         self.wait_before(Deadline::at(instant))
     }

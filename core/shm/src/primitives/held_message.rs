@@ -9,7 +9,7 @@ use std::sync::Arc;
 use towpath_sync::Deadline;
 use towpath_sync::queues::TransferError;
 
-use super::messages::{MessageGuard, MessageReceiver};
+use super::message_receiver::{MessageGuard, MessageReceiver};
 
 /// A message and the receiver that has it. Dropped, the message is done with.
 #[allow(missing_debug_implementations, reason = "nothing to show")]

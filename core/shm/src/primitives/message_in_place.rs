@@ -26,6 +26,19 @@ impl ReservedMessage<'_> {
     /// # Errors
     ///
     /// [`TransferError::TooLong`]; as [`MessageSender::send_timeout`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, receiver) = (letters.sender()?, letters.receiver()?);
+    /// let mut message = sender.reserve_timeout(Duration::from_secs(1))?;
+    /// message[..3].copy_from_slice(b"abc");
+    /// message.send_timeout(3, Duration::from_secs(1))?;
+    /// assert_eq!(&receiver.receive()?[..], b"abc");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send_timeout(&mut self, len: usize, time: Duration) -> Result<(), TransferError> {
         let most = self.buffer.len();
         if len > most {
@@ -56,6 +69,16 @@ impl MessageSender {
     /// # Errors
     ///
     /// As [`WorldPool::take_timeout`](crate::WorldPool::take_timeout).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let sender = world.messages("letters", &Default::default())?.sender()?;
+    /// let message = sender.reserve_timeout(Duration::from_secs(1))?;
+    /// assert_eq!(message.len(), 4 << 10); // a whole buffer
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reserve_timeout(&self, time: Duration) -> Result<ReservedMessage<'_>, TransferError> {
         Ok(ReservedMessage { sender: self, buffer: self.pool.take_timeout(time)? })
     }

@@ -5,16 +5,14 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
-use core::ops::Deref;
 use core::time::Duration;
 
 use towpath_machine::{Native, Object, Plain};
-use towpath_sync::queues::{
-    Leasing, Mpmc, QueueOf, TransferError, ValueInPlace, ValueReceiver, ValueSender, Venue,
-};
+use towpath_sync::queues::{Leasing, Mpmc, QueueOf, TransferError, ValueSender, Venue};
 use towpath_sync::{Attempt, Deadline, Wait, Waiting};
 
-use super::pool::{BufferLease, PoolBuffer, WorldPool};
+use super::message_receiver::MessageReceiver;
+use super::pool::{PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
 use super::sized_queue::{SizedKind, SizedQueue};
 use crate::{Error, World};
@@ -22,18 +20,18 @@ use crate::{Error, World};
 /// Maximum number of bytes of a message that lies in its slot.
 ///
 /// With the slot's word and the numbers it is four lines.
-const SHORT: usize = 4 * 64 - 8 - 16;
+pub(super) const SHORT: usize = 4 * 64 - 8 - 16;
 /// Number of a buffer where the message lies in its slot.
-const NO_BUFFER: u32 = u32::MAX;
+pub(super) const NO_BUFFER: u32 = u32::MAX;
 
 /// Message, or number of the buffer in which it lies.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct MessageSlot {
-    len: u64,
-    pool: u32,
-    number: u32,
-    bytes: [u8; SHORT],
+    pub(super) len: u64,
+    pub(super) pool: u32,
+    pub(super) number: u32,
+    pub(super) bytes: [u8; SHORT],
 }
 
 // SAFETY: numbers and bytes without padding; no `Drop`; no other type writes this text.
@@ -64,6 +62,11 @@ impl MessageSpec {
 
     /// Numbers of bytes of such a queue's objects in a world; `None` if there is none of
     /// these numbers.
+    ///
+    /// ```
+    /// let bytes = towpath::messages::Spec::default().object_bytes();
+    /// assert!(bytes.is_some_and(|[queue, buffers]| queue + buffers < 60_000));
+    /// ```
     pub fn object_bytes(&self) -> Option<[u64; 2]> {
         let slots = SizedQueue::object_bytes(SizedKind::Mpmc, size_of::<MessageSlot>(), self.capacity)?;
         Some([slots, WorldPool::object_bytes(self.buffers, self.buffer_bytes)?])
@@ -123,7 +126,7 @@ impl World {
 /// Place of a queue of messages. Its waiters spin longer for larger buffers.
 #[derive(Clone)]
 pub struct MessageVenue {
-    queue: WorldVenue<MessageSlot, Mpmc>,
+    pub(super) queue: WorldVenue<MessageSlot, Mpmc>,
     patience: u64,
 }
 
@@ -150,6 +153,13 @@ impl WorldMessages {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// world.messages("letters", &Default::default())?.sender()?.send(b"short")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sender(&self) -> Result<MessageSender, TransferError> {
         let (pool, venue) = (self.pool.clone(), self.venue());
         Ok(MessageSender { pool, joined: ValueSender::new(venue.clone())?, venue })
@@ -160,12 +170,27 @@ impl WorldMessages {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let receiver = world.messages("letters", &Default::default())?.receiver()?;
+    /// assert!(receiver.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receiver(&self) -> Result<MessageReceiver, TransferError> {
-        let (pool, venue) = (self.pool.clone(), self.venue());
-        Ok(MessageReceiver { pool, joined: ValueReceiver::new(venue.clone())?, venue })
+        MessageReceiver::new(self.pool.clone(), self.venue())
     }
 
     /// Size of the queue.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let spec = towpath::messages::Spec::default();
+    /// assert_eq!(world.messages("letters", &spec)?.spec(), spec);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spec(&self) -> MessageSpec {
         MessageSpec {
             capacity: self.queue.head().limit(&Native::with_id(0), self.queue.capacity()),
@@ -175,6 +200,13 @@ impl WorldMessages {
     }
 
     /// The world in which the queue lies.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.messages("letters", &Default::default())?.world().rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.pool.world()
     }
@@ -197,6 +229,16 @@ impl MessageSender {
     /// # Errors
     ///
     /// [`TransferError::TooLong`]; as [`ValueSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, receiver) = (letters.sender()?, letters.receiver()?);
+    /// sender.send(b"short")?;
+    /// assert_eq!(&receiver.receive()?[..], b"short");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send(&self, message: &[u8]) -> Result<(), TransferError> {
         self.send_before(message, Deadline::NEVER)
     }
@@ -206,6 +248,16 @@ impl MessageSender {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`MessageSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, receiver) = (letters.sender()?, letters.receiver()?);
+    /// while sender.try_send(b"short").is_ok() {}
+    /// assert_eq!(receiver.len(), letters.spec().capacity); // it is full
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_send(&self, message: &[u8]) -> Result<(), TransferError> {
         self.send_before(message, Deadline::PAST)
     }
@@ -215,6 +267,16 @@ impl MessageSender {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`MessageSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, _receiver) = (letters.sender()?, letters.receiver()?);
+    /// sender.send_timeout(b"short", Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send_timeout(&self, message: &[u8], time: Duration) -> Result<(), TransferError> {
         self.send_before(message, Deadline::within(time))
     }
@@ -224,6 +286,18 @@ impl MessageSender {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`MessageSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// use towpath::sync::Deadline;
+    ///
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, _receiver) = (letters.sender()?, letters.receiver()?);
+    /// sender.send_before(b"short", Deadline::within(Duration::from_secs(1)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send_before(&self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
         if message.len() <= SHORT {
             let mut slot = self.joined.reserve_before(deadline)?;
@@ -266,6 +340,17 @@ impl MessageSender {
     /// Sends a message if there is room, or says where it would sleep: for event loops.
     ///
     /// `write` writes its `len` bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::sync::Attempt;
+    ///
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// let (sender, _receiver) = (letters.sender()?, letters.receiver()?);
+    /// assert!(matches!(sender.attempt_send(3, |room| room.fill(7)), Attempt::Done(Ok(()))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn attempt_send(
         &self,
         len: usize,
@@ -297,150 +382,43 @@ impl MessageSender {
     }
 
     /// Number of messages that wait, about.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let sender = world.messages("letters", &Default::default())?.sender()?;
+    /// sender.send(b"short")?;
+    /// assert_eq!(sender.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.joined.len()
     }
 
     /// Returns whether no message waits.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(world.messages("letters", &Default::default())?.sender()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Closes the queue: senders are refused, receivers get the messages sent before.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let sender = world.messages("letters", &Default::default())?.sender()?;
+    /// sender.close();
+    /// assert!(sender.send(b"late").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         self.joined.close();
-    }
-}
-
-/// Receiver of messages.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
-pub struct MessageReceiver {
-    pool: WorldPool,
-    venue: MessageVenue,
-    joined: ValueReceiver<MessageSlot, MessageVenue>,
-}
-
-impl MessageReceiver {
-    /// Receives the oldest message, when there is one.
-    ///
-    /// # Errors
-    ///
-    /// As [`ValueReceiver::receive`]; [`TransferError::Damaged`] for one that no sender sent, which
-    /// is gone then.
-    pub fn receive(&self) -> Result<MessageGuard<'_>, TransferError> {
-        self.read(self.joined.receive_in_place()?)
-    }
-
-    /// Receives the oldest message if there is one; never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`TransferError::TimedOut`] if there is none; as [`MessageReceiver::receive`].
-    pub fn try_receive(&self) -> Result<MessageGuard<'_>, TransferError> {
-        self.receive_timeout(Duration::ZERO)
-    }
-
-    /// Receives the oldest message; gives up after that time.
-    ///
-    /// # Errors
-    ///
-    /// As [`MessageReceiver::try_receive`].
-    pub fn receive_timeout(&self, time: Duration) -> Result<MessageGuard<'_>, TransferError> {
-        self.read(self.joined.receive_in_place_timeout(time)?)
-    }
-
-    /// Receives the oldest message; gives up at the deadline.
-    ///
-    /// # Errors
-    ///
-    /// As [`MessageReceiver::try_receive`].
-    pub fn receive_before(&self, deadline: Deadline) -> Result<MessageGuard<'_>, TransferError> {
-        self.read(self.joined.in_place_before(deadline)?)
-    }
-
-    /// Receives the oldest message if there is one, or says where it would sleep.
-    ///
-    /// For event loops.
-    pub fn attempt_receive(&self) -> Attempt<Result<MessageGuard<'_>, TransferError>> {
-        match self.joined.attempt_receive_in_place() {
-            Attempt::Done(slot) => Attempt::Done(slot.and_then(|slot| self.read(slot))),
-            Attempt::Asleep(asleep) => Attempt::Asleep(asleep),
-            Attempt::Again => Attempt::Again,
-        }
-    }
-
-    fn read<'a>(&'a self, slot: InSlot<'a>) -> Result<MessageGuard<'a>, TransferError> {
-        let (len, pool, number) = (slot.len, slot.pool, slot.number);
-        let len = usize::try_from(len).map_err(|_| TransferError::Damaged)?;
-        if number == NO_BUFFER {
-            return if len <= SHORT {
-                Ok(MessageGuard { place: MessagePlace::InSlot(slot), len })
-            } else {
-                Err(TransferError::Damaged)
-            };
-        }
-        if len > self.pool.buffer_bytes() || pool != self.pool.tag() {
-            return Err(TransferError::Damaged);
-        }
-        let claimed = self.venue.call(|_, _, wait| Ok(self.pool.claim(wait, number)))?;
-        let number = claimed.ok_or(TransferError::Damaged)?;
-        let lease = Some(BufferLease::Message(slot.into_lease(), self.venue.queue.clone()));
-        Ok(MessageGuard {
-            place: MessagePlace::InBuffer(PoolBuffer { pool: self.pool.clone(), number, lease }),
-            len,
-        })
-    }
-
-    /// Number of messages that wait, about.
-    pub fn len(&self) -> usize {
-        self.joined.len()
-    }
-
-    /// Returns whether no message waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Closes the queue: senders are refused, receivers get the messages sent before.
-    pub fn close(&self) {
-        self.joined.close();
-    }
-}
-
-type InSlot<'a> = ValueInPlace<'a, MessageSlot, MessageVenue>;
-
-/// Place of a message.
-enum MessagePlace<'a> {
-    InSlot(InSlot<'a>),
-    InBuffer(PoolBuffer),
-}
-
-/// A message that was received, where it lies. Dropped, it is done with; if this process
-/// dies before, it comes in again.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-pub struct MessageGuard<'a> {
-    place: MessagePlace<'a>,
-    len: usize,
-}
-
-impl MessageGuard<'_> {
-    /// Gives the message back: it comes in again, behind those that wait.
-    pub fn give_back(self) {
-        match self.place {
-            MessagePlace::InSlot(slot) => slot.give_back(),
-            MessagePlace::InBuffer(buffer) => buffer.give_back(),
-        }
-    }
-}
-
-impl Deref for MessageGuard<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match &self.place {
-            MessagePlace::InSlot(slot) => &slot.bytes[..self.len],
-            MessagePlace::InBuffer(buffer) => &buffer[..self.len],
-        }
     }
 }
 

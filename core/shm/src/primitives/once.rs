@@ -42,6 +42,17 @@ impl Shared<Once> {
     /// # Errors
     ///
     /// [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let loaded = world.once("loaded")?;
+    /// let mut runs = 0;
+    /// loaded.call(|_| runs += 1)?;
+    /// loaded.call(|_| runs += 1)?;
+    /// assert_eq!(runs, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn call<R>(&self, act: impl FnOnce(Option<u32>) -> R) -> Result<(), LockError> {
         self.call_before(Deadline::NEVER, act)
     }
@@ -51,6 +62,17 @@ impl Shared<Once> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// use towpath::sync::Deadline;
+    ///
+    /// let loaded = world.once("loaded")?;
+    /// loaded.call_before(Deadline::within(Duration::from_secs(1)), |_| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn call_before<R>(
         &self,
         deadline: Deadline,
@@ -70,6 +92,16 @@ impl Shared<Once> {
     }
 
     /// Returns whether it is done.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let loaded = world.once("loaded")?;
+    /// assert!(!loaded.is_done());
+    /// loaded.call(|_| ())?;
+    /// assert!(loaded.is_done());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_done(&self) -> bool {
         of(self).is_done_for(&Native::with_id(0))
     }

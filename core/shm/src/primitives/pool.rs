@@ -126,6 +126,17 @@ impl WorldPool {
     /// # Errors
     ///
     /// [`TransferError::NotEntered`]; [`TransferError::Damaged`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let mut frame = frames.take()?;
+    /// frame.fill(7);
+    /// drop(frame); // it is free again
+    /// assert_eq!(frames.free(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take(&self) -> Result<PoolBuffer, TransferError> {
         self.take_before(Deadline::NEVER)
     }
@@ -135,6 +146,15 @@ impl WorldPool {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`WorldPool::take`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 1, 1 << 12)?;
+    /// let _frame = frames.try_take()?;
+    /// assert!(frames.try_take().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_take(&self) -> Result<PoolBuffer, TransferError> {
         self.take_before(Deadline::PAST)
     }
@@ -144,6 +164,16 @@ impl WorldPool {
     /// # Errors
     ///
     /// As [`WorldPool::try_take`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 1, 1 << 12)?;
+    /// let _frame = frames.take_timeout(Duration::from_secs(1))?;
+    /// assert!(frames.take_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_timeout(&self, time: Duration) -> Result<PoolBuffer, TransferError> {
         self.take_before(Deadline::within(time))
     }
@@ -183,21 +213,49 @@ impl WorldPool {
     }
 
     /// Number of buffers.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.pool("frames", 4, 1 << 12)?.count(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn count(&self) -> usize {
         self.shape.count
     }
 
     /// Number of bytes of each buffer.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.pool("frames", 4, 1 << 12)?.buffer_bytes(), 1 << 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn buffer_bytes(&self) -> usize {
         self.shape.bytes
     }
 
     /// Number of buffers that are free.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.pool("frames", 4, 1 << 12)?.free(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn free(&self) -> usize {
         self.call(|queue, cpu, _| Ok(queue.len(cpu))).unwrap_or(0)
     }
 
     /// The world in which the pool lies.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.pool("frames", 4, 1 << 12)?.world().rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.object.world()
     }
@@ -330,6 +388,14 @@ pub struct PoolBuffer {
 
 impl PoolBuffer {
     /// The buffer as values of a type: as many as fit.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frame = world.pool("frames", 4, 1 << 12)?.take()?;
+    /// assert_eq!(frame.values::<f32>().len(), 1 << 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn values<T: Plain>(&self) -> &[T] {
         let (first, number) = self.row::<T>();
         // SAFETY: as in `deref`, and any bits are a `T`, to which the buffer is aligned (`row`).
@@ -337,6 +403,14 @@ impl PoolBuffer {
     }
 
     /// The buffer as values of a type, to be changed.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let mut frame = world.pool("frames", 4, 1 << 12)?.take()?;
+    /// frame.values_mut::<f32>()[3] = 0.5;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn values_mut<T: Plain>(&mut self) -> &mut [T] {
         let (first, number) = self.row::<T>();
         // SAFETY: as in `values`; and this is the only reference, borrowed from the owner.
@@ -384,6 +458,18 @@ impl PoolBuffer {
 
     /// Gives the buffer back: it comes in again where it was received, behind those that
     /// wait. One that was taken is free again.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// decoded.sender()?.send(frames.take()?)?;
+    /// let receiver = decoded.receiver()?;
+    /// receiver.receive()?.give_back();
+    /// receiver.receive()?; // it has come in again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn give_back(mut self) {
         let given = match self.lease.take() {
             Some(BufferLease::Received(leased, stage)) => self.give_back_to(&stage, leased),

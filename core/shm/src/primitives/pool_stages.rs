@@ -37,6 +37,15 @@ impl WorldPool {
     /// # Errors
     ///
     /// As [`World::mpmc`](crate::World::mpmc).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// decoded.sender()?.send(frames.take()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stage(&self, name: &str, capacity: usize) -> Result<PoolStage, Error> {
         let queue = self.world().queue::<BufferNumber, Mpmc>(name, capacity, |_| ())?;
         Ok(PoolStage { pool: self.clone(), queue })
@@ -56,6 +65,14 @@ impl PoolStage {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// frames.stage("decoded", 4)?.sender()?.send(frames.take()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sender(&self) -> Result<PoolSender, TransferError> {
         Ok(PoolSender { pool: self.pool.clone(), venue: self.queue.venue(), joined: self.queue.sender()? })
     }
@@ -65,6 +82,14 @@ impl PoolStage {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// assert!(frames.stage("decoded", 4)?.receiver()?.try_receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receiver(&self) -> Result<PoolReceiver, TransferError> {
         Ok(PoolReceiver {
             pool: self.pool.clone(),
@@ -90,6 +115,16 @@ impl PoolSender {
     ///
     /// [`Unsent`], with the buffer: as [`ValueSender::send`]; [`TransferError::Apart`] for a buffer
     /// of another pool.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// decoded.sender()?.send(frames.take()?)?;
+    /// assert_eq!(decoded.receiver()?.receive()?.len(), 1 << 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send(&self, buffer: PoolBuffer) -> Result<(), Unsent<PoolBuffer>> {
         self.send_before(buffer, Deadline::NEVER)
     }
@@ -99,6 +134,16 @@ impl PoolSender {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`PoolSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let sender = frames.stage("decoded", 4)?.sender()?;
+    /// sender.send_timeout(frames.take()?, Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn send_timeout(&self, buffer: PoolBuffer, time: Duration) -> Result<(), Unsent<PoolBuffer>> {
         self.send_before(buffer, Deadline::within(time))
     }
@@ -115,6 +160,16 @@ impl PoolSender {
     }
 
     /// Closes the stage: senders are refused, receivers get the buffers sent before.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let sender = frames.stage("decoded", 4)?.sender()?;
+    /// sender.close();
+    /// assert!(sender.send(frames.take()?).is_err()); // the error has the buffer
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         self.joined.close();
     }
@@ -136,6 +191,17 @@ impl PoolReceiver {
     ///
     /// As [`ValueReceiver::receive`]; [`TransferError::Damaged`] for a number that no owner of a
     /// buffer sent, which is gone then.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// decoded.sender()?.send(frames.take()?)?;
+    /// let frame = decoded.receiver()?.receive()?;
+    /// assert_eq!(frame.len(), 1 << 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receive(&self) -> Result<PoolBuffer, TransferError> {
         self.receive_before(Deadline::NEVER)
     }
@@ -145,6 +211,14 @@ impl PoolReceiver {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`PoolReceiver::receive`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// assert!(frames.stage("decoded", 4)?.receiver()?.try_receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_receive(&self) -> Result<PoolBuffer, TransferError> {
         self.receive_before(Deadline::PAST)
     }
@@ -154,6 +228,16 @@ impl PoolReceiver {
     /// # Errors
     ///
     /// As [`PoolReceiver::try_receive`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let receiver = frames.stage("decoded", 4)?.receiver()?;
+    /// assert!(receiver.receive_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receive_timeout(&self, time: Duration) -> Result<PoolBuffer, TransferError> {
         self.receive_before(Deadline::within(time))
     }
@@ -174,6 +258,15 @@ impl PoolReceiver {
     }
 
     /// Closes the stage: senders are refused, receivers get the buffers sent before.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let receiver = world.pool("frames", 4, 1 << 12)?.stage("decoded", 4)?.receiver()?;
+    /// receiver.close();
+    /// assert!(receiver.receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         self.joined.close();
     }

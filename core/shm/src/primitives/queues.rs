@@ -104,6 +104,14 @@ where
     ///
     /// [`TransferError::NotEntered`]; [`TransferError::Capacity`]; [`TransferError::Taken`] where
     /// there may be one only.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let jobs = world.mpmc::<u64>("jobs", 64)?;
+    /// jobs.sender()?.send(7)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sender(&self) -> Result<ValueSender<T, WorldVenue<T, K>>, TransferError> {
         ValueSender::new(self.0.clone())
     }
@@ -113,6 +121,14 @@ where
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let jobs = world.mpmc::<u64>("jobs", 64)?;
+    /// assert!(jobs.receiver()?.try_receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receiver(&self) -> Result<ValueReceiver<T, WorldVenue<T, K>>, TransferError> {
         ValueReceiver::new(self.0.clone())
     }
@@ -127,11 +143,25 @@ where
     }
 
     /// Number of values for which it has room.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.mpmc::<u64>("jobs", 60)?.capacity(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn capacity(&self) -> usize {
         self.0.geometry.capacity()
     }
 
     /// The world in which the queue lies.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.mpmc::<u64>("jobs", 64)?.world().rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.0.object.world()
     }

@@ -76,6 +76,14 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::read`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// assert_eq!(prices.try_read()?[3], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T, L>, Told<T, L>> {
         self.read_before(Deadline::PAST)
     }
@@ -85,6 +93,15 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::read`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// assert_eq!(prices.read_timeout(Duration::from_secs(1))?[3], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_timeout(&self, time: Duration) -> Result<RwLockReadGuard<'_, T, L>, Told<T, L>> {
         self.read_before(Deadline::within(time))
     }
@@ -94,6 +111,15 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::read`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// assert_eq!(prices.read_until(Instant::now() + Duration::from_secs(1))?[3], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_until(&self, instant: Instant) -> Result<RwLockReadGuard<'_, T, L>, Told<T, L>> {
         self.read_before(Deadline::at(instant))
     }
@@ -122,6 +148,14 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::write`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// prices.try_write()?[3] = 7;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T, L>, Told<T, L>> {
         self.write_before(Deadline::PAST)
     }
@@ -131,6 +165,15 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::write`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// prices.write_timeout(Duration::from_secs(1))?[3] = 7;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_timeout(&self, time: Duration) -> Result<RwLockWriteGuard<'_, T, L>, Told<T, L>> {
         self.write_before(Deadline::within(time))
     }
@@ -140,6 +183,15 @@ impl<T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object> Shared<RwLock<
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::write`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let prices = world.rw_lock("prices", [0u64; 16])?;
+    /// prices.write_until(Instant::now() + Duration::from_secs(1))?[3] = 7;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_until(&self, instant: Instant) -> Result<RwLockWriteGuard<'_, T, L>, Told<T, L>> {
         self.write_before(Deadline::at(instant))
     }

@@ -107,6 +107,15 @@ impl Shared<Semaphore> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`] if none is; as [`Shared::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let slots = world.semaphore("slots", 1)?;
+    /// let _permit = slots.try_acquire()?;
+    /// assert!(slots.try_acquire().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, LockError> {
         self.acquire_before(Deadline::PAST)
     }
@@ -116,6 +125,15 @@ impl Shared<Semaphore> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let none = world.semaphore("none", 0)?;
+    /// assert!(none.acquire_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn acquire_timeout(&self, time: Duration) -> Result<SemaphorePermit<'_>, LockError> {
         self.acquire_before(Deadline::within(time))
     }
@@ -125,11 +143,30 @@ impl Shared<Semaphore> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; as [`Shared::acquire`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let none = world.semaphore("none", 0)?;
+    /// assert!(none.acquire_until(Instant::now() + Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn acquire_until(&self, instant: Instant) -> Result<SemaphorePermit<'_>, LockError> {
         self.acquire_before(Deadline::at(instant))
     }
 
     /// Takes a permit if one is free, or says where it would sleep: for event loops.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::sync::Attempt;
+    ///
+    /// let none = world.semaphore("none", 0)?;
+    /// assert!(matches!(none.attempt_acquire(), Attempt::Asleep(..)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn attempt_acquire(&self) -> Attempt<Result<SemaphorePermit<'_>, LockError>> {
         self.world().attempt(|cpu, wait, turn| {
             of(self).acquire_as(cpu, wait, turn)?;
@@ -161,6 +198,15 @@ impl Shared<Semaphore> {
 
     /// Adds permits, which no process held. Does nothing if this process has not
     /// entered the world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let items = world.semaphore("items", 0)?;
+    /// items.add(3);
+    /// assert_eq!(items.available(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add(&self, permits: u64) {
         if let Ok((cpu, wait)) = self.world().participation() {
             of(self).add_as(&cpu, &wait, permits);
@@ -168,6 +214,13 @@ impl Shared<Semaphore> {
     }
 
     /// Number of free permits. Those of the dead count when a waiter has taken them back.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.semaphore("slots", 4)?.available(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn available(&self) -> u64 {
         of(self).available_for(&Native::with_id(0))
     }

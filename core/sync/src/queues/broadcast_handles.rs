@@ -1,16 +1,16 @@
-//! Writers and readers of broadcast rings.
+//! Broadcast rings between threads, and writers of rings.
 
 use core::marker::PhantomData;
-use core::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Heap, Native};
 
-use super::in_place::{MessageInPlace, RoomInPlace};
-use super::{Broadcast, BroadcastHead, ReaderEnd, TransferError, WordLine, WriterEnd};
+use super::broadcast_reader::BroadcastReader;
+use super::in_place::RoomInPlace;
+use super::{Broadcast, BroadcastHead, TransferError, WordLine, WriterEnd};
 use crate::mutex::adaptive;
-use crate::{Attempt, Deadline, Wait};
+use crate::{Deadline, Wait};
 
 /// Mode of a ring: the treatment of slow readers.
 pub trait BroadcastMode: Send + Sync + 'static {
@@ -130,6 +130,14 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     /// # Errors
     ///
     /// [`TransferError::Closed`]; [`TransferError::TooLong`] of a lossy ring.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// writer.send(b"abc")?;
+    /// assert_eq!(*reader.receive()?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), TransferError> {
         self.send_before(message, Deadline::NEVER)
@@ -141,6 +149,15 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     ///
     /// [`TransferError::TimedOut`] if there is none, or not for all pieces: then no reader gets the
     /// message. As [`BroadcastWriter::send`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// while writer.try_send(&[7; 64]).is_ok() {}
+    /// assert_eq!(writer.try_send(&[7; 64]), Err(TransferError::TimedOut)); // the reader is slow
+    /// # reader.receive()?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), TransferError> {
         self.send_before(message, Deadline::PAST)
@@ -151,6 +168,15 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     /// # Errors
     ///
     /// As [`BroadcastWriter::try_send`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// writer.send_timeout(b"abc", Duration::from_secs(1))?;
+    /// assert_eq!(*reader.receive()?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send_timeout(&mut self, message: &[u8], time: Duration) -> Result<(), TransferError> {
         self.send_before(message, Deadline::within(time))
     }
@@ -160,6 +186,16 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     /// # Errors
     ///
     /// As [`BroadcastWriter::try_send`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let end = Instant::now() + Duration::from_secs(1);
+    /// writer.send_until(b"abc", end)?;
+    /// assert_eq!(*reader.receive()?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send_until(&mut self, message: &[u8], instant: Instant) -> Result<(), TransferError> {
         self.send_before(message, Deadline::at(instant))
     }
@@ -174,16 +210,40 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     /// [`TransferError::PeerDied`] for one that it has not returned yet.
     ///
     /// A dead reader is dropped, too, when the writer waits for room.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// assert_eq!(writer.lost_reader(), None);
+    /// # reader.try_receive().unwrap_err();
+    /// ```
     pub fn lost_reader(&mut self) -> Option<TransferError> {
         self.venue.call(|ring, cpu, wait| Ok(ring.lost_reader(cpu, wait))).unwrap_or(None)
     }
 
     /// Number of readers; one that died counts until it is dropped.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// assert_eq!(writer.readers(), 1);
+    /// let second = writer.reader()?;
+    /// assert_eq!(writer.readers(), 2);
+    /// # drop(second); reader.try_receive().unwrap_err(); writer.try_send(&[])?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn readers(&self) -> usize {
         self.venue.call(|ring, cpu, _| Ok(ring.readers(cpu))).unwrap_or(0)
     }
 
     /// Maximum number of bytes of a message that travels in one piece.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// assert!(writer.reserve(writer.most_whole() + 1).is_err());
+    /// # reader.try_receive().unwrap_err();
+    /// ```
     pub fn most_whole(&self) -> usize {
         self.venue.call(|ring, _, _| Ok(ring.most_whole())).unwrap_or(0)
     }
@@ -196,6 +256,16 @@ impl<V: BroadcastVenue<Mode = HoldsBack>> BroadcastWriter<V> {
     ///
     /// [`TransferError::TooLong`] if that is more than [`BroadcastWriter::most_whole`];
     /// [`TransferError::Closed`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let mut room = writer.reserve(3)?;
+    /// room.copy_from_slice(b"abc");
+    /// room.commit(3)?;
+    /// assert_eq!(*reader.receive()?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn reserve(&mut self, bytes: usize) -> Result<RoomInPlace<'_, V>, TransferError> {
         RoomInPlace::new(self, bytes, Deadline::NEVER)
     }
@@ -205,6 +275,16 @@ impl<V: BroadcastVenue<Mode = HoldsBack>> BroadcastWriter<V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`BroadcastWriter::reserve`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let room = writer.reserve_timeout(3, Duration::from_secs(1))?;
+    /// drop(room); // nothing is sent
+    /// assert!(reader.try_receive().is_err());
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn reserve_timeout(
         &mut self,
         bytes: usize,
@@ -218,210 +298,6 @@ impl<V: BroadcastVenue> Drop for BroadcastWriter<V> {
     fn drop(&mut self) {
         let left = self.venue.call(|ring, cpu, wait| {
             ring.leave_writer(cpu, wait);
-            Ok(())
-        });
-        // A process that is not in the world any more is not at the ring either.
-        let _ = left;
-    }
-}
-
-/// A message that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BroadcastMessage<'a> {
-    bytes: &'a [u8],
-    missed: u64,
-}
-
-impl BroadcastMessage<'_> {
-    /// Number of messages that the reader missed before this one: 0 where slow readers
-    /// hold the writer back.
-    pub const fn missed(&self) -> u64 {
-        self.missed
-    }
-}
-
-impl Deref for BroadcastMessage<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.bytes
-    }
-}
-
-/// A reader of a ring: gets the messages that are sent after it came.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-pub struct BroadcastReader<V: BroadcastVenue> {
-    pub(super) venue: V,
-    pub(super) end: ReaderEnd,
-    /// The last message, or the first pieces of the next one.
-    pub(super) message: Vec<u8>,
-}
-
-impl<V: BroadcastVenue> BroadcastReader<V> {
-    /// Makes a reader: for the rooms that lend rings to processes.
-    ///
-    /// # Errors
-    ///
-    /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
-    pub fn new(venue: V) -> Result<Self, TransferError> {
-        let end = venue.call(|ring, cpu, wait| ring.join_reader(cpu, wait))?;
-        Ok(BroadcastReader { venue, end, message: Vec::new() })
-    }
-
-    /// Receives the next message, when there is one.
-    ///
-    /// # Errors
-    ///
-    /// After all that was sent: [`TransferError::Closed`]; [`TransferError::Disconnected`] or
-    /// [`TransferError::PeerDied`] if the writer has gone.
-    #[inline]
-    pub fn receive(&mut self) -> Result<BroadcastMessage<'_>, TransferError> {
-        self.receive_before(Deadline::NEVER)
-    }
-
-    /// Receives the next message if there is one; never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`TransferError::TimedOut`] if there is none; as [`BroadcastReader::receive`].
-    #[inline]
-    pub fn try_receive(&mut self) -> Result<BroadcastMessage<'_>, TransferError> {
-        self.receive_before(Deadline::PAST)
-    }
-
-    /// Receives the next message; gives up after that time.
-    ///
-    /// # Errors
-    ///
-    /// [`TransferError::TimedOut`]; as [`BroadcastReader::receive`].
-    pub fn receive_timeout(&mut self, time: Duration) -> Result<BroadcastMessage<'_>, TransferError> {
-        self.receive_before(Deadline::within(time))
-    }
-
-    /// Receives the next message; gives up at that instant.
-    ///
-    /// # Errors
-    ///
-    /// [`TransferError::TimedOut`]; as [`BroadcastReader::receive`].
-    pub fn receive_until(&mut self, instant: Instant) -> Result<BroadcastMessage<'_>, TransferError> {
-        self.receive_before(Deadline::at(instant))
-    }
-
-    #[inline]
-    fn receive_before(&mut self, deadline: Deadline) -> Result<BroadcastMessage<'_>, TransferError> {
-        let BroadcastReader { venue, end, message } = self;
-        let missed = venue.call(|ring, cpu, wait| ring.receive(cpu, wait, end, message, deadline))?;
-        Ok(BroadcastMessage { bytes: message, missed })
-    }
-
-    /// Receives the next message if there is one, and returns how many the reader missed
-    /// before it; otherwise says where it would sleep until there is one: for event loops.
-    /// [`BroadcastReader::last`] has the message.
-    pub fn attempt_receive(&mut self) -> Attempt<Result<u64, TransferError>> {
-        let BroadcastReader { venue, end, message } = self;
-        venue
-            .call(|ring, cpu, wait| {
-                Ok(Attempt::of(wait, TransferError::is_timeout, |wait, turn| {
-                    ring.receive(cpu, wait, end, message, turn)
-                }))
-            })
-            .unwrap_or_else(|error| Attempt::Done(Err(error)))
-    }
-
-    /// The message that [`BroadcastReader::attempt_receive`] received last, before which
-    /// the reader missed so many.
-    pub fn last(&self, missed: u64) -> BroadcastMessage<'_> {
-        BroadcastMessage { bytes: &self.message, missed }
-    }
-
-    /// Bytes of the last message, as long as the reader is not used otherwise.
-    pub fn bytes(&self) -> &[u8] {
-        &self.message
-    }
-
-    /// Receives the next message, when there is one, and those that are there behind it,
-    /// up to so many: the writer is told once of all of them. Returns their number.
-    ///
-    /// # Errors
-    ///
-    /// As [`BroadcastReader::receive`].
-    pub fn receive_batch(
-        &mut self,
-        most: usize,
-        each: impl FnMut(BroadcastMessage<'_>),
-    ) -> Result<usize, TransferError> {
-        self.batch_before(most, Deadline::NEVER, each)
-    }
-
-    /// Receives a batch; gives up after that time.
-    ///
-    /// # Errors
-    ///
-    /// As [`BroadcastReader::receive_timeout`].
-    pub fn receive_batch_timeout(
-        &mut self,
-        most: usize,
-        time: Duration,
-        each: impl FnMut(BroadcastMessage<'_>),
-    ) -> Result<usize, TransferError> {
-        self.batch_before(most, Deadline::within(time), each)
-    }
-
-    fn batch_before(
-        &mut self,
-        most: usize,
-        deadline: Deadline,
-        mut each: impl FnMut(BroadcastMessage<'_>),
-    ) -> Result<usize, TransferError> {
-        let BroadcastReader { venue, end, message } = self;
-        venue.call(|ring, cpu, wait| {
-            let mut number = 0;
-            while number < most.max(1) {
-                let deadline = if number == 0 { deadline } else { Deadline::PAST };
-                if number > 0 && !ring.is_ready(cpu, end) {
-                    break;
-                }
-                match ring.gather(cpu, wait, end, message, deadline) {
-                    Ok(missed) => each(BroadcastMessage { bytes: message, missed }),
-                    Err(error) if number == 0 => return Err(error),
-                    // The next call finds it.
-                    Err(_) => break,
-                }
-                number += 1;
-            }
-            ring.progress(cpu, wait, end);
-            Ok(number)
-        })
-    }
-}
-
-impl<V: BroadcastVenue<Mode = HoldsBack>> BroadcastReader<V> {
-    /// Receives the next message, when there is one, and leaves it where it lies until
-    /// the guard is dropped. One that came in pieces was put together beside the ring.
-    ///
-    /// # Errors
-    ///
-    /// As [`BroadcastReader::receive`].
-    pub fn receive_in_place(&mut self) -> Result<MessageInPlace<'_, V>, TransferError> {
-        MessageInPlace::new(self, Deadline::NEVER)
-    }
-
-    /// Receives in place; gives up after that time.
-    ///
-    /// # Errors
-    ///
-    /// As [`BroadcastReader::receive_timeout`].
-    pub fn receive_in_place_timeout(
-        &mut self,
-        time: Duration,
-    ) -> Result<MessageInPlace<'_, V>, TransferError> {
-        MessageInPlace::new(self, Deadline::within(time))
-    }
-}
-
-impl<V: BroadcastVenue> Drop for BroadcastReader<V> {
-    fn drop(&mut self) {
-        let left = self.venue.call(|ring, cpu, wait| {
-            ring.leave_reader(cpu, wait, &self.end);
             Ok(())
         });
         // A process that is not in the world any more is not at the ring either.

@@ -78,6 +78,16 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     ///
     /// [`TransferError::Closed`]. [`TransferError::Disconnected`] and [`TransferError::PeerDied`]
     /// if the last receiver has gone: at once if it was dropped, or else when the queue is full.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// drop(receiver);
+    /// assert_eq!(sender.send(8), Err(TransferError::Disconnected));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn send(&self, value: T) -> Result<(), TransferError> {
         self.send_before(value, Deadline::NEVER)
@@ -88,6 +98,16 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`ValueSender::send`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// sender.send(8)?;
+    /// assert_eq!(sender.try_send(9), Err(TransferError::TimedOut)); // it is full
+    /// # drop(receiver);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TransferError> {
         self.send_before(value, Deadline::PAST)
@@ -98,6 +118,15 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send_timeout(7, Duration::from_secs(1))?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send_timeout(&self, value: T, time: Duration) -> Result<(), TransferError> {
         self.send_before(value, Deadline::within(time))
     }
@@ -107,12 +136,32 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let end = Instant::now() + Duration::from_secs(1);
+    /// sender.send_until(7, end)?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send_until(&self, value: T, instant: Instant) -> Result<(), TransferError> {
         self.send_before(value, Deadline::at(instant))
     }
 
     /// Sends a value if there is room for it; otherwise says where it would sleep: for
     /// event loops.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// use towpath_sync::Attempt;
+    ///
+    /// assert!(matches!(sender.attempt_send(&7), Attempt::Done(Ok(()))));
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn attempt_send(&self, value: &T) -> Attempt<Result<(), TransferError>> {
         attempt(&self.venue, |queue, cpu, wait, turn| queue.send(cpu, wait, value, turn))
     }
@@ -127,6 +176,14 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Errors
     ///
     /// [`Unsent`]: how many were sent, the next value, and the reason, as [`ValueSender::send`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// assert_eq!(sender.send_all([7, 8])?, 2);
+    /// assert_eq!((receiver.receive()?, receiver.receive()?), (7, 8));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send_all(&self, values: impl IntoIterator<Item = T>) -> Result<usize, Unsent<T>> {
         self.all_before(values, Deadline::NEVER)
     }
@@ -136,6 +193,15 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Errors
     ///
     /// As [`ValueSender::send_all`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let unsent = sender.send_all_timeout(1..=3, Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!((unsent.sent, unsent.value), (2, 3)); // there was room for two
+    /// # drop(receiver);
+    /// ```
     pub fn send_all_timeout(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -223,6 +289,16 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// After all that was sent, and all that other processes have under leases:
     /// [`TransferError::Closed`]; [`TransferError::Disconnected`] or
     /// [`TransferError::PeerDied`] if the last sender has gone.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// drop(sender);
+    /// assert_eq!(receiver.receive()?, 7);
+    /// assert_eq!(receiver.receive(), Err(TransferError::Disconnected));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn receive(&self) -> Result<T, TransferError> {
         self.receive_before(Deadline::NEVER)
@@ -233,6 +309,15 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`] if there is none; as [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// assert_eq!(receiver.try_receive(), Err(TransferError::TimedOut));
+    /// sender.send(7)?;
+    /// assert_eq!(receiver.try_receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn try_receive(&self) -> Result<T, TransferError> {
         self.receive_before(Deadline::PAST)
@@ -243,6 +328,15 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let brief = Duration::from_millis(1);
+    /// assert_eq!(receiver.receive_timeout(brief), Err(TransferError::TimedOut));
+    /// # drop(sender);
+    /// ```
     pub fn receive_timeout(&self, time: Duration) -> Result<T, TransferError> {
         self.receive_before(Deadline::within(time))
     }
@@ -252,12 +346,32 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(receiver.receive_until(end), Err(TransferError::TimedOut));
+    /// # drop(sender);
+    /// ```
     pub fn receive_until(&self, instant: Instant) -> Result<T, TransferError> {
         self.receive_before(Deadline::at(instant))
     }
 
     /// Receives the oldest value if there is one, or says where it would sleep: for event
     /// loops.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// use towpath_sync::Attempt;
+    ///
+    /// assert!(matches!(receiver.attempt_receive(), Attempt::Asleep(..)));
+    /// sender.send(7)?;
+    /// assert!(matches!(receiver.attempt_receive(), Attempt::Done(Ok(7))));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn attempt_receive(&self) -> Attempt<Result<T, TransferError>> {
         attempt(&self.venue, |queue, cpu, wait, turn| queue.receive(cpu, wait, turn))
     }
@@ -275,6 +389,16 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send_all([7, 8])?;
+    /// let mut values = Vec::new();
+    /// assert_eq!(receiver.receive_many(&mut values, 16)?, 2);
+    /// assert_eq!(values, [7, 8]);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_many(&self, values: &mut Vec<T>, most: usize) -> Result<usize, TransferError> {
         self.many_before(values, most, Deadline::NEVER)
     }
@@ -284,6 +408,17 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// let mut values = Vec::new();
+    /// receiver.receive_many_timeout(&mut values, 16, Duration::from_secs(1))?;
+    /// assert_eq!(values, [7]);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_many_timeout(
         &self,
         values: &mut Vec<T>,
@@ -315,6 +450,15 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
 
     /// Values until the queue has come to its end: it was closed, or the last sender has
     /// gone.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send_all([7, 8])?;
+    /// drop(sender);
+    /// assert_eq!(receiver.iter().sum::<u64>(), 15);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         core::iter::from_fn(|| self.receive().ok())
     }

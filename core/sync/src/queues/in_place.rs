@@ -57,6 +57,16 @@ impl<'a, V: BroadcastVenue<Mode = HoldsBack>> RoomInPlace<'a, V> {
     /// # Panics
     ///
     /// If it has fewer.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let mut room = writer.reserve(64)?;
+    /// room[..3].copy_from_slice(b"abc");
+    /// room.commit(3)?;
+    /// assert_eq!(*reader.receive()?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn commit(self, bytes: usize) -> Result<(), TransferError> {
         let BroadcastWriter { venue, end } = &mut *self.writer;
         venue.call(|ring, cpu, wait| ring.commit(cpu, wait, end, &self.reservation, bytes))

@@ -14,6 +14,17 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// drop(receiver.receive_leased()?); // given back
+    /// let job = receiver.receive_leased()?;
+    /// assert_eq!(*job, 7);
+    /// job.complete();
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::NEVER)
@@ -24,6 +35,13 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::try_receive`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// assert_eq!(receiver.try_receive_leased().err(), Some(TransferError::TimedOut));
+    /// # drop(sender);
+    /// ```
     #[inline]
     pub fn try_receive_leased(&self) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::PAST)
@@ -34,6 +52,15 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// receiver.receive_leased_timeout(Duration::from_secs(1))?.complete();
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_leased_timeout(&self, time: Duration) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::within(time))
     }
@@ -43,6 +70,16 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// let end = Instant::now() + Duration::from_secs(1);
+    /// receiver.receive_leased_until(end)?.complete();
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_leased_until(&self, instant: Instant) -> Result<ValueLease<T, V>, TransferError> {
         self.lease_before(Deadline::at(instant))
     }
@@ -68,6 +105,15 @@ pub struct ValueLease<T, V: Venue<Kind: Leasing>> {
 
 impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     /// Says that the value is done with: it does not come in again.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// receiver.receive_leased()?.complete();
+    /// assert!(receiver.try_receive().is_err(), "it does not come in again");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn complete(mut self) {
         self.end(true);
@@ -84,6 +130,18 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     /// # Errors
     ///
     /// As [`ValueSender::send`]; [`TransferError::Apart`] if the queues lie in different worlds.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let (results, done) = between_threads::<u64, Mpmc>(2);
+    /// sender.send(7)?;
+    /// let job = receiver.receive_leased()?;
+    /// let square = *job * *job;
+    /// job.complete_into(&results, square)?;
+    /// assert_eq!(done.receive()?, 49);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn complete_into<U: Plain + Copy, I: Venue<Kind: Leasing>>(
         self,
         into: &ValueSender<U, I>,
@@ -97,6 +155,18 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
     /// # Errors
     ///
     /// [`TransferError::TimedOut`]; as [`ValueLease::complete_into`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let (results, done) = between_threads::<u64, Mpmc>(2);
+    /// sender.send(7)?;
+    /// let job = receiver.receive_leased()?;
+    /// job.complete_into_timeout(&results, 49, Duration::from_secs(1))?;
+    /// assert_eq!(done.receive()?, 49);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn complete_into_timeout<U: Plain + Copy, I: Venue<Kind: Leasing>>(
         self,
         into: &ValueSender<U, I>,

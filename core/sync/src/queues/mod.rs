@@ -3,6 +3,7 @@
 
 mod broadcast;
 mod broadcast_handles;
+mod broadcast_reader;
 mod complete_into;
 mod error;
 mod gathering;
@@ -23,9 +24,9 @@ use towpath_machine::{Plain, Processor};
 
 pub use broadcast::{Broadcast, BroadcastHead, ReaderEnd, Reservation, RingPiece, WriterEnd};
 pub use broadcast_handles::{
-    BroadcastMessage, BroadcastMode, BroadcastReader, BroadcastVenue, BroadcastWriter, HoldsBack, Lossy,
-    ThreadRing, broadcast_between_threads,
+    BroadcastMode, BroadcastVenue, BroadcastWriter, HoldsBack, Lossy, ThreadRing, broadcast_between_threads,
 };
+pub use broadcast_reader::{BroadcastMessage, BroadcastReader};
 pub use complete_into::LinkedWords;
 pub use error::TransferError;
 pub use handles::{Unsent, ValueReceiver, ValueSender, between_threads};

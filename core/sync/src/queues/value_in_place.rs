@@ -53,6 +53,16 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> SlotInPlace<'_, T, V> {
     /// # Errors
     ///
     /// [`TransferError::Closed`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let mut slot = sender.reserve()?;
+    /// *slot = 7;
+    /// slot.send()?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn send(mut self) -> Result<(), TransferError> {
         let Some(reserved) = self.reserved.take() else { return Ok(()) };
         self.sender.venue.call(|queue, cpu, wait| {
@@ -111,6 +121,17 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
     /// # Errors
     ///
     /// As [`ValueSender::send`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// drop(sender.reserve()?); // nothing is sent
+    /// let mut slot = sender.reserve()?;
+    /// *slot = 7;
+    /// slot.send()?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn reserve(&self) -> Result<SlotInPlace<'_, T, V>, TransferError> {
         self.reserve_before(Deadline::NEVER)
     }
@@ -120,6 +141,17 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
     /// # Errors
     ///
     /// As [`ValueSender::send_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let mut slot = sender.reserve_timeout(Duration::from_secs(1))?;
+    /// *slot = 7;
+    /// slot.send()?;
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn reserve_timeout(&self, time: Duration) -> Result<SlotInPlace<'_, T, V>, TransferError> {
         self.reserve_before(Deadline::within(time))
     }
@@ -153,6 +185,15 @@ pub struct ValueInPlace<'a, T: Plain + Copy, V: Venue<Kind: Leasing>> {
 
 impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueInPlace<'_, T, V> {
     /// Gives the value back: it comes in again, behind those that wait.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// receiver.receive_in_place()?.give_back();
+    /// assert_eq!(receiver.receive()?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn give_back(mut self) {
         self.end(false);
     }
@@ -195,6 +236,16 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive`].
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// let value = receiver.receive_in_place()?;
+    /// assert_eq!(*value, 7);
+    /// drop(value); // it is done with
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_in_place(&self) -> Result<ValueInPlace<'_, T, V>, TransferError> {
         self.in_place_before(Deadline::NEVER)
     }
@@ -204,12 +255,30 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// assert_eq!(*receiver.receive_in_place_timeout(Duration::from_secs(1))?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn receive_in_place_timeout(&self, time: Duration) -> Result<ValueInPlace<'_, T, V>, TransferError> {
         self.in_place_before(Deadline::within(time))
     }
 
     /// Receives in place if there is a value, or says where it would sleep: for event
     /// loops.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// use towpath_sync::Attempt;
+    ///
+    /// assert!(matches!(receiver.attempt_receive_in_place(), Attempt::Asleep(..)));
+    /// # drop(sender);
+    /// ```
     pub fn attempt_receive_in_place(&self) -> Attempt<Result<ValueInPlace<'_, T, V>, TransferError>> {
         let tried = self.venue.call(|queue, cpu, wait| {
             let act = |wait: &Wait<'_>, turn| self.lease(&V::Kind::leasing(queue), cpu, wait, turn);

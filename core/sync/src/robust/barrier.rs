@@ -435,6 +435,13 @@ impl Barrier<Native> {
     /// # Panics
     ///
     /// If there are none or more than 64.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Barrier;
+    ///
+    /// let alone: Barrier = Barrier::new(1);
+    /// assert_eq!(alone.wait(), Ok(()));
+    /// ```
     pub fn new(participants: usize) -> Self {
         Barrier::in_arena(&Heap, participants)
     }
@@ -444,6 +451,16 @@ impl Barrier<Native> {
     /// # Errors
     ///
     /// [`EpisodeError::Capacity`] if more threads come than it was made for.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// let barrier: Barrier = Barrier::new(2);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| barrier.wait());
+    ///     barrier.wait() // returns when both are there
+    /// })?;
+    /// # Ok::<(), EpisodeError>(())
+    /// ```
     pub fn wait(&self) -> Result<(), EpisodeError> {
         self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER)
     }
@@ -492,6 +509,14 @@ impl Barrier<Native> {
     /// # Errors
     ///
     /// [`EpisodeError::TimedOut`]; as [`Barrier::wait`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// let barrier: Barrier = Barrier::new(2);
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(barrier.wait_until(end), Err(EpisodeError::TimedOut));
+    /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), EpisodeError> {
         self.wait_as(&Native::of_thread(), &adaptive(), Deadline::at(instant))
     }

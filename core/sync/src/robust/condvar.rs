@@ -332,6 +332,13 @@ impl<const N: usize> Condvar<Native, N> {
 
 impl Condvar<Native> {
     /// A condition variable between threads.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Condvar;
+    ///
+    /// let changed: Condvar = Condvar::new();
+    /// changed.notify_one(); // no thread waits
+    /// ```
     pub fn new() -> Self {
         Condvar::in_arena(&Heap)
     }
@@ -342,6 +349,25 @@ impl Condvar<Native> {
     /// # Errors
     ///
     /// Those of the mutex.
+    ///
+    /// ```
+    /// # use towpath_sync::{Mutex, robust::Condvar};
+    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         *count.lock()? = 1;
+    ///         changed.notify_one();
+    ///         Ok::<(), towpath_sync::LockError>(())
+    ///     });
+    ///     let mut count = count.lock()?;
+    ///     while *count == 0 {
+    ///         count = changed.wait(count)?;
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # .map_err(|error: towpath_sync::LockError| error)?;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn wait<'a, T, L: Lock<Native> + Exclusive>(
         &self,
         guard: MutexGuard<'a, T, L>,
@@ -400,6 +426,16 @@ impl Condvar<Native> {
     /// # Errors
     ///
     /// Those of the mutex.
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::{Mutex, robust::{Condvar, Woken}};
+    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(1), Condvar::new());
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// let (_count, woken) = changed.wait_until(count.lock()?, end)?;
+    /// assert_eq!(woken, Woken::TimedOut);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn wait_until<'a, T, L: Lock<Native> + Exclusive>(
         &self,
         guard: MutexGuard<'a, T, L>,
@@ -423,11 +459,37 @@ impl Condvar<Native> {
     }
 
     /// Notifies the thread that has waited longest.
+    ///
+    /// ```
+    /// # use towpath_sync::{Mutex, robust::Condvar};
+    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| changed.wait_while(count.lock()?, |count| *count == 0).map(drop));
+    ///     *count.lock()? = 1;
+    ///     changed.notify_one();
+    ///     Ok::<(), towpath_sync::LockError>(())
+    /// })?;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn notify_one(&self) {
         self.notify_one_by(&Native::of_thread(), &adaptive());
     }
 
     /// Notifies all threads that wait.
+    ///
+    /// ```
+    /// # use towpath_sync::{Mutex, robust::Condvar};
+    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         scope.spawn(|| changed.wait_while(count.lock()?, |count| *count == 0).map(drop));
+    ///     }
+    ///     *count.lock()? = 1;
+    ///     changed.notify_all();
+    ///     Ok::<(), towpath_sync::LockError>(())
+    /// })?;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn notify_all(&self) {
         self.notify_all_by(&Native::of_thread(), &adaptive());
     }

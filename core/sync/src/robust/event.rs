@@ -142,11 +142,27 @@ impl<P: Processor> Event<P> {
 
 impl Event<Native> {
     /// An event between threads that is not set.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Event;
+    ///
+    /// let ready: Event = Event::new();
+    /// assert!(!ready.is_set());
+    /// ```
     pub fn new() -> Self {
         Event::in_arena(&Heap)
     }
 
     /// Sets it, and wakes all threads that wait for it.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| ready.wait());
+    ///     ready.set();
+    /// });
+    /// ```
     pub fn set(&self) {
         self.set_by(&Native::of_thread(), &adaptive());
     }
@@ -164,23 +180,54 @@ impl Event<Native> {
     }
 
     /// Returns whether it is set.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// ready.set();
+    /// assert!(ready.is_set());
+    /// ```
     pub fn is_set(&self) -> bool {
         self.is_set_for(&Native::of_thread())
     }
 
     /// Waits until it is set.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// ready.set();
+    /// ready.wait(); // returns at once
+    /// ```
     pub fn wait(&self) {
         // Without a deadline the time is never over.
         while self.wait_as(&Native::of_thread(), &adaptive(), Deadline::NEVER).is_err() {}
     }
 
-    /// Number of settings until now: [`Event::attempt_wait`] waits for one more.
+    /// Value that each setting changes: [`Event::attempt_wait`] waits for one more.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// let before = ready.count();
+    /// ready.set();
+    /// assert_ne!(ready.count(), before);
+    /// ```
     pub fn count(&self) -> u64 {
         self.count_for(&Native::of_thread())
     }
 
     /// Looks whether it is set, or has been set since [`Event::count`] returned `since`;
     /// otherwise says where it would sleep until it is: for event loops.
+    ///
+    /// ```
+    /// # use towpath_sync::{Attempt, robust::Event};
+    /// let ready: Event = Event::new();
+    /// let since = ready.count();
+    /// assert!(matches!(ready.attempt_wait(since), Attempt::Asleep(..)));
+    /// ready.set();
+    /// assert!(matches!(ready.attempt_wait(since), Attempt::Done(Ok(()))));
+    /// ```
     pub fn attempt_wait(&self, since: u64) -> Attempt<Result<(), TimedOut>> {
         let act = |wait: &Wait<'_>, turn| self.wait_since(&Native::of_thread(), wait, since, turn);
         Attempt::of(&adaptive(), |_| true, act)
@@ -207,6 +254,13 @@ impl Event<Native> {
     /// # Errors
     ///
     /// [`TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::robust::Event;
+    /// let ready: Event = Event::new();
+    /// assert!(ready.wait_until(Instant::now() + Duration::from_millis(1)).is_err());
+    /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), TimedOut> {
         self.wait_as(&Native::of_thread(), &adaptive(), Deadline::at(instant))
     }

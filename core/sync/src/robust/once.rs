@@ -142,6 +142,13 @@ impl<P: Processor> Once<P> {
 
 impl Once<Native> {
     /// Something between threads that is not done yet.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Once;
+    ///
+    /// let once: Once = Once::new();
+    /// assert!(!once.is_done());
+    /// ```
     pub fn new() -> Self {
         Once::in_arena(&Heap)
     }
@@ -149,6 +156,14 @@ impl Once<Native> {
     /// Does it, unless it is done, or another thread does it: then waits. If `act`
     /// panics, the next may try. `act` is told the identity of a dead runner, which there is only
     /// between processes.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Once;
+    /// let (once, mut runs): (Once, u32) = (Once::new(), 0);
+    /// once.call(|_| runs += 1);
+    /// once.call(|_| runs += 1);
+    /// assert_eq!(runs, 1);
+    /// ```
     pub fn call<R>(&self, act: impl FnOnce(Option<u32>) -> R) {
         let (cpu, wait) = (Native::of_thread(), adaptive());
         if self.is_done_for(&cpu) {

@@ -354,6 +354,13 @@ impl Semaphore<Native> {
     /// # Panics
     ///
     /// If there are more than [`Semaphore::MOST`] permits.
+    ///
+    /// ```
+    /// use towpath_sync::robust::Semaphore;
+    ///
+    /// let connections: Semaphore = Semaphore::new(4);
+    /// assert_eq!(connections.available(), 4);
+    /// ```
     pub fn new(permits: u64) -> Self {
         Semaphore::in_arena(&Heap, permits)
     }
@@ -363,6 +370,16 @@ impl Semaphore<Native> {
     /// # Errors
     ///
     /// [`LockError::Capacity`] if this process holds a thousand.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Semaphore;
+    /// let connections: Semaphore = Semaphore::new(4);
+    /// let permit = connections.acquire()?;
+    /// assert_eq!(connections.available(), 3);
+    /// drop(permit); // given back
+    /// assert_eq!(connections.available(), 4);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn acquire(&self) -> Result<ThreadPermit<'_>, LockError> {
         self.acquire_before(Deadline::NEVER)
     }
@@ -372,6 +389,12 @@ impl Semaphore<Native> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`] if none is.
+    ///
+    /// ```
+    /// # use towpath_sync::{LockError, robust::Semaphore};
+    /// let none: Semaphore = Semaphore::new(0);
+    /// assert_eq!(none.try_acquire().err(), Some(LockError::TimedOut));
+    /// ```
     pub fn try_acquire(&self) -> Result<ThreadPermit<'_>, LockError> {
         self.acquire_before(Deadline::PAST)
     }
@@ -397,11 +420,25 @@ impl Semaphore<Native> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::{LockError, robust::Semaphore};
+    /// let none: Semaphore = Semaphore::new(0);
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(none.acquire_until(end).err(), Some(LockError::TimedOut));
+    /// ```
     pub fn acquire_until(&self, instant: Instant) -> Result<ThreadPermit<'_>, LockError> {
         self.acquire_before(Deadline::at(instant))
     }
 
     /// Takes a permit if one is free, or says where it would sleep: for event loops.
+    ///
+    /// ```
+    /// # use towpath_sync::{Attempt, robust::Semaphore};
+    /// let none: Semaphore = Semaphore::new(0);
+    /// assert!(matches!(none.attempt_acquire(), Attempt::Asleep(..)));
+    /// ```
     pub fn attempt_acquire(&self) -> Attempt<Result<ThreadPermit<'_>, LockError>> {
         Attempt::of(&adaptive(), LockError::is_timeout, |wait, turn| {
             self.acquire_as(&Native::of_thread(), wait, turn)?;
@@ -429,6 +466,12 @@ impl Semaphore<Native> {
     }
 
     /// Number of free permits.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Semaphore;
+    /// let connections: Semaphore = Semaphore::new(4);
+    /// assert_eq!(connections.available(), 4);
+    /// ```
     pub fn available(&self) -> u64 {
         self.available_for(&Native::of_thread())
     }
