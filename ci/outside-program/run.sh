@@ -15,7 +15,7 @@ build() {
     lto-off) set -- CARGO_PROFILE_RELEASE_LTO=off ;;
     lto) set -- CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 ;;
     esac
-    env "$@" cargo build --release --quiet
+    env "$@" cargo build --release --quiet --target-dir target
 }
 figures=$(mktemp -d)
 trap 'rm -rf "$figures"' EXIT
