@@ -16,9 +16,11 @@ use crate::tcp_info::unanswered;
 use crate::{Error, Key, PolledLink, SILENCE};
 
 /// Protocol of the handshake and the cipher.
-const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+///
+/// AES-GCM: a small frame takes a sixth of the time of ChaChaPoly, whose library is slow there.
+const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 /// Text of both ends' handshakes. Peers of another version fail in it.
-const VERSION: &str = "towpath-net 1 ";
+const VERSION: &str = "towpath-net 2 ";
 /// Maximum number of bytes of a message of the handshake.
 const MAX_HANDSHAKE: usize = 256;
 
