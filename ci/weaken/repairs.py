@@ -32,7 +32,12 @@ REPAIRS = {
         "core/channel/src/claim/towpath.rs": (["resolve_head", "resolve_late", "heal", "close_hole"], ["channel/watched-towpath", "channel/damaged-progress-towpath"]),
         "core/channel/src/claim/lock_free.rs": (["resolve_head", "free_if_dead", "give_up"], ["channel/watched-lock-free"]),
         "core/channel/src/claim/locked.rs": (["resolve_head", "heal", "free_nonsense", "sweep_packets", "free_packet"], ["channel/watched-ticket", "channel/watched-posix", "channel/damaged-packet-*"]),
-        "core/channel/src/queue.rs": (["heal", "sweep", "free_block"], ["channel/watched-*", "channel/damaged-*"]),
+        "core/channel/src/queue.rs": (["heal", "sweep", "free_block", "show_consumed"], ["channel/watched-*", "channel/damaged-*", "channel/handled"]),
+        "core/channel/src/census.rs": (["write_intent", "stop"], ["channel/announced", "channel/watched-*"]),
+    },
+    "am": {
+        "core/am/src/directory.rs": (["begin_opening", "bury", "acquit", "show_generation", "finish_opening", "reset", "give_up_entry"], ["endpoint/towpath", "endpoint/lock-free", "endpoint/ticket"]),
+        "core/am/src/upkeep.rs": (["copy_outstanding"], ["endpoint/towpath", "endpoint/lock-free", "endpoint/ticket"]),
     },
 }
 ACCESS = re.compile(r"(?<!fn )\b(store|swap|compare_exchange|fetch_add|fetch_or|fetch_and)\s*\(")

@@ -8,9 +8,18 @@ use crate::queue::{Census, read_intent};
 
 /// Returns whether an entry's present owner lives.
 pub(crate) fn owner_lives<D: Membership>(domain: &D, entry: &Entry<D::Cpu>) -> bool {
+    owner_is(domain.cpu(), entry, |owner| domain.is_alive(owner))
+}
+
+/// Returns whether an entry has an owner, and the owner is alive.
+pub(crate) fn owner_is<P: Processor>(
+    cpu: &P,
+    entry: &Entry<P>,
+    alive: impl FnOnce(ParticipantId) -> bool,
+) -> bool {
     // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
-    let owner = domain.cpu().load(&entry.owner, Ordering::Acquire);
-    owner != 0 && domain.is_alive(ParticipantId::from_bits(owner))
+    let owner = cpu.load(&entry.owner, Ordering::Acquire);
+    owner != 0 && alive(ParticipantId::from_bits(owner))
 }
 
 /// Census of the endpoints of a directory: intents for requests and for replies.
@@ -27,7 +36,6 @@ impl<D: Membership + Hooks> Census for DirectoryCensus<'_, D> {
 
     fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
         let Ok(entry) = self.0.entry(endpoint) else { return 0 };
-        // (E5) Acquire, in `read_intent`: pairs also with the Release (D3), (D5), (E7).
         read_intent(self.0.cpu(), &entry.own.intents[word])
     }
 

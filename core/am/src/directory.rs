@@ -23,7 +23,9 @@ use crate::name::Name;
 use crate::outstanding::Outstanding;
 use crate::packet::{CLAIMED, FREE, Header, from_source_code};
 use crate::path::{Failure, SendPath, WhileFull};
-use crate::queue::{CLOSED, Census, GENERATION, Sender, TICKET, intent, tail_generation};
+use crate::queue::{
+    CLOSED, Census, GENERATION, Sender, TICKET, intent, read_intent, stop, tail_generation, write_intent,
+};
 use crate::segment::Segment;
 
 /// Time between two looks at the progress of another process, in nanoseconds.
@@ -66,15 +68,7 @@ pub(crate) trait Directory: Membership + Hooks {
                 } else {
                     owner == 0 && self.cpu().load(&entry.generation, Ordering::Relaxed) == 0
                 };
-                // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the
-                // new owner; pairs with (E1).
-                let (word, ours) = (&entry.owner, me.to_bits());
-                if free
-                    && self
-                        .cpu()
-                        .compare_exchange(word, owner, ours, Ordering::AcqRel, Ordering::Relaxed)
-                        .is_ok()
-                {
+                if free && self.take_from(&entry, owner, me) {
                     return Ok(endpoint);
                 }
             }
@@ -84,7 +78,15 @@ pub(crate) trait Directory: Membership + Hooks {
         )))
     }
 
-    /// Gives up an entry that was not opened.
+    /// Takes an entry from its last owner, and returns whether no other process did.
+    fn take_from(&self, entry: &Entry<Self::Cpu>, last: u64, me: ParticipantId) -> bool {
+        // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the new owner;
+        // pairs with (E1).
+        let (word, ours) = (&entry.owner, me.to_bits());
+        self.cpu().compare_exchange(word, last, ours, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives up an entry that is not open.
     fn give_up_entry(&self, entry: &Entry<Self::Cpu>) {
         // (E3) Release: pairs with the Acquire (E1), (E2) of the next owner.
         self.cpu().store(&entry.owner, 0, Ordering::Release);
@@ -121,19 +123,14 @@ pub(crate) trait Directory: Membership + Hooks {
     /// `None`: a sender is in the middle of a send to its predecessor, or copies its requests out
     /// of the queue; to be tried again.
     fn open_proxy_entry(&self, name: Name, owner: ParticipantId) -> Result<Option<Vec<Outstanding>>, Error> {
-        let (entry, cpu) = (self.entry(name.endpoint)?, self.cpu());
-        // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
-        let last_owner = cpu.load(&entry.owner, Ordering::Acquire);
-        let ours = owner.to_bits();
-        if last_owner != ours {
-            // (E2) AcqRel: as in `take_entry`.
-            let word = &entry.owner;
-            if owner_lives(self, &entry)
-                || cpu.compare_exchange(word, last_owner, ours, Ordering::AcqRel, Ordering::Relaxed).is_err()
-            {
-                let endpoint = name.endpoint;
-                return Err(Error::InUse(format!("endpoint {endpoint} belongs to a rank that lives")));
-            }
+        let entry = self.entry(name.endpoint)?;
+        // Relaxed: our own, or a guess, which (E2) confirms.
+        let last_owner = self.cpu().load(&entry.owner, Ordering::Relaxed);
+        if last_owner != owner.to_bits()
+            && (owner_lives(self, &entry) || !self.take_from(&entry, last_owner, owner))
+        {
+            let endpoint = name.endpoint;
+            return Err(Error::InUse(format!("endpoint {endpoint} belongs to a rank that lives")));
         }
         let last = self.begin_opening(name.endpoint)?;
         if last > 0 && self.has_stragglers(name.endpoint)? {
@@ -224,9 +221,8 @@ pub(crate) trait Directory: Membership + Hooks {
         }
         // Relaxed: seen, if the queue was seen to be asleep.
         if self.cpu().load(&entry.signal, Ordering::Relaxed) != 0 {
-            // (W3) AcqRel: one of the senders that see it takes it; pairs with itself and with the
-            // Release (W4) in `leave`.
-            let address = self.cpu().swap(&entry.signal, 0, Ordering::AcqRel);
+            // Relaxed: one of the senders that see it takes it. It says all by itself.
+            let address = self.cpu().swap(&entry.signal, 0, Ordering::Relaxed);
             if address != 0 {
                 self.interrupt(owner, address, ask);
             }
@@ -280,8 +276,7 @@ pub(crate) trait Directory: Membership + Hooks {
                 // stops.
                 cpu.fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             }
-            // (E7) Release: after that; pairs with the Acquire (E5) of survivors.
-            cpu.store(word, 0, Ordering::Release);
+            write_intent(cpu, word, 0);
         }
     }
 
@@ -304,9 +299,7 @@ pub(crate) trait Directory: Membership + Hooks {
         let cpu = self.cpu();
         for entry in (0..self.config().endpoints as u16).filter_map(|e| self.entry(e).ok()) {
             for word in &entry.own.intents {
-                // (E5) Acquire: the steps of the dead before; pairs with the Release (C1) of
-                // claims.
-                let intent = cpu.load(word, Ordering::Acquire);
+                let intent = read_intent(cpu, word);
                 if intent::phase(intent, side.queue().id) == Some(intent::LOCKING)
                     && !owner_lives(self, &entry)
                     && self.gets_free(side)
@@ -324,11 +317,8 @@ pub(crate) trait Directory: Membership + Hooks {
     fn has_stragglers(&self, me: u16) -> Result<bool, Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
-            // Relaxed: after this no claim succeeds; those before it are visible by the fence. (D2)
-            // SeqCst: before the looks at intents; pairs with the load (C4) in `claim/locked.rs`,
-            // with (D1), with (D4), and with the Release of the claims on the tail.
-            self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
-            self.cpu().fence(Ordering::SeqCst);
+            // After this no claim succeeds; those before it are visible.
+            stop(self.cpu(), &side.queue().control.tail, CLOSED);
             if self.is_copied(side.queue().id) || self.is_written(me, &side) {
                 return Ok(true);
             }
@@ -354,8 +344,9 @@ pub(crate) trait Directory: Membership + Hooks {
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
         for ticket in consumed..consumed.saturating_add(q.len()) {
-            // (E8) Acquire: pairs with the Release of senders that publish (Q2).
-            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+            // Relaxed: it is looked for stragglers twice in both queues, and the last fence (I4)
+            // acquires what senders have published (Q2).
+            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
             // A claim of the endpoint itself is a dead owner's, though it bears the name that the
             // successor has until it shows its own.
             let claimer = header.source() as u16;
@@ -371,8 +362,8 @@ pub(crate) trait Directory: Membership + Hooks {
             }
         }
         let filled = q.blocks.iter().zip(published).any(|(block, published)| {
-            // (E8) Acquire: pairs with the Release of senders that let a block go (B2).
-            let owner = cpu.load(&block.owner, Ordering::Acquire);
+            // Relaxed: as above, of senders that let a block go (B2).
+            let owner = cpu.load(&block.owner, Ordering::Relaxed);
             owner != 0
                 && !published
                 && census.alive(owner as u16, (owner >> 16) as u16)
@@ -390,10 +381,9 @@ pub(crate) trait Directory: Membership + Hooks {
                 self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             }
         }
-        // (E3) Release, both: each pairs with the Acquire (E1), (E6) of senders, and with that of
-        // the next owner (E2).
+        // (E3) Release: pairs with the Acquire (E1), (E6) of senders.
         self.cpu().store(&entry.open, 0, Ordering::Release);
-        self.cpu().store(&entry.owner, 0, Ordering::Release);
+        self.give_up_entry(&entry);
         self.tell_gateway();
     }
 

@@ -232,8 +232,9 @@ impl<D: Domain> Core<D> {
         let (offer, count) = Description::take(&mut message.args);
         message.arrival.header = message.arrival.header.with_args(count);
         let Ok(entry) = self.domain.entry(from_source_code(source).0) else { return };
-        // (E1) Acquire: pairs with the Release when the endpoint was taken (E2).
-        let sender = ParticipantId::from_bits(cpu.load(&entry.owner, Ordering::Acquire));
+        // Relaxed: not before the sender, whose message has come; a later owner's offer has another
+        // number.
+        let sender = ParticipantId::from_bits(cpu.load(&entry.owner, Ordering::Relaxed));
         let Some(proof) = entry.offer.take(cpu, &entry.generation, offer.number) else { return };
         let Description { address, offset, len, number } = offer;
         let end = Cell::new(OfferState::Done);

@@ -49,7 +49,7 @@ impl Outstanding {
         let mut all = Vec::new();
         for ticket in consumed..consumed.saturating_add(q.len()) {
             // Relaxed: the caller's own message, or one that the successor has acquired when it
-            // looked for stragglers (E8).
+            // looked for stragglers (I4).
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
             if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
                 continue;

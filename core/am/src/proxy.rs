@@ -34,7 +34,6 @@ use std::collections::VecDeque;
 
 use towpath_machine::Processor;
 use towpath_shm::{ParticipantId, World};
-use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::directory::Directory;
@@ -388,14 +387,9 @@ impl QueueWatch {
     #[must_use]
     pub fn has_handled(&self, ticket: u64) -> bool {
         let (q, cpu) = (self.side.queue(), self.domain.cpu());
-        // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
-        // (T7) Acquire: pairs with the Release (T6). A place that was passed over has not come.
-        let is_hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
-        // (E6) Acquire: a successor resets the progress after it has shown its generation; pairs
-        // with the Release (E4) in `show_generation`, and with the fence (D2) between the two.
-        let generation = cpu.load(&self.entry.generation, Ordering::Acquire);
-        generation == self.generation && ticket < consumed && !is_hole
+        // Relaxed: afterwards. A successor has shown its generation before the fence (I4), and has
+        // reset the queue after it.
+        q.has_handled(cpu, ticket) && cpu.load(&self.entry.generation, Ordering::Relaxed) == self.generation
     }
 
     /// Returns whether the endpoint's owner polls while it stands at the world's barrier.

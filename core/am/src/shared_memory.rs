@@ -12,6 +12,7 @@ use towpath_machine::{Concurrent, Native, Processor};
 use towpath_shm::{Area, ParticipantId, RemoteBytes, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
+use crate::census::owner_is;
 use crate::claim::{Algorithm, Any, Locks};
 use crate::domain::{DomainMemory, Entry, Hooks, Membership, Side, Stored};
 use crate::error::Error;
@@ -74,13 +75,6 @@ impl Attached {
         }
         let offset = self.layout.directory + u64::from(endpoint) * size_of::<Entry<Native>>() as u64;
         Ok(&self.slice(offset, 1)?[0])
-    }
-
-    /// Returns whether an entry's present owner lives.
-    fn owner_alive(&self, entry: &Entry<Native>) -> bool {
-        // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
-        let owner = entry.owner.load(Ordering::Acquire);
-        owner != 0 && self.world.is_alive(ParticipantId::from_bits(owner))
     }
 
     /// Returns whether an endpoint's rank runs on this host: the entries behind those of
@@ -249,9 +243,13 @@ impl Surroundings for Around<'_> {
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
             return true;
         }
-        let lives = |endpoint| self.attached.entry(endpoint).is_ok_and(|e| self.attached.owner_alive(e));
+        let cpu = Native::with_id(0);
+        let lives = |endpoint| {
+            let is_alive = |owner| self.attached.world.is_alive(owner);
+            self.attached.entry(endpoint).is_ok_and(|entry| owner_is(&cpu, entry, is_alive))
+        };
         let (tail, intents) = (&self.queue.control.tail.0, self.attached.intents());
-        self.suspicion.is_abandoned(&Native::with_id(0), tail, self.queue.id, intents, lives)
+        self.suspicion.is_abandoned(&cpu, tail, self.queue.id, intents, lives)
     }
 
     fn asleep(&self, asleep: bool) {

@@ -175,8 +175,8 @@ impl<D: Domain> Core<D> {
     /// claimed whose message is not there yet, or is there by now. Where the front is for an
     /// ordinary poll, no sender needs to call the thread.
     fn leave(&self, address: u64) -> bool {
-        // (W4) Release: before the queues say so; pairs with the AcqRel (W3) in `wake_owner`.
-        self.cpu().store(&self.entry.signal, address, Ordering::Release);
+        // Relaxed: a queue that says so afterwards releases it (T8).
+        self.cpu().store(&self.entry.signal, address, Ordering::Relaxed);
         Direction::REPLIES_FIRST.into_iter().all(|direction| {
             let own = self.own(direction);
             match self.front(own, direction) {
@@ -537,9 +537,8 @@ impl Drop for SignalEndpoint {
         let core = &inner.endpoint.core;
         if !core.domain.has_ended() {
             core.send_kept();
-            // (W4) Release: a sender that takes the address from now on takes none; pairs with
-            // (W3).
-            core.cpu().store(&core.entry.signal, 0, Ordering::Release);
+            // Relaxed: a late signal finds no thread.
+            core.cpu().store(&core.entry.signal, 0, Ordering::Relaxed);
             core.come_back();
         }
     }

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::outgoing::Outgoing;
 use crate::packet::{Form, pack_range};
 use crate::path::Failure;
-use crate::queue::intent;
+use crate::queue::{announce, intent, write_intent};
 use crate::state::{Core, Domain, PeerEndpoint};
 
 /// Minimum number of bytes of a store that keeps its receiver awake.
@@ -50,18 +50,16 @@ impl<D: Domain> Core<D> {
             }
             let link = peer.link(out.direction);
             let (q, intent) = (link.side.queue(), self.intent(out.direction));
-            // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the
-            // intent and waits for this sender, or the sender sees that the queue is closed and
-            // does not touch the segment, which may be the successor's by now; pairs with (D2) in
-            // `has_stragglers`.
-            self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
-            let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
+            // Either a successor sees the intent and waits for this sender, or the sender sees that
+            // the queue is closed and does not touch the segment, which may be the successor's.
+            let storing = intent::encode(q.id, intent::CLAIMING, 0);
+            let tail = announce(self.cpu(), intent, storing, &q.control.tail);
+            let here = !link.sender.borrow().shut_out(tail);
             if here {
                 self.announce_store(peer, len);
                 segment.write(offset as usize, payload);
             }
-            // (D3) Release: after the bytes; pairs with the Acquire (E5) of the census.
-            self.cpu().store(intent, 0, Ordering::Release);
+            write_intent(self.cpu(), intent, 0);
             if !here {
                 return self.outcome(Err(Failure::Gone), peer, out);
             }

@@ -4,17 +4,14 @@
 //! A destination is attached once, when it is first mapped or answered, and kept: [`Core::peer`].
 
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use towpath_machine::Processor;
-use towpath_sync::PARKED;
 
 use towpath_channel::answer_line::AnswerEnd;
 use towpath_channel::stream::StreamSender;
 
 use crate::directory::Directory;
-use crate::domain::Side;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::message::Direction;
@@ -189,10 +186,7 @@ impl<D: Domain> Core<D> {
         };
         let link = |direction| -> Result<PeerQueue<D>, Error> {
             let side = self.domain.side(name.endpoint, direction)?;
-            let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            // (E6) Acquire: pairs with the Release (T4) of the receiver's publications. Its `reset`
-            // came before the entry was open (E4).
-            sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
+            let sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
             Ok(PeerQueue { side, sender: RefCell::new(sender) })
         };
         let line = self.domain.answer_line(self.name.endpoint, name.endpoint);

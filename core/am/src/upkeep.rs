@@ -24,7 +24,7 @@ use crate::error::Status;
 use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
 use crate::packet::SKIPPED;
-use crate::queue::TICKET;
+use crate::queue::{TICKET, announce, write_intent};
 use crate::state::{Core, Domain, Own, PeerEndpoint};
 use crate::streams::is_before_record;
 
@@ -153,11 +153,10 @@ impl<D: Domain> Core<D> {
         let (cpu, side, status) = (self.cpu(), &peer.request.side, self.reason(peer));
         let (q, intent) = (side.queue(), &self.entry.own.intents[COPYING]);
         let me = self.name.code();
-        // (D4) SeqCst, the exchange and the look at the generation: either a successor sees the
-        // intent and does not reset the queue before this endpoint has its copies, or this endpoint
-        // sees the successor's generation; pairs with (D2) in `has_stragglers`.
-        cpu.swap(intent, u64::from(q.id) + 1, Ordering::SeqCst);
-        let is_last = cpu.load(&peer.entry.generation, Ordering::SeqCst) == peer.name.generation;
+        // Either a successor sees the intent and does not reset the queue before this endpoint has
+        // its copies, or this endpoint sees the successor's generation.
+        let generation = announce(cpu, intent, u64::from(q.id) + 1, &peer.entry.generation);
+        let is_last = generation == peer.name.generation;
         let mut all = if is_last {
             Outstanding::find_all(cpu, q, side.claim(), peer.name, |source| source == me)
         } else {
@@ -167,8 +166,7 @@ impl<D: Domain> Core<D> {
             // Relaxed: a hint to a successor, which need not send it back.
             cpu.store(&q.slot(back.ticket).header, SKIPPED, Ordering::Relaxed);
         }
-        // (D5) Release: after the copies; pairs with the Acquire (E5) of the census.
-        cpu.store(intent, 0, Ordering::Release);
+        write_intent(cpu, intent, 0);
         all.retain(|back| self.is_first_return(back));
         for back in &mut all {
             back.returned.status = status;

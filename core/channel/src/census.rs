@@ -21,9 +21,39 @@ pub const STALL: u64 = 1_000_000;
 /// Reads an intent word, for a [`Census`].
 #[inline]
 pub fn read_intent<P: Processor>(cpu: &P, word: &P::Word) -> u64 {
-    // (I5) Acquire: pairs with the Release (I2), (I3), (I6), (C1) of claims and (I4), (I6) of
-    // blocks.
+    // (I5) Acquire: pairs with the Release (I2) in `write_intent`.
     cpu.load(word, Ordering::Acquire)
+}
+
+/// Writes an intent word, for its sender or the sender's successor.
+#[inline(always)]
+pub fn write_intent<P: Processor>(cpu: &P, word: &P::Word, intent: u64) {
+    // (I2) Release: a survivor that sees it sees the sender's steps before, in this queue and in
+    // others; pairs with the Acquire (I5) in `read_intent`.
+    cpu.store(word, intent, Ordering::Release);
+}
+
+/// Writes an intent word, then reads a word by which the queue's owner stops senders.
+///
+/// Either the owner, which changes that word ([`stop`]) before it reads the intents, sees the
+/// intent, or the sender sees the change.
+#[inline]
+pub fn announce<P: Processor>(cpu: &P, word: &P::Word, intent: u64, stop: &P::Word) -> u64 {
+    write_intent(cpu, word, intent);
+    // (I3) SeqCst: between the two; pairs with the fence (I4) in `stop`.
+    cpu.fence(Ordering::SeqCst);
+    // Relaxed: after the fence.
+    cpu.load(stop, Ordering::Relaxed)
+}
+
+/// Sets bits that stop senders, before their intents are read.
+#[inline]
+pub fn stop<P: Processor>(cpu: &P, word: &P::Word, bits: u64) {
+    // Relaxed: before the fence, which acquires the claims before it.
+    cpu.fetch_or(word, bits, Ordering::Relaxed);
+    // (I4) SeqCst: pairs with the fence (I3) in `announce`, and with the Release of claims on the
+    // tail.
+    cpu.fence(Ordering::SeqCst);
 }
 
 /// Intent words and liveness of a queue's senders.
@@ -37,7 +67,7 @@ pub trait Census {
     /// Loads an intent word of an endpoint: one of `kinds` for claims, or one of the
     /// `kinds` after them for blocks; 0 if there is no such endpoint.
     ///
-    /// (I1) An implementation reads it by [`read_intent`], which acquires.
+    /// An implementation reads it by [`read_intent`], which acquires.
     fn load_intent(&self, endpoint: u16, word: usize) -> u64;
     /// Returns an endpoint's present generation, as packets that it claims carry it.
     fn generation(&self, endpoint: u16) -> Option<u16>;

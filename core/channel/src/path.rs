@@ -11,12 +11,12 @@
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::Processor;
 use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
 use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
-use crate::queue::{Arrival, ClaimError, Queue, Receiver, Sender};
+use crate::queue::{Arrival, ClaimError, Queue, Receiver, Sender, write_intent};
 
 /// The limits of a poll's quota.
 const QUOTA: (usize, usize) = (16, 512);
@@ -129,15 +129,12 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
             None => None,
             Some(piece) => {
                 let block = self.claim_patiently(cpu, patient, meanwhile, move |s| {
-                    // (I6) Release: the receiver of another queue that sees this sees what was
-                    // published there; pairs with the Acquire (I5) of the census. Before the claim
-                    // by its Release (B1).
-                    cpu.store(block_intent, u64::from(q.id) + 1, Ordering::Release);
+                    // Before the claim by its Release (B1).
+                    write_intent(cpu, block_intent, u64::from(q.id) + 1);
                     let claimed = claim.claim_block(q, s, cpu, wait, intent);
                     if claimed.is_err() {
-                        // (I4) Release: while we wait we hold none; pairs with the Acquire (I5) of
-                        // the census.
-                        cpu.store(block_intent, 0, Ordering::Release);
+                        // While we wait we hold none.
+                        write_intent(cpu, block_intent, 0);
                     }
                     claimed
                 })?;
@@ -160,8 +157,7 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
             Err(failure) => {
                 if let Some(block) = block {
                     q.free_block(cpu, block);
-                    // (I4) Release: after that; pairs with the Acquire (I5) of the census.
-                    cpu.store(block_intent, 0, Ordering::Release);
+                    write_intent(cpu, block_intent, 0);
                 }
                 return Err(failure);
             }
@@ -180,9 +176,8 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         let mut sender = self.sender.borrow_mut();
         let must_wake = claim.publish(q, &mut sender, cpu, wait.parks(), intent, ticket, header);
         if block.is_some() {
-            // (I4) Release: a receiver that sees that we hold none sees the publication; pairs with
-            // the Acquire (I5) of the census.
-            cpu.store(block_intent, 0, Ordering::Release);
+            // A receiver that sees that we hold none sees the publication.
+            write_intent(cpu, block_intent, 0);
         }
         Ok(must_wake)
     }

@@ -14,7 +14,7 @@ use towpath_sync::PARKED;
 use crate::claim::Claim;
 use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
 
-pub use crate::census::{Census, STALL, read_intent};
+pub use crate::census::{Census, STALL, announce, read_intent, stop, write_intent};
 
 /// Bit of the tail: the receiver sleeps; the next claimer wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;
@@ -126,6 +126,26 @@ impl<P: Processor> Queue<'_, P> {
     #[inline(always)]
     pub fn block_at(&self, block: usize) -> usize {
         block * self.block_size
+    }
+
+    /// Shows the receiver's exact progress.
+    #[inline(always)]
+    pub(crate) fn show_consumed(&self, cpu: &P, head: u64) {
+        // (Q3) Release: the handlers' effects come before; pairs with the Acquire (Q5) in
+        // `has_handled`. Other survivors know of the receiver's end.
+        cpu.store(&self.control.consumed, head, Ordering::Release);
+    }
+
+    /// Returns whether the message with this ticket was handled, if the queue still has
+    /// the owner for which it was sent: to be asked afterwards.
+    pub fn has_handled(&self, cpu: &P, ticket: u64) -> bool {
+        // (Q5) Acquire: the handler's effects, or a later owner; pairs with the Release (Q3), and
+        // with the fence of an owner before it resets the queue.
+        let consumed = cpu.load(&self.control.consumed, Ordering::Acquire) & !PARKED;
+        // (Q6) Acquire: a later owner; pairs with that fence. A place that was passed over has not
+        // come.
+        let is_hole = cpu.load(&self.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
+        ticket < consumed && !is_hole
     }
 
     /// Gives a block back. Only its claimer before publishing, or the receiver
@@ -316,15 +336,7 @@ impl Receiver {
         q: &Queue<'_, P>,
         cpu: &P,
     ) -> Option<Arrival> {
-        self.skip_void(q);
-        // (Q1) Acquire: pairs with the Release (Q2).
-        let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
-        let next =
-            c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false });
-        // Only now the late ones: if the head's message was sent after a late one by the same
-        // endpoint, then the late one is visible here and goes first.
-        let next_place = next.map(|_| q.index(self.head));
-        self.find_late(c, q, cpu, next_place, |_| false).or(next)
+        self.next_from(c, q, cpu, 0, |_| false)
     }
 
     /// Returns the next message at a ticket or after it, for a receiver that takes
@@ -350,7 +362,8 @@ impl Receiver {
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
             c.is_ready(q, header, ticket).then_some(Arrival { ticket, header, late: false })
         });
-        // Only now the late ones: as in `next_carefully`.
+        // Only now the late ones: if the next message was sent after a late one by the same
+        // endpoint, then the late one is visible here and goes first.
         let next_place = next.map(|next| q.index(next.ticket));
         self.find_late(c, q, cpu, next_place, has_taken).or(next)
     }
@@ -399,9 +412,7 @@ impl Receiver {
             return self.done_late(c, q, cpu, arrival);
         }
         self.head = arrival.ticket + 1;
-        // (Q3) Release: the handler's effects come before; pairs with the Acquire of a gateway
-        // (`QueueWatch::has_handled` in `am`). Survivors know of the receiver's end besides.
-        cpu.store(&q.control.consumed, self.head, Ordering::Release);
+        q.show_consumed(cpu, self.head);
         c.release(q, self, cpu, arrival.ticket);
     }
 
@@ -467,9 +478,9 @@ impl Receiver {
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             return true;
         }
-        // Relaxed: our own word. (Q3) Release: as in `done`, with that partner.
+        // Relaxed: our own word.
         if cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED != self.head {
-            cpu.store(&q.control.consumed, self.head, Ordering::Release);
+            q.show_consumed(cpu, self.head);
         }
         c.heal(q, self, cpu)
     }
@@ -492,7 +503,7 @@ impl Receiver {
         };
         // First the suspects, then the packets: a block whose owner is dead by now, or holds none
         // by now, can't be published any more, so if no packet names it, none will. (B3) Acquire:
-        // pairs with the Release (B1), (B4) of the claim, whose owner word we read.
+        // pairs with the Release (B1) of the claim, whose owner word we read, or its fence (I3).
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();

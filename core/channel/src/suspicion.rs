@@ -41,7 +41,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use towpath_machine::{Ordering, Processor, Random};
 
 use crate::packet::ENDPOINT_BITS;
-use crate::queue::{CLOSED, HOLES, intent};
+use crate::queue::{CLOSED, HOLES, intent, stop};
 
 /// In the tail of a queue under a lock: a waiter asks whether its words are damaged.
 /// (Such a queue has no [`HOLES`].)
@@ -117,7 +117,7 @@ impl Suspicion {
         lives: impl Fn(u16) -> bool,
     ) -> bool {
         let me = self.me;
-        // (U1) Acquire: pairs with the Release of the senders (C1), which have left the lock
+        // (U1) Acquire: pairs with the Release (I2) of the senders, which have left the lock
         // before, and with (3).
         let locking = || {
             intents.clone().filter_map(|(endpoint, word)| {
@@ -150,11 +150,8 @@ impl Suspicion {
             return false;
         }
         if !is_of(question, me) {
-            // Relaxed: before the fence. (U2) SeqCst: pairs with the exchange and the load (C4) of
-            // a sender that begins: either it sees the bit, and clears it, or its intent is noted
-            // below.
-            cpu.fetch_or(tail, SUSPECTED, Ordering::Relaxed);
-            cpu.fence(Ordering::SeqCst);
+            // A sender that begins sees the bit, and clears it, or its intent is noted below.
+            stop(cpu, tail, SUSPECTED);
             let Some(noted) = waiting() else { return false };
             // Only that no two are alike matters: a waiter may still show the answer to an earlier
             // one, of this call (hence the count) or of another (hence the time).
@@ -202,6 +199,7 @@ impl Suspicion {
 /// Clears the bit for a sender that begins to lock, or claims, although a waiter asks.
 #[cold]
 pub fn refute<P: Processor>(cpu: &P, tail: &P::Word) -> u64 {
-    // (U5) SeqCst: pairs with (U2), as the exchange (C4) does.
-    cpu.fetch_and(tail, !SUSPECTED, Ordering::SeqCst) & !SUSPECTED
+    // Relaxed: atomic with the waiter's steps on this word. The sender's fence (I3) before it
+    // orders its intent before a question that sets the bit again.
+    cpu.fetch_and(tail, !SUSPECTED, Ordering::Relaxed) & !SUSPECTED
 }

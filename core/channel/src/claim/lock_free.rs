@@ -44,7 +44,7 @@ use super::locked::{
 };
 use super::towpath::beyond;
 use crate::packet::{CLAIMED, FREE, Header, READY_BULK, block_owner};
-use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
+use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent, write_intent};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -127,20 +127,15 @@ impl<P: Processor> Claim<P> for LockFree {
                 };
             }
             None => {
-                // (I6) Release: the receiver of another queue that sees this sees our steps there;
-                // pairs with the Acquire (I1) of the census. Before the tail by (F1).
-                cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Release);
+                // Before the tail by (F1).
+                write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMING, 0));
                 match assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail)) {
                     Some(ticket) => {
-                        // (I3) Release: the ticket is taken; pairs with the Acquire (I1) of the
-                        // census.
-                        cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
+                        write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMED, ticket));
                         ticket
                     }
                     None => {
-                        // (I2) Release: our earlier steps; pairs with the Acquire (I1) of the
-                        // census.
-                        cpu.store(intent, 0, Ordering::Release);
+                        write_intent(cpu, intent, 0);
                         return Err(ClaimError::Closed);
                     }
                 }
@@ -163,9 +158,8 @@ impl<P: Processor> Claim<P> for LockFree {
             Ok(_) => {
                 sender.misses = 0;
                 sender.next_ticket = ticket + 1;
-                // (I2) Release: from here on the packet names its owner; pairs with the Acquire
-                // (I1) of the census.
-                cpu.store(intent, 0, Ordering::Release);
+                // From here on the packet names its owner.
+                write_intent(cpu, intent, 0);
                 return Ok(ticket);
             }
             // Full: the receiver will come to it.
@@ -185,9 +179,8 @@ impl<P: Processor> Claim<P> for LockFree {
         sender.pending = None;
         sender.pending_block = None;
         sender.misses = 0;
-        // (I2) Release: our earlier steps; pairs with the Acquire (I1) of the census, which then
-        // finds no sender that owes a message for the ticket.
-        cpu.store(intent, 0, Ordering::Release);
+        // The census finds no sender that owes a message for the ticket.
+        write_intent(cpu, intent, 0);
     }
 
     fn claim_block<W: WaitForSpace<P>>(
@@ -294,13 +287,12 @@ impl<P: Processor> Claim<P> for LockFree {
         let index = q.index(receiver.head);
         // Relaxed: read again below before it counts, or only a claim that some sender has.
         let header = Header(cpu.load(word, Ordering::Relaxed));
-        // First the intents, which acquire (I1), then the packet (Relaxed): a sender that has let
+        // First the intents, which acquire (I5), then the packet (Relaxed): a sender that has let
         // go of the ticket has claimed the packet, or gave up.
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Relaxed))
         {
             receiver.head += 1;
-            // (F4) Release: as (Q3) in `Receiver::done`, with that partner.
-            cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
+            q.show_consumed(cpu, receiver.head);
             return true;
         }
         let known = receiver.late.iter().position(|late| q.index(late.ticket) == index);
@@ -317,8 +309,7 @@ impl<P: Processor> Claim<P> for LockFree {
         }
         receiver.head += 1;
         // So that senders that wait for their turn don't wait for a message that may never come.
-        // (F4) Release: as (Q3) in `Receiver::done`, with that partner.
-        cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
+        q.show_consumed(cpu, receiver.head);
         true
     }
 
@@ -331,7 +322,7 @@ impl<P: Processor> Claim<P> for LockFree {
                 late.is_ownerless(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
-            // The intents first, which acquire (I1), then the packet (Relaxed): a sender that has
+            // The intents first, which acquire (I5), then the packet (Relaxed): a sender that has
             // let go of its ticket has claimed the packet, or gave up.
             let header = Header(cpu.load(word, Ordering::Relaxed));
             !ownerless || header.state() != FREE

@@ -26,6 +26,7 @@
 //! **Don't use it** when processes may be stopped or killed and the lock is not `posix`; the other
 //! algorithms go on.
 
+use core::iter::once;
 use core::ops::Deref;
 
 use towpath_machine::{Event, Ordering, Processor};
@@ -33,7 +34,9 @@ use towpath_sync::{Lock, WaitForSpace};
 
 use super::Claim;
 use crate::packet::{CLAIMED, FREE, Header, SKIPPED, block_owner};
-use crate::queue::{CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, intent};
+use crate::queue::{
+    CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, announce, intent, write_intent,
+};
 use crate::suspicion::{SUSPECTED, refute};
 
 /// The algorithm, over a lock: a reference to it, or whatever else leads there.
@@ -63,18 +66,15 @@ fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
         cpu.note(Event::Released(q.id.into()));
         return result;
     }
-    // SeqCst (C4), the exchange and the look at the tail: either the process that resets the queue
-    // for a new owner sees our intent and waits for us, or we see that the queue is closed and
-    // don't touch its lock; pairs with the exchange that closes the tail and the census after it.
-    cpu.swap(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::SeqCst);
-    let mut tail = cpu.load(&q.control.tail, Ordering::SeqCst);
+    // Either the process that resets the queue for a new owner sees our intent and waits for us, or
+    // we see that the queue is closed and don't touch its lock.
+    let locking = intent::encode(q.id, intent::LOCKING, 0);
+    let mut tail = announce(cpu, intent, locking, &q.control.tail);
     if tail & SUSPECTED != 0 {
         tail = refute(cpu, &q.control.tail);
     }
     if sender.shut_out(tail) {
-        // (C1) Release: this sender has not touched the lock, but has taken earlier steps; pairs
-        // with the Acquire (I1) of the census.
-        cpu.store(intent, 0, Ordering::Release);
+        write_intent(cpu, intent, 0);
         return Err(ClaimError::Closed);
     }
     let result = match lock.lock(cpu, wait) {
@@ -99,8 +99,8 @@ fn locked<const MORTAL: bool, P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
             Err(ClaimError::Closed)
         }
     };
-    // (C1) Release: we are out of the lock; pairs with the Acquire (I1) of the census.
-    cpu.store(intent, 0, Ordering::Release);
+    // We are out of the lock.
+    write_intent(cpu, intent, 0);
     result
 }
 
@@ -127,8 +127,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
                 return Err(ClaimError::Full);
             }
             let claimed = Header::claimed(sender.endpoint, sender.generation);
-            // (C7) Release: the sender is there; pairs with the Acquire (C7) of the sweep.
-            cpu.store(header, claimed.0, Ordering::Release);
+            // Relaxed: that the sender is there was released by the fence in `announce`.
+            cpu.store(header, claimed.0, Ordering::Relaxed);
             // (C5) Release: a survivor that sees the tail advanced sees the packet's owner; pairs
             // with the Acquire (C6).
             cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
@@ -169,9 +169,9 @@ impl<P: Processor, D: Deref<Target: Lock<P>>, const MORTAL: bool> Claim<P> for L
             if cpu.load(owner, Ordering::Acquire) != 0 {
                 return Err(ClaimError::Full);
             }
-            // (B4) Release: the sweep that sees our name sees our intent; pairs with the Acquire
-            // (B3) there.
-            cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Release);
+            // Relaxed: the sweep that sees our name sees our intent, by the Acquire there and the
+            // fence in `announce`.
+            cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Relaxed);
             // Relaxed: read under the lock alone. A sender that dies before leaves a block that is
             // not free: the next one waits for the sweep.
             cpu.store(&q.control.bulk_tail, next.wrapping_add(1), Ordering::Relaxed);
@@ -296,13 +296,10 @@ pub(super) fn publish_and_look<P: Processor>(
 pub(super) fn say_asleep<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
     // (L1) SeqCst exchange: pairs with the exchange (Q2) and the load (L2) in `publish_and_look`.
     cpu.swap(&q.control.sleeping, 1, Ordering::SeqCst);
-    // (L1) SeqCst, both: after the exchange in the total order.
-    let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::SeqCst));
-    let awake = header.is_ready()
-        || receiver
-            .late
-            .iter()
-            .any(|late| Header(cpu.load(&q.slot(late.ticket).header, Ordering::SeqCst)).is_ready());
+    let awake = once(receiver.head).chain(receiver.late.iter().map(|late| late.ticket)).any(|ticket| {
+        // (L1) SeqCst: after the exchange in the total order.
+        Header(cpu.load(&q.slot(ticket).header, Ordering::SeqCst)).is_ready()
+    });
     if awake {
         // Relaxed: see `wake_up`.
         cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
@@ -393,7 +390,7 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
         // (C7) Acquire: a sender that has claimed it is not taken for its endpoint's predecessor;
-        // pairs with the Release (C7), (F2) of the claims.
+        // pairs with the fence (I3) and the Release (F2) of the claims.
         let header = Header(cpu.load(word, Ordering::Acquire));
         let dead = header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
         // Relaxed: likewise. Only now: a sender may have claimed and died since the sweep began.

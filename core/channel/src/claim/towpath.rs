@@ -40,7 +40,9 @@ use towpath_sync::{PARKED, WaitForSpace};
 use super::Claim;
 use super::locked::back_off_and_poll;
 use crate::packet::{Header, READY, READY_BULK, block_owner};
-use crate::queue::{Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent};
+use crate::queue::{
+    Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent, write_intent,
+};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +81,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             }
             // The line is on its way while we claim: a receiver that polls has a copy of it.
             cpu.prefetch_exclusive(&q.slot(ticket).header);
-            // (I6) Release: the receiver of another queue that sees this sees what was published
-            // there; pairs with the Acquire (I1) of the census. Before the tail by (T1).
-            cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Release);
+            // Before the tail by (T1).
+            write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMING, 0));
             // (T1) Release: a receiver that sees the ticket taken sees our intent; pairs with the
             // Acquire in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
             // visible; pairs with (T5) in `resolve_head`.
@@ -93,19 +94,17 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 Ordering::Relaxed,
             );
             if claimed.is_err() {
-                // (I2) Release: we own nothing; pairs with the Acquire (I1) of the census.
-                cpu.store(intent, 0, Ordering::Release);
+                // We own nothing.
+                write_intent(cpu, intent, 0);
                 continue;
             }
-            // (I3) Release: pairs with the Acquire (I1) of the census.
-            cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
+            write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMED, ticket));
             if tail & (SLEEPING | HOLES) != 0 {
                 sender.must_wake |= tail & SLEEPING != 0;
                 // (T7) Acquire: pairs with the Release of `valid_from` (T6).
                 if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
-                    // Void: the receiver knows that too. (I2) Release: our earlier publications;
-                    // pairs with the Acquire (I1) of the census.
-                    cpu.store(intent, 0, Ordering::Release);
+                    // Void: the receiver knows that too.
+                    write_intent(cpu, intent, 0);
                     continue;
                 }
             }
@@ -170,9 +169,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // (Q2) Release: the packet's contents come before; pairs with the Acquire (Q1) in
         // `Receiver::next`.
         cpu.store(&q.slot(ticket).header, header.with_lap(q.lap(ticket)).0, Ordering::Release);
-        // (I2) Release: a receiver that sees that we own nothing sees the publication; pairs with
-        // the Acquire (I1) of the census.
-        cpu.store(intent, 0, Ordering::Release);
+        // A receiver that sees that we own nothing sees the publication.
+        write_intent(cpu, intent, 0);
         core::mem::take(&mut sender.must_wake)
     }
 
@@ -184,8 +182,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     /// A delivered packet keeps its header: the receiver's exact progress decides, and
     /// the holes that it left behind.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
-        // (T7) Acquire: pairs with the Release (T6).
-        let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
+        // Relaxed: the receiver's end is known, and with it all its steps.
+        let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed) == u64::MAX;
         self.is_ready(q, header, ticket) || hole && self.is_ready(q, header, ticket.wrapping_sub(q.len()))
     }
 
@@ -195,9 +193,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
         receiver.late.retain(|late| late.ticket != ticket);
         close_hole(q, receiver, cpu, ticket);
-        // (Q3) Release: the hole is closed, so that no gateway takes the message for one that was
-        // not delivered; pairs with the Acquire in `QueueWatch::has_handled` (`am`).
-        cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
+        // After the hole is closed, so that no gateway takes the message for an undelivered one.
+        q.show_consumed(cpu, receiver.head);
     }
 
     #[inline(always)]
@@ -225,9 +222,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
-        // Relaxed: atomic with the claims (T1), so that either a later claim sees the bit, or we
-        // see the claim here; nothing is handed over.
-        let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::Relaxed);
+        // (T8) Release: what a sender needs to wake us; pairs with the Acquire (T1) of a claim.
+        // They are atomic: either a later claim sees the bit, or we see the claim here.
+        let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::Release);
         if tail & TICKET > receiver.head && receiver.late.is_empty() {
             self.wake_up(q, cpu);
             return false;
@@ -272,7 +269,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             let ticket = late.ticket;
             let ownerless =
                 late.is_ownerless(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
-            // The intents first, which acquire (I1), then the packet (Relaxed): an owner that has
+            // The intents first, which acquire (I5), then the packet (Relaxed): an owner that has
             // let go of it has published it.
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Relaxed));
             if ownerless && !self.is_ready(q, header, late.ticket) {

@@ -149,12 +149,14 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         let [step, pair, old, new] = [&record.step, &record.words, &record.old, &record.new]
             .map(|field| cpu.load(field, Ordering::Relaxed));
         let [first, second] = unpacked(pair);
-        let word = |number| words.find(number);
-        match step {
-            // (4b) Release: the old value; pairs with the Acquire (5) in `read`.
-            TENTATIVE => cpu.store(word(first)?, old, Ordering::Release),
-            COMMITTED => cpu.store(word(second)?, new, Ordering::Release),
-            _ => {}
+        let begun = match step {
+            TENTATIVE => Some((first, old)),
+            COMMITTED => Some((second, new)),
+            _ => None,
+        };
+        if let Some((number, value)) = begun {
+            // (4b) Release: what the value stands for; pairs with the Acquire (5) in `read`.
+            cpu.store(words.find(number)?, value, Ordering::Release);
         }
         cpu.store(&record.step, IDLE, Ordering::Relaxed);
         Ok(())

@@ -87,6 +87,15 @@ pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
     variant: PhantomData<fn() -> V>,
 }
 
+/// Replaces a word's content, or an own operation's status, and returns whether it did.
+#[inline(always)]
+fn exchange<P: Processor>(cpu: &P, word: &P::Word, old: u64, new: u64) -> bool {
+    // (3) Release: the descriptor behind a mark, and what came before the content that it replaces,
+    // which was acquired when it was looked at: no content of a word comes back. It pairs with the
+    // Acquire (1), (2b), (2h) in `marks.rs`. Relaxed if it fails: looked at again.
+    cpu.compare_exchange(word, old, new, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
 impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
@@ -96,7 +105,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         loop {
             let decided = expected & !STATE | state;
             // (4) Release: the marks are in, and a participant that sees the decision sees them;
-            // pairs with the Acquire (2) in `marks.rs` and, if it fails, its own.
+            // pairs with the Acquire (2h), (2c) in `marks.rs` and, if it fails, its own.
             match cpu.compare_exchange(status, expected, decided, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(state),
                 Err(now) if now == active(identity) | HELPED && now != expected => expected = now,
@@ -132,9 +141,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
                     // Relaxed: as above.
                     let plain = cpu.load(&values[entry], Ordering::Relaxed) & !MARK;
-                    // (5b) Release: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
-                    // it fails: another participant has replaced it.
-                    if cpu.compare_exchange(word, mark, plain, Ordering::Release, Ordering::Relaxed).is_ok() {
+                    if exchange(cpu, word, mark, plain) {
                         continue;
                     }
                 }
@@ -167,15 +174,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                 self.decide(cpu, seen.operation, FAILED)?;
                 continue;
             }
-            // (5) Release: hands on what (1) saw; pairs with the Acquire (1) in `marks.rs`.
-            let plain = cpu.compare_exchange(
-                word,
-                seen.content,
-                seen.plain,
-                Ordering::Release,
-                Ordering::Relaxed, // Looked at again.
-            );
-            if plain.is_ok() {
+            if exchange(cpu, word, seen.content, seen.plain) {
                 return Ok(());
             }
         }
@@ -207,11 +206,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                     return self.decide(cpu, operation.identity, FAILED);
                 }
                 let mark = if entry == 0 { mark } else { mark | SECOND };
-                // (3) Release: the descriptor, and what came before the value that it replaces,
-                // which was acquired when it was looked at: no content of a word comes back. It
-                // pairs with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
-                if cpu.compare_exchange(word, now.content, mark, Ordering::Release, Ordering::Relaxed).is_ok()
-                {
+                if exchange(cpu, word, now.content, mark) {
                     break;
                 }
             }
@@ -359,11 +354,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
             }
             let to = Self::raised(seen.plain, value);
             let word = words.find(word)?;
-            // (6) Release: what made the word the caller's, for participants that are late; pairs
-            // with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
-            let done =
-                actor.cpu.compare_exchange(word, seen.content, to, Ordering::Release, Ordering::Relaxed);
-            if done.is_ok() {
+            if exchange(actor.cpu, word, seen.content, to) {
                 return Ok(());
             }
         }
@@ -402,14 +393,9 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
             };
             let it = &mine.descriptors[place];
             let mark = it.prepare(cpu, MARK | identity, ACTIVE, &operation);
-            // (3b), (4b) Release: as (3) in `complete` and (4) in `decide`; it pairs with the
-            // Acquire (1), (2) in `marks.rs`. Relaxed if they fail: looked at again.
-            let swap = |word, old, new| {
-                cpu.compare_exchange(word, old, new, Ordering::Release, Ordering::Relaxed).is_ok()
-            };
-            if swap(first, first_content, mark)
-                && swap(second, second_content, mark | SECOND)
-                && swap(&it.status, active(identity), active(identity) & !STATE | SUCCESS)
+            if exchange(cpu, first, first_content, mark)
+                && exchange(cpu, second, second_content, mark | SECOND)
+                && exchange(cpu, &it.status, active(identity), active(identity) & !STATE | SUCCESS)
             {
                 return Ok(true);
             }

@@ -350,17 +350,18 @@ impl<P: Processor, S: Storage, const USED: usize> Harris<P, S, USED> {
             if out.is_ok() {
                 continue;
             }
-            // It is not there. (2) AcqRel: a participant that puts a condition in after this one
-            // sees the decision behind it; pairs with (1).
-            let mut content = cpu.fetch_or(word, 0, Ordering::AcqRel);
-            while content & MARK != 0 && (content & CONDITION != 0 || content & IDENTITY == identity) {
-                if content & CONDITION != 0 {
-                    self.resolve(cpu, word, content)?;
-                } else {
-                    self.write_back(cpu, words, number, identity)?;
+            // It is not there.
+            loop {
+                // (2) AcqRel: a participant that puts a condition in after this one sees the
+                // decision behind it; pairs with (1).
+                let content = cpu.fetch_or(word, 0, Ordering::AcqRel);
+                match content & (MARK | CONDITION) {
+                    MARK if content & IDENTITY == identity => {
+                        self.write_back(cpu, words, number, identity)?
+                    }
+                    0 | CONDITION | MARK => break,
+                    _ => self.resolve(cpu, word, content)?,
                 }
-                // (2b) AcqRel: as (2); pairs with (1).
-                content = cpu.fetch_or(word, 0, Ordering::AcqRel);
             }
         }
         Ok(())
@@ -436,14 +437,19 @@ impl<P: Processor, S: Storage, const USED: usize> DoubleCas<P> for Harris<P, S, 
             // Relaxed: its own, and settled.
             let usage = ((cpu.load(&it.status, Ordering::Relaxed) >> SHIFT) + 1) & USE;
             let identity = identity(number, usage);
-            // (9) Release, here and below: a reader of a field of this use sees the use; pairs with
-            // the Acquire (7b), (7c), (7e).
-            cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
-            cpu.store(&it.words, packed([a.word, b.word]), Ordering::Release); // (9)
-            for (entry, change) in changes.iter().enumerate() {
-                cpu.store(&it.old[entry], change.old, Ordering::Release); // (9)
-                cpu.store(&it.new[entry], change.new, Ordering::Release); // (9)
+            let fields = [
+                (&it.status, active(identity)),
+                (&it.words, packed([a.word, b.word])),
+                (&it.old[0], a.old),
+                (&it.old[1], b.old),
+                (&it.new[0], a.new),
+                (&it.new[1], b.new),
+            ];
+            for (field, value) in fields {
+                // (9) Release: a reader of a field of this use sees the use; pairs with the Acquire
+                // (7b), (7c), (7e).
+                cpu.store(field, value, Ordering::Release);
             }
             let operation = HarrisOperation { identity, words: [a.word, b.word], old: [a.old, b.old] };
             let decided = self

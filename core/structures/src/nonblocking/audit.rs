@@ -54,6 +54,15 @@ enum SuspectPlace {
     Nowhere(u64),
 }
 
+/// Reads a list's top, a link or a state, of which other words are read afterwards.
+#[inline]
+pub(super) fn acquired<P: Processor>(cpu: &P, word: &P::Word) -> u64 {
+    // (4) Acquire: each link and state was written before its node was pushed, and whatever belongs
+    // to a later life after the state that shows it; pairs with the Release (2), (3), (7) in
+    // `Pool`, and with that of links in structures.
+    cpu.load(word, Ordering::Acquire)
+}
+
 impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
     /// Frees the descriptors that dead participants have left behind. `is_dead` by
     /// participant; what they had begun must have been ended before
@@ -195,14 +204,12 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
     /// below it then, is below it still.
     fn in_list(&self, cpu: &P, list: &P::Word, node: u32) -> Result<Option<bool>, StableError> {
         for _ in 0..ATTEMPTS {
-            // (4) Acquire, here and below: each link and state was written before its node was
-            // pushed; pairs with the Release (3) and (2) in `Pool`.
-            let top = VersionedIndex(cpu.load(list, Ordering::Acquire));
+            let top = VersionedIndex(acquired(cpu, list));
             if top.index() == 0 {
                 return Ok(Some(false));
             }
-            let first = life(cpu.load(&self.slot(top.index())?.state, Ordering::Acquire)); // (4)
-            // Relaxed: not before (4); and what came with this version is known.
+            let first = life(acquired(cpu, &self.slot(top.index())?.state));
+            // Relaxed: not before the state; and what came with this version is known.
             let now = cpu.load(list, Ordering::Relaxed);
             if now != top.0 {
                 continue;
@@ -221,8 +228,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
                 return Ok(Some(true));
             }
             let slot = self.slot(at)?;
-            // (4b) Acquire: as (4), the state after the link; pairs with the Release (7) in `Pool`.
-            let link = cpu.load(&slot.link, Ordering::Acquire);
+            let link = acquired(cpu, &slot.link);
             // Relaxed: not before the link; nothing is read behind it.
             let state = cpu.load(&slot.state, Ordering::Relaxed);
             if !is_free(state, expected) {

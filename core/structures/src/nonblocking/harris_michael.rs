@@ -54,6 +54,15 @@ const fn index(link: u64) -> u32 {
     link as u32
 }
 
+/// Changes a link, and returns whether it did.
+#[inline(always)]
+fn relink<P: Processor>(cpu: &P, word: &P::Word, link: u64, new: u64) -> bool {
+    // (2) Release: the entry, in whose hands it is, and what came with the value that it takes,
+    // which was acquired: no value of a link comes back. It pairs with the Acquire (1). Relaxed if
+    // it fails: nothing is read.
+    cpu.compare_exchange(word, link, new, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
 /// A place in the list.
 #[derive(Clone, Copy)]
 struct ListSpot {
@@ -107,10 +116,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         let new = to(link, next, 0);
         let swap = || {
             let word = self.link_of(before)?;
-            // (3) Release: the next entry; for auditors, whose hands it is in; pairs with the
-            // Acquire (1). The value that it takes was acquired there: no value of a link comes
-            // back. Relaxed if it fails: nothing is read.
-            Ok(cpu.compare_exchange(word, link, new, Ordering::Release, Ordering::Relaxed).is_ok())
+            Ok(relink(cpu, word, link, new))
         };
         let Some(held) = self.entries.take_out(cpu, me, index(link), swap)? else { return Ok(false) };
         self.entries.give(cpu, me, held)?;
@@ -123,7 +129,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<ListSpot>, StableError> {
         let cpu = actor.cpu;
         let mut before = 0;
-        // (1) Acquire, here and below: the entry; pairs with the Release (2), (3), (4).
+        // (1) Acquire, here and below: the entry; pairs with the Release (2), (5b).
         let mut link = cpu.load(&self.first, Ordering::Acquire);
         for _ in 0..=2 * self.entries.capacity() {
             if index(link) == 0 {
@@ -132,9 +138,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             let entry = self.entries.get(index(link))?;
             let next = cpu.load(&entry.next, Ordering::Acquire); // (1)
             // (1b) Acquire, twice: as (1); pairs with the Release (5).
-            let found = cpu.load(&entry.key, Ordering::Acquire);
-            let value = cpu.load(&entry.value, Ordering::Acquire); // (1b)
-            // (1e) Acquire: as (1), pairs with the Release (2), (3), (4); not before the loads that
+            let [found, value] = [&entry.key, &entry.value].map(|field| cpu.load(field, Ordering::Acquire));
+            // (1e) Acquire: as (1), pairs with the Release (2); not before the loads that
             // it confirms, which acquire: the entry was in the list then.
             if cpu.load(self.link_of(before)?, Ordering::Acquire) != link {
                 return Ok(None);
@@ -218,9 +223,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             cpu.store(&entry.next, to(own, spot.link, 0), Ordering::Release);
             let link = to(spot.link, u64::from(new), 0);
             let word = self.link_of(spot.before)?;
-            // (2) Release: the entry; pairs with the Acquire (1), which has acquired the value that
-            // it takes. Relaxed if it fails: nothing is read.
-            if cpu.compare_exchange(word, spot.link, link, Ordering::Release, Ordering::Relaxed).is_ok() {
+            if relink(cpu, word, spot.link, link) {
                 return Ok(None);
             }
         }
@@ -255,11 +258,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             }
             let marked = to(spot.next, spot.next, MARK);
             let word = &self.entries.get(index(spot.link))?.next;
-            // (4) Release: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails:
-            // nothing is read.
-            let out =
-                actor.cpu.compare_exchange(word, spot.next, marked, Ordering::Release, Ordering::Relaxed);
-            if out.is_err() {
+            if !relink(actor.cpu, word, spot.next, marked) {
                 continue;
             }
             if !self.unlink(actor, spot.before, spot.link, spot.next)? {

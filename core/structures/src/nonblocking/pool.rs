@@ -124,6 +124,14 @@ pub(super) const fn life(state: u64) -> u32 {
     (state >> COUNT) as u32
 }
 
+/// Shows a descriptor's new state, of which the caller is the holder.
+#[inline(always)]
+fn show<P: Processor>(cpu: &P, word: &P::Word, state: u64) {
+    // (2) Release: an auditor sees the hands that it is in, and a late reader of what is written to
+    // the descriptor from now on sees this; pairs with the Acquire (2), (4) in `audit.rs`.
+    cpu.store(word, state, Ordering::Release);
+}
+
 impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
     /// A pool of `nodes` descriptors besides number 0, which is never handed out:
     /// structures begin with it, and in links 0 is "none".
@@ -296,9 +304,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
         if before & KIND != FREE {
             return Err(StableError::Corrupt);
         }
-        // (2) Release: a late reader of what is written to the descriptor from now on sees
-        // this; pairs with the Acquire in `audit`.
-        cpu.store(&slot.state, state(before, me, TAKEN, 1), Ordering::Release);
+        show(cpu, &slot.state, state(before, me, TAKEN, 1));
         Ok(HeldNode { hand, node })
     }
 
@@ -397,8 +403,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
         let slot = self.slot(held.node)?;
         // Relaxed: its former holder has done with it, which the structure's own words order.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
-        // (2b) Release: as (2) in `take`; pairs with the Acquire (2) in `audit`.
-        cpu.store(&slot.state, state(before, me, UNLINKED, 0), Ordering::Release);
+        show(cpu, &slot.state, state(before, me, UNLINKED, 0));
         Ok(())
     }
 
@@ -448,8 +453,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
         let (member, slot) = (self.member(me)?, self.slot(held.node)?);
         // Relaxed: the caller's own.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
-        // (2c) Release: as (2) in `take`; pairs with the Acquire (2) in `audit`.
-        cpu.store(&slot.state, state(before, me, FREE, 0), Ordering::Release);
+        show(cpu, &slot.state, state(before, me, FREE, 0));
         // Relaxed: a hint.
         let length = cpu.load(&member.length, Ordering::Relaxed);
         if length < OWN {
@@ -517,7 +521,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
             // state.
             let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
             let link = u64::from(life(below)) << 32 | u64::from(top.index());
-            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4b) in
+            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4) in
             // `audit.rs`.
             cpu.store(&slot.link, link, Ordering::Release);
             // (3) Release: the descriptor's link and state; pairs with the Acquire (4), (6). The

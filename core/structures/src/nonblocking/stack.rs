@@ -22,6 +22,7 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
+use super::audit::acquired;
 use super::pool::life;
 use super::{
     ATTEMPTS, Audit, Inventory, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
@@ -138,7 +139,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             // Relaxed: if the DCAS succeeds, it was on the stack all the time, in the same life.
             let state = cpu.load(&self.items.slot(number(top)?)?.state, Ordering::Relaxed);
             // (1) Release: a late walker of this sees that the item has a new life; pairs with the
-            // Acquire (3b) in `holds`.
+            // Acquire (4) in `audit.rs`.
             cpu.store(&item.below, u64::from(life(state)) << 32 | top, Ordering::Release);
             let moved = (VERSION, version, next_version(version));
             if swap_both(&self.dcas, actor, self, moved, (TOP, top, u64::from(node)))? {
@@ -222,8 +223,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         'again: for _ in 0..ATTEMPTS {
             let version = self.dcas.read(actor, self, VERSION)?;
             let mut at = number(self.dcas.read(actor, self, TOP)?)?;
-            // (3) Acquire, here and below: pairs with the Release (1) and those of the states.
-            let mut expected = life(cpu.load(&self.items.slot(at)?.state, Ordering::Acquire));
+            let mut expected = life(acquired(cpu, &self.items.slot(at)?.state));
             if self.dcas.read(actor, self, VERSION)? != version {
                 continue;
             }
@@ -232,9 +232,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
                     return Ok(Some(at != 0));
                 }
                 let slot = self.items.slot(at)?;
-                // (3b) Acquire: as (3); pairs with the Release (1).
-                let below = cpu.load(&self.items.get(at)?.below, Ordering::Acquire);
-                let life = life(cpu.load(&slot.state, Ordering::Acquire)); // (3)
+                let below = acquired(cpu, &self.items.get(at)?.below);
+                let life = life(acquired(cpu, &slot.state));
                 if life != expected {
                     continue 'again;
                 }

@@ -365,12 +365,12 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             return Ok(false);
         }
         let back = u64::from(self.refer(cpu, at.cell)?) + 1;
-        // (4) Release: pairs with the Acquire (5).
-        cpu.store(&self.node(at.target)?.back, back, Ordering::Release);
+        // Relaxed, here and below: a way to a cell, which is acquired when it is counted (1). Our
+        // own reference keeps it until then.
+        cpu.store(&self.node(at.target)?.back, back, Ordering::Relaxed);
         // Back to a cell that is still in the list.
         let mut before = self.refer(cpu, at.cell)?;
-        // (5) Acquire: pairs with the Release (4).
-        while cpu.load(&self.node(before)?.back, Ordering::Acquire) != 0 {
+        while cpu.load(&self.node(before)?.back, Ordering::Relaxed) != 0 {
             let former = self.safe_read(cpu, me, &self.node(before)?.back, |b| b.wrapping_sub(1) as u32)?;
             self.release(cpu, me, before)?;
             before = former;
@@ -389,8 +389,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         while !self.swing(cpu, me, before, extra, last)? {
             self.release(cpu, me, extra)?;
             extra = self.next_of(cpu, me, before)?;
-            // (5b) Acquire: as (5); pairs with the Release (4).
-            let gone = cpu.load(&self.node(before)?.back, Ordering::Acquire) != 0;
+            // Relaxed: as above.
+            let gone = cpu.load(&self.node(before)?.back, Ordering::Relaxed) != 0;
             let behind = self.next_of(cpu, me, last)?;
             let longer = self.is_auxiliary(cpu, behind)?;
             self.release(cpu, me, behind)?;

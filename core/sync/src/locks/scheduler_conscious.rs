@@ -180,8 +180,8 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
     fn wait<W: Waiting<P>>(&self, cpu: &P, wait: &W, ticket: u64) -> Result<bool, LockError> {
         let seat = self.seat(ticket);
         K::publish(cpu, &seat.stamp);
-        // (2) Release: the time is there when our name is; pairs with the Acquire (4).
-        cpu.store(&seat.waiter, ticket << ID | (cpu.id() as u64 + 1), Ordering::Release);
+        // Relaxed: where our name comes before the time, we are passed over, and queue again.
+        cpu.store(&seat.waiter, ticket << ID | (cpu.id() as u64 + 1), Ordering::Relaxed);
         // From now on a releaser can tell.
         K::stay(cpu, false);
         let decided = |grant| {
@@ -201,8 +201,8 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
     /// Returns whether the waiter with this ticket is preempted.
     fn is_preempted(&self, cpu: &P, ticket: u64) -> bool {
         let seat = self.seat(ticket);
-        // (4) Acquire, pairs with the Release (2).
-        let waiter = cpu.load(&seat.waiter, Ordering::Acquire);
+        // Relaxed: a waiter whose time looks old is passed over, and queues again.
+        let waiter = cpu.load(&seat.waiter, Ordering::Relaxed);
         let id = waiter & ((1 << ID) - 1);
         if id == 0 || waiter >> ID != ticket & (u64::MAX >> ID) {
             return false;

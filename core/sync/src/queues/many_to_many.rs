@@ -339,6 +339,13 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     #[inline(always)]
+    fn read_entry(&self, cpu: &P, ticket: u64) -> u64 {
+        // (Q3) Acquire: the value in the slot, and what was sent before; pairs with the Release
+        // (Q4).
+        cpu.load(self.entry(ticket), Ordering::Acquire)
+    }
+
+    #[inline(always)]
     pub(super) fn word(&self, slot: usize, k: usize) -> &'a P::Word {
         word_at(self.slots, self.geometry.place(slot, k))
     }
@@ -362,8 +369,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         // (Q1) Acquire: what was taken before; pairs with the Release (Q2).
         let mut ticket = cpu.load(&self.head.taken.next, Ordering::Acquire);
         loop {
-            // (Q3) Acquire: the value in the slot; pairs with the Release (Q4).
-            let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+            let entry = self.read_entry(cpu, ticket);
             let expected = self.lap_of(ticket);
             if lap(entry) < expected {
                 return Oldest::Empty(ticket, entry);
@@ -396,8 +402,7 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
         // Release (Q8).
         let mut ticket = cpu.load(&self.head.sent.next, Ordering::Acquire);
         loop {
-            // (Q3b) Acquire: as (Q7): what was sent before; pairs with the Release (Q4).
-            let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+            let entry = self.read_entry(cpu, ticket);
             let expected = self.lap_of(ticket);
             if lap(entry) == expected - 1 {
                 return (ticket, entry);

@@ -5,6 +5,7 @@
 //! before it is written, or overwritten before it is read, is a race; a receiver that sleeps on
 //! although a message is there has lost a wake-up.
 
+mod owners;
 mod stream;
 mod suspected;
 mod watched;
@@ -23,6 +24,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::{Policy, Spinning, Wait};
 
+use owners::{AnnouncedRun, AwayRun, HandledRun, OwnedQueue};
 use stream::Streamed;
 use suspected::SuspectedLock;
 use watched::{Stray, WatchedQueue};
@@ -106,6 +108,17 @@ pub fn all(cases: &mut Vec<Case>) {
         let name = format!("channel/damaged-{of}-{}", algorithm.name());
         cases.push(Case::new(name, "a word with nonsense is repaired, or the queue closed", make));
     }
+    cases.push(case(
+        "channel/announced",
+        "an owner waits for senders, or they are stopped",
+        |plan, memory| Rc::new(AnnouncedRun::new(plan, memory)),
+    ));
+    cases.push(case("channel/away", "a receiver that is away can be called", |plan, memory| {
+        Rc::new(AwayRun(OwnedQueue::new(plan, memory)))
+    }));
+    cases.push(case("channel/handled", "a gateway learns what was handled", |plan, memory| {
+        Rc::new(HandledRun(OwnedQueue::new(plan, memory)))
+    }));
     let make = |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         if plan.threads * plan.ops > suspected::PACKETS {
             return Err(format!("has {} packets: take fewer threads or operations", suspected::PACKETS));

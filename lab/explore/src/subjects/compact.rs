@@ -1,18 +1,19 @@
 //! Compact locks of many readers or one writer, the compact semaphore as a lock, and the
-//! compact barrier.
+//! compact barrier; and the end of its memory, and of a condition's.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use towpath_machine::Arena;
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{
-    Barrier, BarrierError, CompactBarrier, CompactRwLock, CompactSemaphore, Deadline, Lock, LockError,
-    Policy, Wait, Waiting,
+    Abandoned, Barrier, BarrierError, CompactBarrier, CompactCondition, CompactRwLock, CompactSemaphore,
+    Deadline, Lock, LockError, Policy, Wait, Waiting,
 };
 
-use super::{BUDGET, ExploredMember};
+use super::{BUDGET, ExploredMember, PAUSE};
 use towpath_schedules::harness::Case;
 use towpath_schedules::sharing::{Admission, ExploredSharing, sharing};
-use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, Plan, SubjectRun, Word};
 
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
@@ -24,6 +25,110 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     }
     super::lock::<OneUnit>(cases, policy);
     super::barrier::<CountedBarrier>(cases, policy);
+    for (name, is_barrier) in [("barrier/compact-freed", true), ("waits/condition-freed", false)] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            Ok(Rc::new(FreedRun::new(plan, memory, is_barrier)))
+        };
+        cases.push(Case::new(name, "its memory is freed after the last look at it", make));
+    }
+}
+
+/// Memory of a barrier or of a condition, which the first thread frees when it is left.
+struct FreedRun {
+    barrier: CompactBarrier<Explorer>,
+    condition: CompactCondition<Explorer>,
+    /// Read with the last look at the memory, and written when it is freed.
+    memory: DatumId,
+    /// Number of threads that have begun to wait, kept by the host.
+    begun: Cell<usize>,
+    is_barrier: bool,
+    plan: Plan,
+}
+
+impl FreedRun {
+    fn new(plan: &Plan, memory: &ExploredMemory, is_barrier: bool) -> FreedRun {
+        FreedRun {
+            barrier: CompactBarrier::new(memory),
+            condition: CompactCondition::new(memory),
+            memory: memory.cell(Place::NewLine, 0),
+            begun: Cell::new(0),
+            is_barrier,
+            plan: *plan,
+        }
+    }
+
+    /// Waits, or only begins and ends a wait for the condition.
+    fn look(&self, cpu: &Explorer) {
+        if self.is_barrier {
+            let wait = LookingWait { memory: &self.memory };
+            let last = self.barrier.wait(cpu, &wait, self.plan.threads as u32);
+            last.unwrap_or_else(|error| panic!("wait: {error:?}"));
+        } else {
+            self.condition.begin(cpu);
+            self.begun.set(self.begun.get() + 1);
+            cpu.read(&self.memory);
+            self.condition.end(cpu);
+        }
+    }
+
+    fn is_left(&self, cpu: &Explorer) -> bool {
+        if self.is_barrier {
+            return self.barrier.is_left(cpu);
+        }
+        self.begun.get() == self.plan.threads && !self.condition.has_waiters(cpu)
+    }
+}
+
+impl SubjectRun for FreedRun {
+    fn thread(&self, cpu: &Explorer) {
+        self.look(cpu);
+        if cpu.id() == 0 {
+            while !self.is_left(cpu) {
+                cpu.delay(PAUSE);
+            }
+            cpu.write(&self.memory, 1);
+        }
+    }
+}
+
+/// Wait that ends with a look at the memory of its object.
+#[derive(Clone)]
+struct LookingWait<'a> {
+    memory: &'a DatumId,
+}
+
+impl Waiting<Explorer> for LookingWait<'_> {
+    fn parks(&self) -> bool {
+        false
+    }
+    fn wait_until(
+        &self,
+        cpu: &Explorer,
+        word: &Word,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        // (S1) Acquire: as this says of itself; pairs with (S2).
+        let seen = cpu.spin_until(word, Ordering::Acquire, u64::MAX, done).map_err(|_| Abandoned);
+        cpu.read(self.memory);
+        seen
+    }
+    fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
+        cpu.delay(PAUSE);
+        Ok(())
+    }
+    fn attempts_before_queueing(&self, _cpu: &Explorer) -> u32 {
+        0
+    }
+    fn wait_turn(&self, cpu: &Explorer, _word: &Word, _seen: u64, _round: u32, _turn: u64) {
+        cpu.delay(PAUSE);
+    }
+    fn release(&self, cpu: &Explorer, word: &Word, value: u64) {
+        // (S2) Release: as this says of itself; pairs with (S1).
+        cpu.store(word, value, Ordering::Release);
+    }
+    fn release_some(&self, cpu: &Explorer, word: &Word, value: u64, _count: u32) {
+        self.release(cpu, word, value);
+    }
 }
 
 /// The semaphore with one unit, for a lock.

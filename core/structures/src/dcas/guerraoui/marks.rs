@@ -96,29 +96,43 @@ impl<P: Processor> Descriptor<P> {
     /// the first word.
     #[inline(always)]
     pub fn prepare(&self, cpu: &P, mark: u64, state: u64, operation: &MarkedOperation) -> u64 {
-        // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
-        // Acquire (2). The first one also comes after the former marks are out.
-        cpu.store(&self.status, (mark & USE) << SHIFT | state, Ordering::Release);
-        cpu.store(&self.operation, operation.identity, Ordering::Release); // (8)
-        cpu.store(&self.words, packed(operation.words), Ordering::Release); // (8)
-        for entry in 0..2 {
-            cpu.store(&self.old[entry], operation.old[entry], Ordering::Release); // (8)
-            cpu.store(&self.new[entry], operation.new[entry], Ordering::Release); // (8)
+        let ([a, b], [c, d]) = (operation.old, operation.new);
+        let fields = [
+            (&self.status, (mark & USE) << SHIFT | state),
+            (&self.operation, operation.identity),
+            (&self.words, packed(operation.words)),
+            (&self.old[0], a),
+            (&self.old[1], b),
+            (&self.new[0], c),
+            (&self.new[1], d),
+        ];
+        for (field, value) in fields {
+            // (8) Release: a reader of a field of this use sees the use; pairs with the Acquire
+            // (2). The first one also comes after the former marks are out.
+            cpu.store(field, value, Ordering::Release);
         }
         mark
     }
 
+    /// Reads a field.
+    #[inline(always)]
+    fn field(cpu: &P, field: &P::Word) -> u64 {
+        // (2) Acquire: a reader of what a later use has written sees in the status, which it reads
+        // afterwards, that it is a later one; pairs with the Release (8) in `prepare`.
+        cpu.load(field, Ordering::Acquire)
+    }
+
+    /// Reads the old and the new value of a word.
+    #[inline(always)]
+    fn values(&self, cpu: &P, entry: usize) -> [u64; 2] {
+        [&self.old[entry], &self.new[entry]].map(|field| Self::field(cpu, field) & !MARK)
+    }
+
     /// The operation of this identity, if the descriptor is still in that use.
     pub fn operation(&self, cpu: &P, identity: u64) -> MarkedOperation {
-        // (2f) Acquire, of all five: as (2) in `look_behind`; pairs with the Release (8).
-        let [pair, a, b, c, d] = [&self.words, &self.old[0], &self.old[1], &self.new[0], &self.new[1]]
-            .map(|field| cpu.load(field, Ordering::Acquire));
-        MarkedOperation {
-            identity,
-            words: unpacked(pair),
-            old: [a & !MARK, b & !MARK],
-            new: [c & !MARK, d & !MARK],
-        }
+        let words = unpacked(Self::field(cpu, &self.words));
+        let [[a, c], [b, d]] = [0, 1].map(|entry| self.values(cpu, entry));
+        MarkedOperation { identity, words, old: [a, b], new: [c, d] }
     }
 }
 
@@ -134,11 +148,9 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         }
         let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), and (4)
-        // in `guerraoui.rs`.
-        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK; // (2b)
-        let status = cpu.load(&marked.status, Ordering::Acquire); // (2b)
+        let [old, new] = marked.values(cpu, entry);
+        // (2b) Acquire: as (2h) in `look_behind`; pairs with the Release (4) in `guerraoui.rs`.
+        let status = cpu.load(&marked.status, Ordering::Acquire);
         let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
         Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
     }
@@ -168,19 +180,16 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
         let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2) Acquire: a reader of what a later use has written sees in the status that it is a
-        // later one; pairs with the Release (8) in `prepare`.
-        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK; // (2)
+        let [old, new] = marked.values(cpu, entry);
         let (operation, status, in_use) = if content & HELPS == 0 {
             // (2h) Acquire: as (2), and what was done before the decision; pairs with the Release
             // (4) in `guerraoui.rs`.
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
-            // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), and (4) in
-            // `guerraoui.rs`. The helper's own status last: it says whether all this was one use.
-            let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
+            // (2c) Acquire, twice: as above; pairs with the Release (8), and (4) in `guerraoui.rs`.
+            // The helper's own status last: it says whether all this was one use.
+            let operation = Descriptor::field(cpu, &marked.operation) & IDENTITY;
             let status = cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire); // (2c)
             let usage = cpu.load(&marked.status, Ordering::Acquire) >> SHIFT; // (2c)
             (operation, status, usage == content & USE)

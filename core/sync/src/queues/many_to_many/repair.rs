@@ -73,8 +73,9 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     pub(super) fn look_over<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> SlotsFound {
         let (mut has_repaired, mut may_come, mut has_lease) = (false, false, false);
         for slot in 0..self.geometry.capacity() {
-            // (Q5b) Acquire: as (Q5); pairs with the Release (Q6).
-            let word = cpu.load(self.word(slot, 0), Ordering::Acquire);
+            // Relaxed: slots of the living are passed over, and the acts of the dead come before
+            // the answer that they are dead.
+            let word = cpu.load(self.word(slot, 0), Ordering::Relaxed);
             let (state, is_in_ring) = (word & STATE, self.is_in_ring(cpu, slot, word));
             match state {
                 LEASED if identity(word) == wait.identity() => has_lease = true,
@@ -105,8 +106,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// ticket.
     fn is_in_ring(&self, cpu: &P, slot: usize, word: u64) -> bool {
         let ticket = ticket_of(word);
-        // (Q3c) Acquire: as (Q3); pairs with the Release (Q4).
-        let entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+        let entry = self.read_entry(cpu, ticket);
         matches!(word & STATE, SENT | RETURNED)
             && lap(entry) > 0
             && (entry & SLOT) as usize == slot

@@ -76,7 +76,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             }
             let next = self.lap_of(ticket) << LAP | slot as u64;
             // (Q4) Release: the value, and what its sender knew of the queue, comes before its
-            // receipt; pairs with the Acquire (Q3), (Q3b), also of a failure. Not Acquire: the
+            // receipt; pairs with the Acquire (Q3), also of a failure. Not Acquire: the
             // entry is one that this process has acquired.
             let done =
                 cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Acquire);
@@ -119,8 +119,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         while lap(entry) != self.lap_of(ticket) - 1 {
             ticket = self.after(ticket, entry);
             word = Self::retry(cpu, self.word(slot, 0), word, ticket);
-            // (Q3e) Acquire: as (Q3b); pairs with the Release (Q4).
-            entry = cpu.load(self.entry(ticket), Ordering::Acquire);
+            entry = self.read_entry(cpu, ticket);
         }
         (word, ticket, entry)
     }

@@ -10,7 +10,7 @@ use towpath_am::domain::{DomainMemory, Entry, Hooks, Membership, Side, Stored};
 use towpath_am::queue::Queue;
 use towpath_am::stream::Stream;
 use towpath_am::{Direction, Domain, Error, Token, WorldConfig};
-use towpath_machine::{Arena, Place, Processor};
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_schedules::{Bytes, ExploredMemory, Explorer, Word};
 use towpath_shm::ParticipantId;
 use towpath_sync::{Policy, Surroundings, Wait};
@@ -36,10 +36,18 @@ pub struct ExploredWorld {
     config: WorldConfig,
     parts: Vec<EndpointMemory>,
     doorbells: Vec<Word>,
+    /// Value 1 once a thread has entered, which each does before it takes an entry.
+    entered: Vec<Word>,
 }
 
 impl ExploredWorld {
-    pub fn new(memory: &ExploredMemory, ranks: usize, algorithm: Algorithm, waiting: Policy) -> Self {
+    pub fn new(
+        memory: &ExploredMemory,
+        threads: usize,
+        ranks: usize,
+        algorithm: Algorithm,
+        waiting: Policy,
+    ) -> Self {
         let config = WorldConfig {
             packets: PACKETS,
             blocks: BLOCKS,
@@ -62,11 +70,14 @@ impl ExploredWorld {
             config,
             parts: (0..ranks).map(part).collect(),
             doorbells: (0..ranks).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            entered: (0..threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
         }
     }
 
     /// The world as this thread sees it, under a rank.
     pub fn domain<'m>(&'m self, cpu: &'m Explorer, rank: usize) -> ExploredDomain<'m> {
+        // Relaxed: the word that names the participant orders it.
+        cpu.store(&self.entered[cpu.id()], 1, Ordering::Relaxed);
         ExploredDomain { cpu, world: self, rank: rank as u32 }
     }
 }
@@ -171,7 +182,10 @@ impl Membership for ExploredDomain<'_> {
         self.world.config.processes
     }
     fn is_alive(&self, participant: ParticipantId) -> bool {
-        ExploredMember::new(self.cpu).is_alive(participant.generation)
+        let entered = &self.world.entered[participant.generation as usize - 1];
+        // Relaxed: the word that names the participant orders it.
+        self.cpu.load(entered, Ordering::Relaxed) == 1
+            && ExploredMember::new(self.cpu).is_alive(participant.generation)
     }
     /// Never: no subject maps all ranks, which is where it is asked.
     fn has_died(&self, _rank: u32) -> bool {

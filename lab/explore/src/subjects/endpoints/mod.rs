@@ -74,7 +74,7 @@ impl ServiceHandover {
         let clients = plan.threads - servers;
         let requests = clients * plan.ops;
         ServiceHandover {
-            world: ExploredWorld::new(memory, clients + 1, algorithm, waiting),
+            world: ExploredWorld::new(memory, plan.threads, clients + 1, algorithm, waiting),
             plan: *plan,
             servers,
             stage: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
