@@ -34,6 +34,15 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
 }
 
 #[test]
+fn bytes_of_a_message_follow_from_their_places() {
+    for bytes in [0, 7, 2048, 5000] {
+        let all = message(1, 3, bytes);
+        assert_eq!(all.len(), bytes);
+        assert!(all.iter().enumerate().all(|(i, &b)| b == (i / 8 + i + 31 + 21) as u8), "{bytes}");
+    }
+}
+
+#[test]
 fn locks_are_counted() {
     let of = |version, bytes| ping_pong(&Rung::on(&sx4(), version, bytes)).unwrap();
     for (version, short, eager) in [
