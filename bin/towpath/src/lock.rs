@@ -37,7 +37,7 @@ const NOT_MADE: u8 = 73;
   towpath lock --hosts FILE backup -- ./save.sh   one at a time on all hosts of the file
   towpath lock --etcd http://10.0.0.1:2379 backup -- ./save.sh    by an etcd that exists already
 
-The command finds in its environment TOWPATH_LOCK, the name; TOWPATH_TOKEN, its fencing token: a number that is larger than those of all holders before it (tokens increase also where nobody has used the lock for a while, as long as the host's clock is not set back meanwhile); and TOWPATH_PREVIOUS_OWNER_DIED=1 if a holder before it died by a signal, or was killed with this command, and no command under the exclusive lock has ended with code 0 since.
+The command finds in its environment TOWPATH_LOCK, the name; TOWPATH_TOKEN, its fencing token: a number that is larger than those of all holders before it (tokens increase also where the lock was unused for a while, as long as the host's clock is not set back meanwhile); and TOWPATH_PREVIOUS_OWNER_DIED=1 if a holder before it died by a signal, or was killed with this command, and no command under the exclusive lock has ended with code 0 since.
 
 The lock lasts until the command ends; processes that it leaves running do not keep it. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM and SIGWINCH are passed on to the command. If `towpath lock` is killed (SIGKILL), the command and its descendants are killed, and the lock goes on when they have ended: it is never given to another while a process of a killed holder runs that has not closed the descriptor which it has inherited. A command that is stopped keeps the lock.
 
