@@ -247,7 +247,7 @@ impl<'a> RunningLauncher<'a> {
 
     /// Sleeps until an event comes, for this time at most, and handles it.
     fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        let limit = limit.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: w.subsec_nanos().into() });
+        let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
         let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
         if !self.alone {
             sources.push(PollFd::new(self.parent, PollFlags::IN));

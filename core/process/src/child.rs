@@ -220,10 +220,9 @@ impl Child {
     /// Sleeps until the child ends, for at most `limit`. May return early.
     pub fn sleep_until_it_ends(&self, limit: Duration) {
         let Some(pidfd) = &self.pidfd else { return thread::sleep(limit.min(INTERVAL)) };
-        let limit = limit.min(Duration::from_secs(60));
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let limit: Option<Timespec> = limit.try_into().ok();
         // An error is an early return.
-        let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&limit));
+        let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], limit.as_ref());
     }
 }
 

@@ -306,10 +306,7 @@ fn watch(
 
 /// Sleeps until a descriptor is ready, or the time is over. Returns which are ready.
 fn sleep<const N: usize>(sources: [BorrowedFd<'_>; N], limit: Option<Duration>) -> io::Result<[bool; N]> {
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
+    let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
     let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
     match poll(&mut polled, limit.as_ref()) {
         Ok(_) => Ok(polled.map(|source| !source.revents().is_empty())),

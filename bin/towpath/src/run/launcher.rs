@@ -191,7 +191,7 @@ impl<'a> Launcher<'a> {
 
     /// Sleeps until an event comes, and handles it.
     fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        let limit = limit.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: w.subsec_nanos().into() });
+        let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
         let socket = self.handover.socket();
         let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
         if !self.alone {
