@@ -166,16 +166,18 @@
 #![deny(unsafe_code)]
 
 pub use towpath_am::{
-    Algorithm, Audit, Bundle, Direction, Domain, Endpoint, Error, Events, MAX_ARGS, MAX_ENDPOINTS, Name,
-    Operation, ParallelBundle, ParallelEndpoint, Payload, PrivateSegment, Returned, Segment, SegmentKind,
-    SharedMemory, SharedSegment, SignalEndpoint, Status, Tag, Token, WorldConfig, domain,
+    Algorithm, Audit, Bundle, Direction, Domain, Endpoint, EndpointSleep, Error, Events, MAX_ARGS,
+    MAX_ENDPOINTS, Name, Operation, ParallelBundle, ParallelEndpoint, Payload, PollsAtBarrier,
+    PrivateSegment, Returned, Segment, SegmentKind, SharedMemory, SharedSegment, SignalEndpoint, Status, Tag,
+    Token, WorldConfig, domain,
 };
 pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
-    Area, Ending, Episode, Error as WorldError, HostArrival, InMapping, MemberChange, ParticipantId,
-    RankState, RemoteBytes, SemaphorePermit, Shared, World, WorldBroadcast, WorldBytes, WorldMembers,
-    WorldQueue, WorldSpec,
+    Area, Ending, EnteredAs, Episode, Error as WorldError, HostArrival, InMapping, MemberChange,
+    ParticipantId, RankState, RemoteBytes, SemaphorePermit, Shared, SizedKind, SizedLease, SizedQueue,
+    SizedReceiver, SizedSender, World, WorldBroadcast, WorldBytes, WorldMembers, WorldQueue, WorldRing,
+    WorldSpec, WorldVenue,
 };
 pub use towpath_sync::queues::TransferError;
 pub use towpath_sync::robust::{Barrier, Condvar, EpisodeError, Event, Once, Semaphore, Woken};
