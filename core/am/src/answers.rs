@@ -141,16 +141,16 @@ impl<D: Domain> Core<D> {
     /// for a moment where there is one line, in which an answer is likely.
     #[inline(always)]
     pub(crate) fn poll_lines(&self, replies_only: bool) -> usize {
-        let turn = match self.answers.count.get() {
+        let (turn, pauses) = match self.answers.count.get() {
             0 => return 0,
             1 => {
                 let left = self.answers.patience.get();
                 self.answers.patience.set(left.saturating_sub(1));
-                if left > 0 { TURN } else { 0 }
+                (if left > 0 { TURN } else { 0 }, left == PATIENCE && self.answers.pauses.get())
             }
-            _ => 0,
+            _ => (0, false),
         };
-        self.poll_each_line(turn, replies_only)
+        self.poll_each_line(turn, pauses, replies_only)
     }
 
     /// Delivers the messages of all lines, before a message of a queue. Returns their
@@ -162,15 +162,15 @@ impl<D: Domain> Core<D> {
 
     #[inline(never)]
     fn look_at_lines(&self, replies_only: bool) -> usize {
-        self.poll_each_line(0, replies_only)
+        self.poll_each_line(0, false, replies_only)
     }
 
     #[inline(always)]
-    fn poll_each_line(&self, turn: u64, replies_only: bool) -> usize {
+    fn poll_each_line(&self, turn: u64, pauses: bool, replies_only: bool) -> usize {
         let mut delivered = 0;
         for peer in self.answers.lines.borrow().iter() {
             if peer.talk.end.is_theirs()
-                && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
+                && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn, pauses)
                 && (answer.is_reply || !replies_only)
                 && self.is_next(peer, answer)
             {

@@ -330,6 +330,21 @@ impl<D: Domain> Endpoint<D> {
         self.core.tag.set(tag);
     }
 
+    /// Pauses before the first look at an answer line after a message of this endpoint,
+    /// while looks at once come too early: for callers that take longer from a message to its
+    /// answer than Rust's, as programs in C do through a library.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// endpoint.pause_after_messages();
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn pause_after_messages(&self) {
+        self.core.answers.pauses.set(true);
+    }
+
     /// Returns its segment.
     ///
     /// ```

@@ -144,6 +144,8 @@ pub(crate) struct Answers<D: Domain> {
     pub enabled: Cell<bool>,
     /// Number of polls that may still spin on a line.
     pub patience: Cell<u32>,
+    /// True if the first look after a message may be replaced by a pause.
+    pub pauses: Cell<bool>,
     /// Number of polls that have found messages in lines since one looked at the queues.
     pub in_turn: Cell<u32>,
     /// Peers with which it uses a line.
@@ -164,6 +166,7 @@ impl<D: Domain> Answers<D> {
             enabled: Cell::new(domain.config().has_answer_lines()),
             in_turn: Cell::new(0),
             patience: Cell::new(0),
+            pauses: Cell::new(false),
             lines: RefCell::new(Vec::with_capacity(MOST_LINES)),
             count: Cell::new(0),
         }

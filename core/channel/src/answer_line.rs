@@ -53,6 +53,8 @@ use crate::path::{PacketContent, read_args, two_args};
 
 /// Maximum number of arguments of a message in the line: the last cell has its order.
 pub const ANSWER_ARGS: usize = 10;
+/// Number of first looks that a pause replaces after one that came too early.
+const PAUSES: u32 = 32;
 /// In a header's state: the end that wrote it sleeps until the other one answers.
 pub const SLEEPS: u64 = 8;
 /// In a header: the message is a reply.
@@ -178,6 +180,8 @@ pub struct AnswerEnd<L> {
     taken: Cell<u64>,
     /// Last message, if it was a request.
     last: Sent,
+    /// Number of messages for which it still pauses before its first look.
+    pauses: Cell<u32>,
 }
 
 /// Endpoint at one end: its index and generation.
@@ -198,6 +202,7 @@ impl<L> AnswerEnd<L> {
             sent: Cell::new(0),
             taken: Cell::new(0),
             last: Sent::default(),
+            pauses: Cell::new(0),
         }
     }
 
@@ -326,12 +331,37 @@ impl<L> AnswerEnd<L> {
         (header & MARKS == self.theirs).then(|| Answer::of(cpu, slot, header))
     }
 
-    /// Spins for at most about `ns` nanoseconds until the other end has sent a message.
+    /// First look after a message of this end, or the shortest pause instead: while looks
+    /// at once come too early. Now and then it tries one.
+    ///
+    /// A look that comes too early takes the line from the other end, which is about to write it.
     #[inline(always)]
-    pub fn await_answer<P: Processor>(&self, cpu: &P, ns: u64) -> Option<Answer>
+    pub fn look_or_pause<P: Processor>(&self, cpu: &P) -> Option<Answer>
     where
         L: Deref<Target = AnswerLine<P>>,
     {
+        let left = self.pauses.get();
+        if left > 0 {
+            self.pauses.set(left - 1);
+            cpu.delay(1);
+            return None;
+        }
+        let found = self.look(cpu);
+        self.pauses.set(if found.is_none() { PAUSES } else { 0 });
+        found
+    }
+
+    /// Spins for at most about `ns` nanoseconds until the other end has sent a message.
+    ///
+    /// `pauses`: the look is the first one after a message of this end, and may come too early.
+    #[inline(always)]
+    pub fn await_answer<P: Processor>(&self, cpu: &P, ns: u64, pauses: bool) -> Option<Answer>
+    where
+        L: Deref<Target = AnswerLine<P>>,
+    {
+        if pauses && let Some(found) = self.look_or_pause(cpu) {
+            return Some(found);
+        }
         if ns > 0 {
             let found = self.look(cpu);
             if found.is_some() {
@@ -451,3 +481,6 @@ impl<L> AnswerEnd<L> {
         (!handled && self.look(cpu).is_none()).then_some(Unhandled { header, tag, args, after })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,6 +128,7 @@ pub unsafe extern "C" fn AM_AllocateEndpoint(
         }
         let endpoint = process::ask(|world, _| Endpoint::with_private_segment(world, 0))??;
         endpoint.set_tag(Tag::NONE);
+        endpoint.pause_after_messages();
         let own_name = endpoint.name();
         let made = Box::new(AmEndpoint {
             endpoint,

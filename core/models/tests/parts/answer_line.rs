@@ -119,11 +119,11 @@ fn an_awaited_answer(at_lower: Missing, at_upper: Missing) {
         let other = thread::spawn(move || {
             let cpu = Weakened::new(1, at_lower);
             send_after(&cpu, &lower, 1, false, 7);
-            let answer = lower.await_answer(&cpu, 1).expect("loom's budgets never run out");
+            let answer = lower.await_answer(&cpu, 1, false).expect("loom's budgets never run out");
             assert!(answer.is_reply && take_found(&cpu, &lower) == 2);
         });
         let cpu = Weakened::new(0, at_upper);
-        let answer = upper.await_answer(&cpu, 1).expect("loom's budgets never run out");
+        let answer = upper.await_answer(&cpu, 1, false).expect("loom's budgets never run out");
         assert!(!answer.is_reply && answer.after == 7 && take_found(&cpu, &upper) == 1);
         send_after(&cpu, &upper, 2, true, 0);
         other.join().unwrap();
