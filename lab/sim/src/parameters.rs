@@ -330,6 +330,8 @@ pub const CLASSES: u64 = 1;
 pub const SWITCHES: u64 = 2;
 /// `memory.placement`: lines without a home of their own lie at the first node.
 pub const FIRST_TOUCH: u64 = 1;
+/// `memory.locks`: all at the first node.
+pub const LOCKS_AT_FIRST: u64 = 1;
 /// `directory.protocol`: owners reply to requesters, sharers acknowledge to writers.
 pub const FORWARDING: u64 = 0;
 /// `directory.protocol`: owners and sharers answer the home, which blocks the line and
@@ -379,6 +381,7 @@ parameters! {
     ways "cache.ways" Unit::Count, "", "1", "lines in a set";
     fabric "fabric" Unit::Choice(&["bus", "directory", "none"]), "", "", "what keeps the caches coherent: a snooping bus, directories, or nothing";
     placement "memory.placement" Unit::Choice(&["in-turn", "first-touch"]), "directory", "in-turn", "where lines lie without a home of their own: at the nodes in turn, or all at the first node, whose thread makes them";
+    lock_homes "memory.locks" Unit::Choice(&["in-turn", "first-node"]), "switches", "in-turn", "where paper K's locks in shared memory lie: at the nodes in turn, or all at the first node";
     protocol "bus.protocol" Unit::Choice(&["moesi", "write-once"]), "bus", "moesi", "split transactions with owned lines, or a bus that is held for each transaction, with write-once";
     bus_address "bus.address" Unit::Time, "moesi", "", "time between two address slots";
     bus_snoop "bus.snoop" Unit::Time, "moesi", "", "from the address to the snoop's result";
@@ -421,6 +424,7 @@ parameters! {
     occupancy_lookup "directory.occupancy_lookup" Unit::Time, "directory", "", "occupancy of a home by a request that doesn't (an upgrade, a refusal)";
     occupancy_invalidation "directory.occupancy_invalidation" Unit::Time, "forwarding", "0", "occupancy of a home by each invalidation that it sends";
     owner_access "directory.owner_access" Unit::Time, "directory", "0", "an owner's cache, from an intervention to the line";
+    transactions "directory.transactions" Unit::Count, "switches", "0", "transactions that wait for answers at one home at a time (0: any number)";
     busy "directory.busy" Unit::Choice(&["nack", "queue"]), "forwarding", "queue", "what happens to a request for a line that is in the middle of another one";
     retry "directory.retry" Unit::Time, "forwarding", "100ns", "how long a processor waits before it sends a refused request again";
     service "directory.service" Unit::Choice(&["fifo", "random", "local-first"]), "forwarding", "fifo", "in which order a home serves the requests that wait for it";

@@ -49,6 +49,10 @@ struct Controller {
     queue: VecDeque<u32>,
     serving: bool,
     busy: Time,
+    /// Number of transactions of its lines that wait for answers.
+    under_way: u64,
+    /// Requests that wait until one of these has ended.
+    held: VecDeque<u32>,
     fetch_cache: FetchCache,
 }
 
@@ -131,7 +135,9 @@ impl Interconnect for BlockingHomes {
             let (acks, sent) = (self.acknowledged, e.counters.invalidations);
             return Err(format!("{sent} invalidations, {acks} acknowledgements"));
         }
-        if let Some(node) = self.controllers.iter().position(|c| c.serving || !c.queue.is_empty()) {
+        if let Some(node) =
+            self.controllers.iter().position(|c| c.serving || !c.queue.is_empty() || !c.held.is_empty())
+        {
             return Err(format!("controller {node} still works: {:?}", self.controllers[node]));
         }
         if let Some(line) = self.waiting.iter().position(|w| !w.is_empty()) {
@@ -210,7 +216,7 @@ impl BlockingHomes {
 
     /// Lets a controller that is free begin with its next message.
     fn next(&mut self, e: &mut Engine, node: usize) {
-        let Some(number) = self.controllers[node].queue.pop_front() else {
+        let Some(number) = self.next_message(e, node) else {
             self.controllers[node].serving = false;
             return;
         };
@@ -220,6 +226,32 @@ impl BlockingHomes {
         it.serving = true;
         it.busy += occupancy;
         e.events.push(e.now + occupancy, EventKind::ControllerFree, node, number as usize);
+    }
+
+    /// Takes the next message out of a controller's queue. A request waits while the home has
+    /// as many transactions as it can have (`directory.transactions`).
+    fn next_message(&mut self, e: &Engine, node: usize) -> Option<u32> {
+        let it = &mut self.controllers[node];
+        let is_full = e.p.transactions != 0 && it.under_way == e.p.transactions;
+        while let Some(number) = it.queue.pop_front() {
+            if !is_full || !matches!(self.packets[number as usize].kind, ProtocolMessage::Request(_)) {
+                return Some(number);
+            }
+            it.held.push_back(number);
+        }
+        None
+    }
+
+    /// Notes that a transaction has ended at its home, whose requests that wait come first now.
+    fn transaction_ends(&mut self, e: &mut Engine, node: usize) {
+        let it = &mut self.controllers[node];
+        it.under_way -= 1;
+        while let Some(number) = it.held.pop_back() {
+            it.queue.push_front(number);
+        }
+        if !it.serving {
+            self.next(e, node);
+        }
     }
 
     /// Returns how long a message occupies its controller, by the state of its line when
@@ -306,6 +338,7 @@ impl BlockingHomes {
             return self.grant(e, cpu, line, upgrade, 0);
         }
         e.memory.lines[line].busy = true;
+        self.controllers[home].under_way += 1;
         self.pending.push(HomeTransaction { line: line as u32, cpu: cpu as u16, answers, upgrade });
     }
 
@@ -407,6 +440,7 @@ impl BlockingHomes {
         }
         self.grant(e, cpu, line, upgrade, 0);
         self.next_waiting(e, line);
+        self.transaction_ends(e, usize::from(e.memory.lines[line].home));
     }
 
     /// Lets the next request for a line that is not busy come to its home again.

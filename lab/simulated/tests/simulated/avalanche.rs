@@ -101,6 +101,35 @@ fn home_blocks_a_line_until_all_have_answered() {
     assert_eq!(outcome.counters.interventions, 1);
 }
 
+/// Lets eight processors take lines at home 0 from eight others at one time. Returns when the last
+/// one has its line.
+fn all_at_one_home(p: &Parameters) -> u64 {
+    let mut s = simulation(p, 17);
+    let end = Rc::new(RefCell::new(0));
+    for n in 0..8 {
+        let word = s.arena().word(Place::Home(0), 0);
+        s.spawn(1 + n, 1 + n, move |cpu| cpu.store(&word, 1, Relaxed));
+        let end = Rc::clone(&end);
+        s.spawn(9 + n, 9 + n, move |cpu| {
+            cpu.work(100_000);
+            cpu.load(&word, Relaxed);
+            let mut end = end.borrow_mut();
+            *end = cpu.clock().max(*end);
+        });
+    }
+    s.run().unwrap();
+    (end.take() - 100_000_000) / p.cycle
+}
+
+#[test]
+fn transactions_of_one_home_wait_for_each_other() {
+    let [one, two, any] = [1, 2, 0]
+        .map(|n| all_at_one_home(&machine("avalanche-slow", &[&format!("directory.transactions={n}")])));
+    // Seven wait for those before them: to an owner and back, a switch each way.
+    assert!(one > any + 7 * 2 * 176, "{one} cycles, {any} without a limit");
+    assert!((any..one).contains(&two), "{two}");
+}
+
 /// Sends a message from node 0 to node 1, whose handler answers it.
 fn ping(p: &Parameters, reception: Reception, inside: bool) -> (u64, u64, Counters) {
     let mut s = simulation(p, 2);

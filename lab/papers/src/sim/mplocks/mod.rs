@@ -23,7 +23,7 @@ pub use patterns::{PATTERNS, Pattern, run};
 pub use states::{Cost, State, acquisition, measure};
 use towpath_machine::{Arena, Place};
 use towpath_mplock::Protocol;
-use towpath_sim::parameters::NO_MESSAGES;
+use towpath_sim::parameters::{LOCKS_AT_FIRST, NO_MESSAGES};
 use towpath_sim::{Parameters, Sim, SimArena, SimBytes, SimCell, SimWord, Simulation};
 use towpath_sync::locks::{Mcs, McsHeld, ModeWord, Reactive, ReactiveHeld};
 use towpath_sync::{Lock, Policy};
@@ -227,7 +227,9 @@ impl LockTable {
             HomePlacement::From(first) => (first + k) % nodes,
         };
         let arena = simulation.arena();
+        let at_first = homes == HomePlacement::InTurn && machine.lock_homes == LOCKS_AT_FIRST;
         let shared = |k: usize| {
+            let home = |k: usize| if at_first { 0 } else { home(k) };
             let (lines, unused) = (Cell::new(0), Cell::new(None));
             let own = if scheme == Scheme::Reactive { 3 } else { 1 };
             let at_memory = &arena;
