@@ -2,9 +2,11 @@
 //!
 //! The meshes of Spark98 are models of the San Fernando Valley (O'Hallaron 1997, CMU-CS-97-178).
 //! Ours are generated with as many nodes and edges: a grid of cubes, each cut into six tetrahedra
-//! along its diagonal (Kuhn), of which some edges are left out at random. Nodes are numbered along
-//! a Z curve, since those of Spark98 are numbered in the order of an octree, so that neighbours
-//! mostly have numbers close to each other.
+//! along its diagonal (Kuhn), of which some edges are left out at random. Nodes are numbered as in
+//! the file `sf10.1.pack` of Spark98, level by level of an octree, each level from one end of the
+//! valley to the other: first 1,344 nodes, which alone fill its depth, then the 2,298 between these
+//! above, then the 3,652 between those near the surface. So neighbours of two levels have numbers
+//! far from each other.
 
 use towpath_machine::Random;
 
@@ -39,6 +41,25 @@ pub const SF5: MeshSize = MeshSize { nodes: 30_169, edges: 190_377, grid: [32, 3
 /// diagonals, and its own diagonal.
 const AHEAD: [[usize; 3]; 7] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
 
+/// Points across a block in which a level is numbered before it goes on to the next block.
+const BLOCK: usize = 4;
+/// Depths, in percent from the bottom, below which only the first level's points lie, and only
+/// those of the first two. With them the levels of `sf10`'s size have nearly its numbers.
+const DEPTHS: [usize; 2] = [14, 43];
+
+/// Level of a point: below [`DEPTHS`] all are of the first one, above it every second point in
+/// each direction is of the level before.
+fn level(point: [usize; 3], depth: usize) -> usize {
+    let finest = DEPTHS.iter().filter(|&&part| point[2] * 100 / depth >= part).count();
+    let is_before = |levels: usize| point.iter().all(|x| x % (1 << levels) == 0);
+    (0..finest).find(|l| is_before(finest - l)).unwrap_or(finest)
+}
+
+/// Place of a point among those of its level: blocks along the valley, then across it.
+fn along_valley(point: [usize; 3]) -> (usize, usize, usize) {
+    (point[0] / BLOCK, point[1] / BLOCK, along_curve(point))
+}
+
 /// Place of a point on the Z curve: the bits of its coordinates, one of each in turn.
 fn along_curve([x, y, z]: [usize; 3]) -> usize {
     (0..10).map(|bit| ((x >> bit & 1) | (y >> bit & 1) << 1 | (z >> bit & 1) << 2) << (3 * bit)).sum()
@@ -53,9 +74,10 @@ impl Mesh {
     pub fn generate(size: MeshSize, seed: u64) -> Mesh {
         let [a, b, c] = size.grid;
         let mut points: Vec<[usize; 3]> = (0..a * b * c).map(|n| [n % a, n / a % b, n / (a * b)]).collect();
-        points.sort_by_key(|&p| along_curve(p));
+        points.sort_by_key(|&p| along_valley(p));
         assert!(points.len() >= size.nodes, "{} points for {} nodes", points.len(), size.nodes);
         points.truncate(size.nodes);
+        points.sort_by_key(|&p| (level(p, c), along_valley(p)));
         let index = |[x, y, z]: [usize; 3]| x + a * (y + b * z);
         let mut number = vec![u32::MAX; a * b * c];
         points.iter().enumerate().for_each(|(n, &p)| number[index(p)] = n as u32);
@@ -142,6 +164,17 @@ mod tests {
     #[test]
     fn acquisitions_of_sf10_are_those_of_table_4() {
         assert_eq!(40 * (SF10.nodes + SF10.edges) + 4, 2_088_644);
+    }
+
+    #[test]
+    fn levels_of_sf10_have_about_its_numbers() {
+        let [a, b, c] = SF10.grid;
+        let mut points: Vec<[usize; 3]> = (0..a * b * c).map(|n| [n % a, n / a % b, n / (a * b)]).collect();
+        points.sort_by_key(|&p| along_valley(p));
+        for (l, count) in [1_344usize, 2_298, 3_652].into_iter().enumerate() {
+            let ours = points[..SF10.nodes].iter().filter(|&&p| level(p, c) == l).count();
+            assert!(ours.abs_diff(count) * 10 < count, "level {l}: {ours} points, {count} in sf10");
+        }
     }
 
     #[test]
