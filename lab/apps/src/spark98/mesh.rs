@@ -41,14 +41,16 @@ pub const SF5: MeshSize = MeshSize { nodes: 30_169, edges: 190_377, grid: [32, 3
 /// diagonals, and its own diagonal.
 const AHEAD: [[usize; 3]; 7] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
 
-/// Points across a block in which a level is numbered before it goes on to the next block.
+/// Points across a block, which a level numbers before the next block.
 const BLOCK: usize = 4;
-/// Depths, in percent from the bottom, below which only the first level's points lie, and only
-/// those of the first two. With them the levels of `sf10`'s size have nearly its numbers.
+/// Depths, in percent from the bottom, at which the second and the third level begin.
+///
+/// With them the levels of `sf10`'s size have nearly its numbers.
 const DEPTHS: [usize; 2] = [14, 43];
 
-/// Level of a point: below [`DEPTHS`] all are of the first one, above it every second point in
-/// each direction is of the level before.
+/// Level of a point, by [`DEPTHS`].
+///
+/// Where a level begins, every second point in each direction is still of the level before.
 fn level(point: [usize; 3], depth: usize) -> usize {
     let finest = DEPTHS.iter().filter(|&&part| point[2] * 100 / depth >= part).count();
     let is_before = |levels: usize| point.iter().all(|x| x % (1 << levels) == 0);

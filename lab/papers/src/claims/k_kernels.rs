@@ -3,16 +3,14 @@
 //! The applications of the room `apps`, as in `k_programs.rs`. Claims that hold are asked again on
 //! machines of which a value without a source is another one ([`VARIED`]).
 
-use super::context::{At, Series, within, within_factor};
+use super::context::{At, Lookup, Series, judge_together, within, within_factor};
 use super::k_patterns::BOTH;
 use super::k_programs::{CENTRAL, DISTRIBUTED, MCS, MESSAGES, PROCS, SHARED, charts, question, rates, show};
 use super::{Claim, Context, Finding, below};
 use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, percent};
-use towpath_report::record::metrics::{
-    ACQUISITIONS, COMPLETION_CYCLES, INTERRUPTS_INSIDE, LOCAL_IDLE, NETWORK_MESSAGES, REMOTE_BUSY,
-};
+use towpath_report::record::metrics::{COMPLETION_CYCLES, INTERRUPTS_INSIDE, LOCAL_IDLE, REMOTE_BUSY};
 
 /// Other values of parameters that have no source: the homes of data, the controllers'
 /// occupancy, the links' width (8 bytes a cycle; Myrinet's 160 MB/s are 1.33).
@@ -45,7 +43,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         id: "K16",
         what: "mp3d: locks by message are better than MCS on 16 nodes with slow switches, and up to 186 % better on 32",
         paper: "better; 186 %",
-        tolerance: "beyond 3 % on 16, slow; the largest gain on 32: a factor 2",
+        tolerance: "beyond 3 % on 16, slow; the largest gain on 32: a factor 2; also with other values without a source",
         input: false,
         simulated: k16,
         native: None,
@@ -64,7 +62,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         what: "spark98 on 4 and 8 nodes: locks in shared memory are 70 % better; on larger or slower machines locks by message are up to 163 % better",
         paper: "70 %, 163 %",
         tolerance: "a factor 2 each",
-        input: false,
+        // That a home has one transaction at a time, and the locks one home, is derived from it.
+        input: true,
         simulated: k18,
         native: None,
     },
@@ -83,15 +82,16 @@ fn kernel(context: &Context<'_>, machine: &str, pattern: &str) -> Result<Series,
     context.ask(&question(machine, pattern))
 }
 
-/// Runs of a program on the usual machine and on those with other values, named.
+/// Runs of a program on a machine as described, and on those with other values, named.
 pub(super) fn varied(
     context: &Context<'_>,
+    machine: &str,
     pattern: &str,
     algorithms: &[&str],
     procs: &[usize],
 ) -> Result<Vec<(String, Series)>, Error> {
     let asked = |changes: &[&str]| {
-        let mut sweep = question(BOTH[0], pattern);
+        let mut sweep = question(machine, pattern);
         sweep.algorithms = algorithms.iter().map(|a| a.to_string()).collect();
         sweep.procs = procs.to_vec();
         context.ask(&changes.iter().fold(sweep, |sweep: Sweep, change| sweep.set(change)))
@@ -117,8 +117,14 @@ fn show_both(context: &Context<'_>, pattern: &str) -> Result<String, Error> {
 
 fn k5(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against, mut plots) = (Vec::new(), Vec::new(), Vec::new());
-    for (pattern, values) in [("spark98", [0.77, 0.75, 0.69, 0.63]), ("mp3d", [0.26, 0.13, 0.07, 0.04])] {
-        let series = kernel(context, "avalanche", pattern)?;
+    // mp3d with the paper's 10 steps: in 2 of them the first use of each lock counts.
+    for (pattern, size, values) in [
+        ("spark98", "spark98/small", [0.77, 0.75, 0.69, 0.63]),
+        ("mp3d", "mp3d/medium", [0.26, 0.13, 0.07, 0.04]),
+    ] {
+        let sweep = question(BOTH[0], pattern);
+        let (algorithms, patterns) = (vec![DISTRIBUTED.into()], vec![size.into()]);
+        let series = context.ask(&Sweep { algorithms, patterns, ..sweep })?;
         against.extend(series.judge(|v| {
             let mut against = Vec::new();
             for (n, value) in PROCS.into_iter().zip(values) {
@@ -141,10 +147,9 @@ fn k5(context: &Context<'_>) -> Result<Finding, Error> {
         let title = format!("{pattern}: acquisitions of locks that the same node had last (K table 4)");
         plots.push(series.bars_beside(&title, &places, &of, percent));
     }
-    let caveat = "spark98's mesh is made anew, of sf10's number of points and edges";
+    let caveat = "spark98's mesh is made anew, of sf10's number of points and edges; that sf10's points are numbered level by level was read off its file after the claim was known to be missed (numbered along one curve: 88, 86, 84, 80 %), as that mp3d has 10 steps. Under spark98's 40 products instead of 2 some 2 % more are local";
     let finding = Finding::new(ours.join("; "), against).with(plots);
-    Ok(Finding { caveat: caveat.into(), ..finding }
-        .because("spark98's points are not numbered as sf10's are, whose neighbours are more often another node's; mp3d's cells start empty, and its locks unused"))
+    Ok(Finding { caveat: caveat.into(), ..finding })
 }
 
 /// Gain of the faster one of two times, as a part of its own.
@@ -163,7 +168,8 @@ fn small(series: &Series) -> f64 {
 fn k15(context: &Context<'_>) -> Result<Finding, Error> {
     let mut against = Vec::new();
     let mut ours = Vec::new();
-    for (name, series) in varied(context, "mp3d", &[SHARED.as_slice(), &MESSAGES].concat(), &[4, 8])? {
+    for (name, series) in varied(context, BOTH[0], "mp3d", &[SHARED.as_slice(), &MESSAGES].concat(), &[4, 8])?
+    {
         against.extend(series.judge(|v| {
             let best = |algorithms: &[&str], n| {
                 let times = algorithms.iter().map(|a| v(At::new(a, n), COMPLETION_CYCLES));
@@ -184,55 +190,45 @@ fn k15(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding { caveat, ..finding })
 }
 
-/// Number of messages of MCS for each acquisition on 32 nodes; cycles missing in each.
-///
-/// By so much longer would each have to be for a gain of the best lock by message.
-fn needed(series: &Series, gain: f64) -> (f64, f64) {
-    let operations = series.median(At::new(MCS, 32), ACQUISITIONS);
-    let messages = series.median(At::new(MCS, 32), NETWORK_MESSAGES) / operations;
-    let missing = (1.0 + gain) * best(series, &MESSAGES, 32) - time(series, MCS, 32);
-    (messages, missing * 32.0 / operations / messages)
-}
-
 fn k16(context: &Context<'_>) -> Result<Finding, Error> {
-    let [fast, slow] = [kernel(context, BOTH[0], "mp3d")?, kernel(context, BOTH[1], "mp3d")?];
-    let mut against = Vec::new();
-    let on_16 = best(&slow, &MESSAGES, 16) / time(&slow, MCS, 16);
-    if !below(on_16, 1.0) {
-        against.push(format!(
-            "on 16 with slow switches the best by message takes {} times as long as MCS",
-            digits(on_16)
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    let algorithms = [&[MCS], MESSAGES.as_slice()].concat();
+    let fast = varied(context, BOTH[0], "mp3d", &algorithms, &[32])?;
+    let slow = varied(context, BOTH[1], "mp3d", &algorithms, &[16, 32])?;
+    for ((name, fast), (_, slow)) in fast.iter().zip(&slow) {
+        let judge = |v: &Lookup<'_>| {
+            let best = |m, n| {
+                let times = MESSAGES.iter().map(|a| v(m, At::new(a, n), COMPLETION_CYCLES));
+                times.fold(f64::INFINITY, f64::min)
+            };
+            let ratio = |m, n| best(m, n) / v(m, At::new(MCS, n), COMPLETION_CYCLES);
+            (ratio(1, 16), 1.0 / ratio(0, 32).min(ratio(1, 32)) - 1.0)
+        };
+        against.extend(judge_together(&[fast, slow], &|v| {
+            let (on_16, most) = judge(v);
+            let mut against = within_factor(&format!("{name}: the gain on 32"), most, 1.86, 2.0);
+            if !below(on_16, 1.0) {
+                against.push(format!(
+                    "{name}: on 16 with slow switches the best by message takes {} times as long as MCS",
+                    digits(on_16)
+                ));
+            }
+            against
+        }));
+        let (on_16, most) = judge(&|m: usize, at: At<'_>, metric| [fast, slow][m].median(at, metric));
+        ours.push(format!(
+            "{name}: on 16, slow, {} times MCS's; on 32 at most {}",
+            digits(on_16),
+            percent(most)
         ));
     }
-    let most = [&fast, &slow].map(|s| gain(time(s, MCS, 32), best(s, &MESSAGES, 32)));
-    let most = most[0].max(most[1]);
-    against.extend(within_factor("the gain on 32", most, 1.86, 2.0));
-    let ours = format!("on 16, slow: {} times MCS's; on 32 at most {}", digits(on_16), percent(most));
-    let (messages, longer) = needed(&slow, 1.86);
-    // The causes that the paper gives or leaves open, exaggerated.
-    let with = |changes: &[&str]| {
-        let algorithms = [&[MCS], MESSAGES.as_slice()].concat().iter().map(|a| a.to_string()).collect();
-        let asked = Sweep { algorithms, procs: vec![32], ..question(BOTH[1], "mp3d") };
-        context
-            .ask(&changes.iter().fold(asked, |sweep: Sweep, change| sweep.set(change)))
-            .map(|s| percent(gain(time(&s, MCS, 32), best(&s, &MESSAGES, 32))))
-    };
-    let slower = ["directory.occupancy_lookup=2us", "directory.occupancy_data=4us"];
-    let one_home = "memory.placement=first-touch";
-    let because = format!(
-        "the paper's cause, occupied controllers, is not enough. With controllers eight times as slow as ours (240 and 480 cycles) the gain on 32 with slow switches is {}, with all data at one node {}, with both {}: the data under the locks then saturate the controllers under locks by message, too. MCS has {} messages for each acquisition there, data's included; for the paper's gain each would have to take {} cycles more, while Table 4's rates under MP-dist are met within 15 % without any such delay of the data (K5)",
-        with(&slower)?,
-        with(&[one_home])?,
-        with(&[slower[0], slower[1], one_home])?,
-        digits(messages),
-        digits(longer)
-    );
-    Ok(Finding::new(ours, against).because(&because))
+    let because = "with the data at the nodes in turn it holds; where their home is the locks' they wait there under locks by message, too";
+    Ok(Finding::new(ours.join("; "), against).because(because))
 }
 
 fn k17(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against) = (Vec::new(), Vec::new());
-    for (name, series) in varied(context, "mp3d", &[CENTRAL, DISTRIBUTED], &PROCS)? {
+    for (name, series) in varied(context, BOTH[0], "mp3d", &[CENTRAL, DISTRIBUTED], &PROCS)? {
         against.extend(series.judge(|v| {
             let ratio =
                 |n| v(At::new(DISTRIBUTED, n), COMPLETION_CYCLES) / v(At::new(CENTRAL, n), COMPLETION_CYCLES);
@@ -268,19 +264,14 @@ fn k18(context: &Context<'_>) -> Result<Finding, Error> {
     let most = many.fold(f64::MIN, f64::max);
     against.extend(within_factor("the gain of locks by message", most, 1.63, 2.0));
     let ours = format!("{}, {}; {}", percent(few), percent(most), show_both(context, "spark98")?);
-    let (messages, longer) = needed(&slow, 1.63);
-    let because = format!(
-        "eight of ten locks are at hand, where one in shared memory costs some cycles and one by message two system calls. On 32 nodes with slow switches MCS has {} messages for each acquisition; for the paper's gain each would have to take {} cycles more",
-        digits(messages),
-        digits(longer)
-    );
+    let because = "not explained: on 4 nodes, where MP-dist's rate is Table 4's (an input), a lock by message costs 1,050 cycles more than MCS's (300 of system calls, 350 of interrupts, the rest waiting), where the paper's 70 % leave 680";
     let plots = charts(context, "spark98", [&[], &[]])?;
-    Ok(Finding::new(ours, against).with(plots).because(&because))
+    Ok(Finding::new(ours, against).with(plots).because(because))
 }
 
 fn k19(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against) = (Vec::new(), Vec::new());
-    for (name, series) in varied(context, "spark98", &[CENTRAL, DISTRIBUTED], &PROCS)? {
+    for (name, series) in varied(context, BOTH[0], "spark98", &[CENTRAL, DISTRIBUTED], &PROCS)? {
         against.extend(series.judge(|v| {
             let ratio =
                 |n| v(At::new(CENTRAL, n), COMPLETION_CYCLES) / v(At::new(DISTRIBUTED, n), COMPLETION_CYCLES);

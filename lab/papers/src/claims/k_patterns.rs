@@ -132,7 +132,7 @@ fn k22(context: &Context<'_>) -> Result<Finding, Error> {
         later.push(format!("{machine} {}", grows.join(", ")));
     }
     let because = format!(
-        "a node that releases T&T&S's lock has its line and takes it again at once, so that without work between few acquisitions change nodes; and on 32 nodes messages cross two switches instead of one. With 5 µs of work between, 32 nodes take these times as long as 4: {}",
+        "T&T&S collapses; but on 32 nodes messages cross two switches instead of one, so that each of MCS's hops with slow switches is twice as long as on 4. With 5 µs of work between, 32 nodes take these times as long as 4: {}",
         later.join("; ")
     );
     Ok(Finding::new(ours.join("; "), against).with(plots).because(&because))

@@ -228,8 +228,10 @@ impl BlockingHomes {
         e.events.push(e.now + occupancy, EventKind::ControllerFree, node, number as usize);
     }
 
-    /// Takes the next message out of a controller's queue. A request waits while the home has
-    /// as many transactions as it can have (`directory.transactions`).
+    /// Takes the next message out of a controller's queue.
+    ///
+    /// A request waits while the home has as many transactions as it can have
+    /// (`directory.transactions`).
     fn next_message(&mut self, e: &Engine, node: usize) -> Option<u32> {
         let it = &mut self.controllers[node];
         let is_full = e.p.transactions != 0 && it.under_way == e.p.transactions;
@@ -242,7 +244,7 @@ impl BlockingHomes {
         None
     }
 
-    /// Notes that a transaction has ended at its home, whose requests that wait come first now.
+    /// Notes the end of a transaction at its home: requests that wait come first now.
     fn transaction_ends(&mut self, e: &mut Engine, node: usize) {
         let it = &mut self.controllers[node];
         it.under_way -= 1;

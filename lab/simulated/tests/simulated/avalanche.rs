@@ -101,8 +101,9 @@ fn home_blocks_a_line_until_all_have_answered() {
     assert_eq!(outcome.counters.interventions, 1);
 }
 
-/// Lets eight processors take lines at home 0 from eight others at one time. Returns when the last
-/// one has its line.
+/// Lets eight processors take lines at home 0 from eight others at one time.
+///
+/// Returns when the last one has its line.
 fn all_at_one_home(p: &Parameters) -> u64 {
     let mut s = simulation(p, 17);
     let end = Rc::new(RefCell::new(0));

@@ -95,9 +95,15 @@ fn check(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
 
 #[track_caller]
 fn check_consistent(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
+    let allowed = all_but(reads, forbidden);
     for machine in machines::names().filter(|name| *name != "sx4") {
-        assert_eq!(outcomes(machine, &[], programs), all_but(reads, forbidden), "{machine}");
+        let many: &[&str] =
+            if machine.starts_with("avalanche") { &["directory.transactions=0"] } else { &[] };
+        assert_eq!(outcomes(machine, many, programs), allowed, "{machine}");
     }
+    // Where the requests for all lines of a home wait for each other, some outcomes are rare.
+    let seen = outcomes("avalanche", &[], programs);
+    assert!(seen.is_subset(&allowed), "{seen:?}");
 }
 
 #[test]

@@ -259,8 +259,8 @@ const GOLDEN: [u64; 8] = [
     0x52f3_5fa0_e3f6_488c,
     0x1073_eeed_fb9d_cd7c,
     0x3d87_7ee7_1046_04af,
-    0x0c3a_0403_8940_b6fb,
-    0xc1a7_ffca_6245_5ee1,
+    0x18c8_1a1a_c740_66ba,
+    0xb1a9_d018_5841_8da2,
 ];
 
 #[test]
