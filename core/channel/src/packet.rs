@@ -194,8 +194,8 @@ pub struct Slot<P: Processor> {
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub struct Extra<P: Processor> {
-    /// First lap in which the place may be used (`towpath` only): written by the
-    /// receiver, see `claim/towpath.rs`.
+    /// First ticket that may use the place, or a [hole](crate::queue::hole) (`towpath`
+    /// only): written by the receiver, see `claim/towpath.rs`.
     pub valid_from: P::Word,
     /// Arguments 12 to 15.
     pub args: [P::Cell; (MAX_ARGS - LINE_ARGS) / 2],

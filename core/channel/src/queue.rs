@@ -28,6 +28,13 @@ pub const GENERATION: u64 = 0x1ff << 52;
 /// The ticket proper: 52 bits.
 pub const TICKET: u64 = (1 << 52) - 1;
 
+/// The `valid_from` of a place whose ticket was passed over, while its message may still
+/// come (`towpath`): above all tickets.
+#[inline]
+pub const fn hole(ticket: u64) -> u64 {
+    1 << 63 | ticket
+}
+
 /// The tail's bits for a generation.
 #[inline]
 pub const fn tail_generation(generation: u64) -> u64 {
@@ -144,7 +151,7 @@ impl<P: Processor> Queue<'_, P> {
         let consumed = cpu.load(&self.control.consumed, Ordering::Acquire) & !PARKED;
         // (Q6) Acquire: a later owner; pairs with that fence. A place that was passed over has not
         // come.
-        let is_hole = cpu.load(&self.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
+        let is_hole = cpu.load(&self.extra(ticket).valid_from, Ordering::Acquire) == hole(ticket);
         ticket < consumed && !is_hole
     }
 

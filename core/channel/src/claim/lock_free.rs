@@ -392,6 +392,3 @@ fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> b
         // with the Acquire (F2). Relaxed if it fails, since its owner published before it died.
         && cpu.compare_exchange(word, header.0, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
 }
-
-#[cfg(test)]
-mod tests;

@@ -172,3 +172,6 @@ pub trait Claim<P: Processor> {
     /// Number of packets that no sender could claim although the queue is empty.
     fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64;
 }
+
+#[cfg(test)]
+mod tests;

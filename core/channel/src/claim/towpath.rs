@@ -41,7 +41,7 @@ use super::Claim;
 use super::locked::back_off_and_poll;
 use crate::packet::{Header, READY, READY_BULK, block_owner};
 use crate::queue::{
-    Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent, write_intent,
+    Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, hole, intent, write_intent,
 };
 
 /// The algorithm.
@@ -180,11 +180,11 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     /// A delivered packet keeps its header: the receiver's exact progress decides, and
-    /// the holes that it left behind.
+    /// the holes that it left behind. Of a place with a hole only that one's message can be there.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
         // Relaxed: the receiver's end is known, and with it all its steps.
-        let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed) == u64::MAX;
-        self.is_ready(q, header, ticket) || hole && self.is_ready(q, header, ticket.wrapping_sub(q.len()))
+        let valid = cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed);
+        self.is_ready(q, header, if is_hole(valid) { valid & TICKET } else { ticket })
     }
 
     #[inline(always)]
@@ -252,9 +252,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         if receiver.valid_from.is_empty() {
             receiver.valid_from = vec![0; q.slots.len()];
         }
-        receiver.valid_from[q.index(ticket)] = u64::MAX;
+        receiver.valid_from[q.index(ticket)] = hole(ticket);
         // (T6) Release: pairs with the Acquire after (T1).
-        cpu.store(&q.extra(ticket).valid_from, u64::MAX, Ordering::Release);
+        cpu.store(&q.extra(ticket).valid_from, hole(ticket), Ordering::Release);
         // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head
         // moves, so that no sender gets the place's next ticket without seeing it.
         cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
@@ -311,8 +311,13 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // Relaxed: an audit of a queue at rest.
         let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
         let pending = tail.saturating_sub(receiver.head);
-        pending + receiver.valid_from.iter().filter(|&&valid| valid == u64::MAX).count() as u64
+        pending + receiver.valid_from.iter().filter(|&&valid| is_hole(valid)).count() as u64
     }
+}
+
+/// Returns whether a `valid_from` is a [`hole`].
+fn is_hole(valid: u64) -> bool {
+    valid > TICKET
 }
 
 /// Returns whether a ticket has to wait for the receiver's progress. Signed, since the

@@ -1,11 +1,12 @@
-//! Words that a faulty process has written over, natively.
+//! Places that were passed over, and words that a faulty process has written over,
+//! natively.
 
-use towpath_machine::{Arena, Heap, Native, Place};
+use towpath_machine::{Arena, Heap, Native, Ordering, Place, Processor};
 use towpath_sync::Spinning;
 
-use super::*;
-use crate::packet::{BlockHead, Extra, READY, Slot};
-use crate::queue::QueueControl;
+use super::{Claim, LockFree, Towpath};
+use crate::packet::{BlockHead, Extra, Header, READY, Slot};
+use crate::queue::{Census, ClaimError, Queue, QueueControl, Receiver, Sender, intent};
 
 /// A census of one sender that lives.
 struct One<'a>(Native, &'a <Native as Processor>::Word);
@@ -106,4 +107,43 @@ fn ticket_of_a_closed_queue_is_given_up() {
     cpu.store(&words.control.tail, crate::queue::CLOSED | 77, Ordering::Relaxed);
     assert_eq!((claim(), intent()), (Err(ClaimError::Closed), 0));
     assert_eq!(sender.pending, None);
+}
+
+/// Receiver that dies after it has passed over a stopped sender's place: there only that
+/// sender's message may be undelivered, in whatever lap it comes.
+#[test]
+fn message_of_a_place_passed_over_is_undelivered_when_it_comes() {
+    let (cpu, words) = (Native::with_id(0), Words::new());
+    let q = words.queue();
+    let (mut receiver, mut sender) = (Receiver::default(), Sender::new(0, 0, 0));
+    let mut claim = || Towpath.claim(&q, &mut sender, &cpu, &Spinning, &words.intent).unwrap();
+    let publish = |ticket| {
+        Towpath.publish(&q, &mut Sender::new(0, 0, 0), &cpu, false, &words.intent, ticket, Header(READY))
+    };
+    let deliver = |receiver: &mut Receiver| {
+        let arrival = receiver.next(&Towpath, &q, &cpu).unwrap();
+        receiver.done(&Towpath, &q, &cpu, arrival);
+        Towpath.flush(&q, receiver, &cpu, &Spinning);
+        arrival.ticket
+    };
+    let undelivered = || {
+        let from = cpu.load(&words.control.consumed, Ordering::Relaxed);
+        let header = |ticket| Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
+        (from..from + 2).filter(|&t| Towpath.is_undelivered(&q, &cpu, header(t), t)).count()
+    };
+    for ticket in 0..2 {
+        assert_eq!(claim(), ticket);
+        publish(ticket);
+        assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (1, ticket, 0));
+    }
+    let stopped = claim();
+    assert!(Towpath.resolve_head(&q, &mut receiver, &cpu, &One(cpu, &words.intent), true));
+    assert_eq!(undelivered(), 0, "the place has the message of the lap before");
+    for ticket in [3, 5, 7] {
+        assert_eq!((claim(), undelivered()), (ticket, 0));
+        publish(ticket);
+        assert_eq!((undelivered(), deliver(&mut receiver)), (1, ticket));
+    }
+    publish(stopped);
+    assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (1, stopped, 0));
 }
