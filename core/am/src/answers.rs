@@ -1,8 +1,8 @@
-//! Answers: short messages between endpoints that answer each other, in the line of the
-//! two ([`towpath_channel::answer_line`]).
+//! Answers: short messages and announcements of stores between endpoints that answer each
+//! other, in the line of the two ([`towpath_channel::answer_line`]).
 //!
 //! An endpoint that has answered a peer a few times says that it uses the line. From then on each
-//! short message goes there while the endpoint may write it, and into a queue otherwise. A poll
+//! such message goes there while the endpoint may write it, and into a queue otherwise. A poll
 //! looks at the lines in which the endpoint expects a message, at most [`MOST_LINES`], and then at
 //! its queues; a message of a queue is delivered after those of the lines, which may have been sent
 //! before it.
@@ -20,16 +20,14 @@ use towpath_channel::answer_line::{ANSWER_ARGS, Answer, Unhandled};
 use crate::domain::{EndpointStep, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
+use crate::outgoing::{OnFull, Outgoing};
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS};
 use crate::path::{Handled, PacketContent};
 use crate::queue::{Arrival, TICKET};
 use crate::state::{Core, Domain, MOST_LINES, PeerEndpoint};
 
-/// Longest time for which a poll spins on a line in which an answer is likely, in
-/// nanoseconds.
-const TURN: u64 = 100;
-/// Number of such polls after a message was sent in a line.
+/// Number of polls after a message was sent in a line in which an answer is likely there.
 const PATIENCE: u32 = 64;
 /// Number of times that an endpoint answers a peer before it uses the line.
 const TALKS: u32 = 4;
@@ -86,20 +84,44 @@ impl<D: Domain> Core<D> {
         tag: Tag,
         args: &[u32],
     ) -> bool {
+        // The line's marks name the source.
+        let content = PacketContent { form: Form::Short, handler, tag: tag.0, args, aux: 0, source: 0 };
+        self.put_in_line(peer, direction, &content)
+    }
+
+    #[inline(always)]
+    fn put_in_line(&self, peer: &PeerEndpoint<D>, direction: Direction, content: &PacketContent<'_>) -> bool {
         let end = &peer.talk.end;
-        if !end.is_ours() || args.len() > ANSWER_ARGS || peer.gone.get() {
+        if !end.takes(content) || peer.gone.get() {
             return false;
         }
         self.domain.charge(EndpointStep::Send);
-        let after = peer.order(direction);
-        // The line's marks name the source.
-        let content = PacketContent { form: Form::Short, handler, tag: tag.0, args, aux: 0, source: 0 };
-        let must_wake = end.send(self.cpu(), &content, direction.is_reply(), after);
+        let must_wake = end.send(self.cpu(), content, direction.is_reply(), peer.order(direction));
         self.answers.patience.set(PATIENCE);
         if must_wake {
             self.wake(peer);
         }
         true
+    }
+
+    /// Announces a store in the line, if that is possible now.
+    ///
+    /// Of a request that may wait, delivers the reply in the line first: it has come while this
+    /// endpoint stored, and the next message needs its line.
+    pub(crate) fn announce_in_line(
+        &self,
+        peer: &PeerEndpoint<D>,
+        out: &Outgoing<'_>,
+        content: &PacketContent<'_>,
+    ) -> bool {
+        if peer.talk.end.is_theirs() && out.on_full == OnFull::Wait && !out.direction.is_reply() {
+            peer.talk.end.prefetch(self.cpu());
+            let _unchanged = self.answers.lines.borrow();
+            if let Some(reply) = self.answer_of(peer).filter(|answer| answer.is_reply) {
+                self.deliver_answer(peer, reply);
+            }
+        }
+        self.put_in_line(peer, out.direction, content)
     }
 
     /// Returns whether a message in a line is the next one of its sender: those before it
@@ -146,7 +168,7 @@ impl<D: Domain> Core<D> {
             1 => {
                 let left = self.answers.patience.get();
                 self.answers.patience.set(left.saturating_sub(1));
-                (if left > 0 { TURN } else { 0 }, left == PATIENCE && self.answers.pauses.get())
+                (if left > 0 { self.domain.turn() } else { 0 }, left == PATIENCE && self.answers.pauses.get())
             }
             _ => (0, false),
         };
@@ -242,7 +264,7 @@ impl<D: Domain> Core<D> {
         let Unhandled { header, tag, args: few, after } = peer.talk.end.unhandled(self.cpu())?;
         let mut args = [0; MAX_ARGS];
         args[..ANSWER_ARGS].copy_from_slice(&few);
-        let operation = Operation::of(Form::Short, Direction::Request);
+        let operation = Operation::of(header.form().unwrap_or(Form::Short), Direction::Request);
         let returned = Returned {
             status: self.reason(peer),
             operation,

@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
+use towpath_channel::answer_line::aux_of;
 use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
@@ -54,6 +55,8 @@ pub(crate) struct Received {
     pub direction: Direction,
     pub tag: Tag,
     pub args: [u32; MAX_ARGS],
+    /// True if it came in a line.
+    pub in_line: bool,
 }
 
 /// Payload of a message that was checked: the block and the range are there.
@@ -199,7 +202,8 @@ impl<D: Domain> Core<D> {
             (**handler)(&token);
             return;
         }
-        self.deliver_slowly(Received { arrival, direction, tag, args: token.args });
+        let in_line = from.is_some();
+        self.deliver_slowly(Received { arrival, direction, tag, args: token.args, in_line });
     }
 
     /// Prefetches the line of the packet that is likely to answer a message of this
@@ -313,7 +317,7 @@ impl<D: Domain> Core<D> {
                 Content::Piece { block, len, offset, whole, last: form == Form::Long }
             }
             Form::LongStored => {
-                let (offset, len) = unpack_range(cpu.read(&q.extra(message.arrival.ticket).aux));
+                let (offset, len) = unpack_range(self.aux(q, message));
                 self.check_range((offset, len))?;
                 Content::Stored { offset, len }
             }
@@ -321,6 +325,15 @@ impl<D: Domain> Core<D> {
             Form::LongOffered => Content::Short,
         };
         Ok((handler, content))
+    }
+
+    /// Returns the word beside a message's arguments: the range of a store, or the reason
+    /// of a return.
+    fn aux(&self, q: &Queue<'_, D::Cpu>, message: &Received) -> u64 {
+        match message.in_line {
+            true => aux_of(&message.args),
+            false => self.cpu().read(&q.extra(message.arrival.ticket).aux),
+        }
     }
 
     /// Checks that a range, offset and length, lies in the segment.
@@ -341,7 +354,7 @@ impl<D: Domain> Core<D> {
         if form == Form::LongPart {
             return;
         }
-        let Received { arrival, direction, tag, args } = *message;
+        let Received { arrival, direction, tag, args, .. } = *message;
         let (header, operation) = (arrival.header, Operation::of(form, direction));
         let status = if direction.is_reply() { Status::ReplyRejected } else { status };
         let back = Outstanding {
@@ -367,9 +380,9 @@ impl<D: Domain> Core<D> {
 
     /// Delivers a message of this endpoint's that its receiver has sent back.
     fn deliver_returned(&self, q: &Queue<'_, D::Cpu>, message: &Received) {
-        let Received { arrival, direction, tag, args } = *message;
+        let Received { arrival, direction, tag, args, .. } = *message;
         let source = self.name_of(arrival.header.source());
-        let aux = self.cpu().read(&q.extra(arrival.ticket).aux);
+        let aux = self.aux(q, message);
         // Only in the reply queue, whose senders answer messages of this endpoint. A receiver's
         // successor sends a request back; this endpoint may have it already.
         if direction.is_reply()

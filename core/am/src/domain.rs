@@ -20,7 +20,7 @@ use core::ops::Deref;
 
 use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
-use towpath_machine::{Park, Processor};
+use towpath_machine::{Park, Prefetch, Processor};
 use towpath_shm::{ParticipantId, RemoteBytes};
 use towpath_sync::{Policy, WaitForSpace};
 
@@ -62,7 +62,7 @@ pub trait Stored {
 /// Memory of a domain: entries, queues, segments.
 pub trait DomainMemory: Sized {
     /// Processor that the endpoint acts on.
-    type Cpu: Processor + Park;
+    type Cpu: Processor + Park + Prefetch;
     /// One queue of an endpoint.
     type Side: Side<Self::Cpu>;
     /// Reference to an entry of the directory.
@@ -189,6 +189,12 @@ pub trait Hooks: DomainMemory {
     #[inline(always)]
     fn patience(&self) -> u64 {
         STALL
+    }
+    /// Returns the longest time for which a poll spins on a line in which an answer is
+    /// likely, in nanoseconds.
+    #[inline(always)]
+    fn turn(&self) -> u64 {
+        100
     }
     /// Returns the longest time for which a waiting sender does not look around, in
     /// nanoseconds; `None`: it only counts turns.

@@ -109,7 +109,7 @@ impl<D: Domain> Endpoint<D> {
     }
 
     /// Stores `payload` at `offset` of the destination's segment, then runs the handler
-    /// there.
+    /// there. May deliver a reply meanwhile.
     ///
     /// # Errors
     ///

@@ -66,6 +66,9 @@ impl<D: Domain> Core<D> {
         }
         // Otherwise the receiver finds the range wrong and sends it back.
         let content = self.content(out, Form::LongStored, pack_range(offset, len));
+        if self.announce_in_line(peer, out, &content) {
+            return Ok(());
+        }
         self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use towpath_am::{Endpoint, Name, Operation, Status, Tag, WorldConfig};
+use towpath_am::{Endpoint, Name, Payload, Status, Tag, Token, WorldConfig};
 use towpath_shm::World;
 use towpath_testkit::{Choice, Victim, mark, share_cases, shared_words, watchdog};
 
@@ -23,6 +23,9 @@ const ANSWER: u8 = 2;
 const WARM: u8 = 3;
 const TURN: u8 = 4;
 
+/// Bytes that are stored.
+const BYTES: [u8; 24] = [5; 24];
+
 /// Number of requests through a queue before the one that opens a stream.
 const BEFORE_STREAM: u32 = 32;
 
@@ -30,8 +33,12 @@ const BEFORE_STREAM: u32 = 32;
 enum What {
     /// The victim sends a question.
     Ask,
+    /// The victim stores bytes, finds an answer, and announces the bytes by a question.
+    Store,
     /// The victim polls, and answers the question that it finds.
     Answer,
+    /// The victim polls, and answers stored bytes by storing some itself.
+    AnswerStore,
     /// The victim polls, and handles a message without an answer.
     Hear,
     /// The victim polls, and finds an answer.
@@ -51,7 +58,15 @@ impl What {
     }
     /// Returns whether the victim sends.
     fn sends(self) -> bool {
-        matches!(self, What::Ask | What::Open | What::Follow)
+        matches!(self, What::Ask | What::Store | What::Open | What::Follow)
+    }
+    /// Number of questions that the victim has sent in the line before it acts.
+    fn asked_before(self) -> usize {
+        usize::from(matches!(self, What::Store | What::Take))
+    }
+    /// Returns whether the victim answers.
+    fn answers(self) -> bool {
+        matches!(self, What::Answer | What::AnswerStore)
     }
     /// Number of questions of the victim before it acts.
     fn warm(self) -> u32 {
@@ -103,6 +118,28 @@ impl Page {
     }
 }
 
+/// Answers a question: one that announces stored bytes, which must be there, by others.
+fn answer(question: &Token<'_>) {
+    // A requester that is gone gets none.
+    let _ = match question.payload() {
+        Payload::Long { .. } => {
+            check_stored(question);
+            question.reply_long(ANSWER, question.args(), &BYTES, 32)
+        }
+        _ => question.reply(ANSWER, question.args()),
+    };
+}
+
+/// Checks that bytes were stored before they were announced.
+fn check_stored(message: &Token<'_>) {
+    if let Payload::Long { offset, .. } = message.payload() {
+        let mut bytes = [0; BYTES.len()];
+        message.segment().read(offset, &mut bytes);
+        assert_eq!(bytes, BYTES, "announced first");
+        message.segment().write(offset, &[0; BYTES.len()]);
+    }
+}
+
 /// Program of the victim.
 fn victim(
     world: &World,
@@ -112,7 +149,7 @@ fn victim(
     page: Page,
 ) -> Result<(), Box<dyn std::error::Error>> {
     world.enter(Some(rank))?;
-    let endpoint = Endpoint::new(world)?;
+    let endpoint = Endpoint::with_shared_segment(world)?;
     endpoint.map(0, peer, Tag::ALL)?;
     endpoint.set_handler(ASK, move |question| {
         let number = u64::from(question.args()[0]);
@@ -121,9 +158,12 @@ fn victim(
         }
         page.set(LAST, number);
         page.add(HANDLED);
-        let _ = question.reply(ANSWER, question.args());
+        answer(question);
     });
-    endpoint.set_handler(ANSWER, move |_| page.add(ANSWERED));
+    endpoint.set_handler(ANSWER, move |answer| {
+        check_stored(answer);
+        page.add(ANSWERED);
+    });
     endpoint.set_handler(TURN, move |_| page.add(HANDLED));
     let warm = Arc::new(AtomicU32::new(0));
     let count = warm.clone();
@@ -134,9 +174,9 @@ fn victim(
     }
     assert_eq!(endpoint.answer_lines() == 0, what.in_stream(), "the two have begun to use the line");
     match what {
-        What::Ask | What::Open | What::Follow => {}
-        What::Answer | What::Hear | What::HearRecord => endpoint.request(0, TURN, &[])?,
-        What::Take => endpoint.request(0, ASK, &[7])?,
+        _ if what.asked_before() > 0 => endpoint.request(0, ASK, &[6])?,
+        _ if what.sends() => {}
+        _ => endpoint.request(0, TURN, &[])?,
     }
     page.set(NAME, endpoint.name().to_bits());
     page.set(READY, 1);
@@ -155,10 +195,11 @@ fn victim(
     }
     mark();
     match what {
-        What::Ask | What::Open | What::Follow => endpoint.request(0, ASK, &[7, 8, 9])?,
-        What::Answer | What::Hear | What::Take => assert_eq!(endpoint.poll(), 1),
+        What::Store => endpoint.request_long(0, ASK, &[7, 8, 9], &BYTES, 0)?,
+        _ if what.sends() => endpoint.request(0, ASK, &[7, 8, 9])?,
         // Those that came while it was stopped, too.
         What::HearRecord => assert!(endpoint.poll() >= 1),
+        _ => assert_eq!(endpoint.poll(), 1),
     }
     mark();
     while page.get(END) == 0 {
@@ -190,10 +231,10 @@ impl Scene {
     fn new(page: Page, victims_rank: u32, in_stream: bool) -> Scene {
         let (answer_lines, streams) = (!in_stream, u32::from(in_stream));
         let small = WorldConfig { packets: 8, blocks: 2, block_size: 64, ..WorldConfig::new(2) };
-        let config = WorldConfig { answer_lines, streams, ..small };
+        let config = WorldConfig { answer_lines, streams, segment_bytes: 64, ..small };
         let world = World::create(&config.spec(None)).unwrap();
         world.enter(Some(1 - victims_rank)).unwrap();
-        let peer = Endpoint::new(&world).unwrap();
+        let peer = Endpoint::with_shared_segment(&world).unwrap();
         let seen = Arc::new(Mutex::new(Seen::default()));
         let on = |act: fn(&mut Seen, &[u32])| {
             let seen = seen.clone();
@@ -202,10 +243,13 @@ impl Scene {
         let asked = on(|seen, args| seen.asked.push(args.to_vec()));
         peer.set_handler(ASK, move |question| {
             asked(question.args());
-            let _ = question.reply(ANSWER, question.args());
+            answer(question);
         });
         let answered = on(|seen, args| seen.answered.push(args[0]));
-        peer.set_handler(ANSWER, move |answer| answered(answer.args()));
+        peer.set_handler(ANSWER, move |answer| {
+            check_stored(answer);
+            answered(answer.args());
+        });
         let turn = on(|seen, _| seen.turns += 1);
         peer.set_handler(TURN, move |message| turn(message.args()));
         peer.set_handler(WARM, |question| drop(question.reply(WARM, &[])));
@@ -214,7 +258,7 @@ impl Scene {
             let returned = message.returned().unwrap();
             assert_eq!(returned.status, Status::Unreachable, "{message:?}");
             // An answer to the dead may come back, too.
-            if returned.operation == Operation::RequestShort {
+            if returned.operation.is_request() {
                 back(message.args());
             }
         });
@@ -259,12 +303,17 @@ impl Scene {
                 self.until(false, "not ready", |_| page.get(READY) == 2);
                 self.peer.request(0, TURN, &[7]).unwrap();
             }
-            What::Answer | What::Hear => {
+            What::Answer | What::AnswerStore | What::Hear => {
                 self.until(false, "no turn", |seen| seen.turns == 1);
                 self.peer.map(0, Name::from_bits(page.get(NAME)), Tag::ALL).unwrap();
-                self.peer.request(0, if what == What::Hear { TURN } else { ASK }, &[7]).unwrap();
+                let sent = match what {
+                    What::AnswerStore => self.peer.request_long(0, ASK, &[7], &BYTES, 0),
+                    What::Answer => self.peer.request(0, ASK, &[7]),
+                    _ => self.peer.request(0, TURN, &[7]),
+                };
+                sent.unwrap();
             }
-            What::Take => self.until(false, "no question", |seen| seen.asked.len() == 1),
+            What::Store | What::Take => self.until(false, "no question", |seen| seen.asked.len() == 1),
         }
         assert_eq!(self.peer.answer_lines() == 0, what.in_stream(), "the two have begun to use the line");
         page.set(GO, 1);
@@ -280,18 +329,29 @@ impl Scene {
         self.world.process_ended(self.victims_rank, pid, true);
         let page = self.page;
         match what {
-            What::Ask | What::Open | What::Follow => {
-                self.until(true, "sent and lost", |seen| !complete || !seen.asked.is_empty());
+            _ if what.sends() => {
+                let before = what.asked_before();
+                self.until(true, "sent and lost", |seen| !complete || seen.asked.len() > before);
                 for _ in 0..3 {
                     // A stream whose opening was not told is found by those that look for it.
                     self.peer.recover();
                     self.peer.poll();
                 }
                 let seen = self.seen.lock().unwrap();
-                assert!(seen.asked.len() <= 1 && seen.back.is_empty(), "{:?}", seen.asked);
-                assert!(seen.asked.iter().all(|args| args == &[7, 8, 9]), "{:?}", seen.asked);
+                let asked = &seen.asked[before..];
+                assert!(asked.len() <= 1 && seen.back.is_empty(), "{asked:?}");
+                assert!(asked.iter().all(|args| args == &[7, 8, 9]), "{asked:?}");
             }
-            What::Answer | What::Hear | What::HearRecord => {
+            What::Take => {
+                for _ in 0..3 {
+                    self.peer.recover();
+                    self.peer.poll();
+                }
+                let seen = self.seen.lock().unwrap();
+                assert!(seen.back.is_empty() && page.get(ANSWERED) <= 1);
+                assert!(!complete || page.get(ANSWERED) == 1);
+            }
+            _ => {
                 self.until(true, "a question was neither handled nor returned", |seen| {
                     page.get(HANDLED) as usize + seen.back.len() > 0
                 });
@@ -303,18 +363,9 @@ impl Scene {
                 assert!(seen.answered.len() + seen.back.len() <= 1, "answered, and came back");
                 assert!(page.get(HANDLED) <= 1 && page.get(HANDLED) >= seen.answered.len() as u64);
                 assert!(seen.back.is_empty() || seen.back == [7], "{:?}", seen.back);
-                let answers = usize::from(what == What::Answer);
+                let answers = usize::from(what.answers());
                 assert!(!complete || seen.answered.len() == answers, "answered, and lost");
                 assert!(!complete || seen.back.is_empty(), "handled, and came back");
-            }
-            What::Take => {
-                for _ in 0..3 {
-                    self.peer.recover();
-                    self.peer.poll();
-                }
-                let seen = self.seen.lock().unwrap();
-                assert!(seen.back.is_empty() && page.get(ANSWERED) <= 1);
-                assert!(!complete || page.get(ANSWERED) == 1);
             }
         }
         assert!(self.peer.audit().is_clean(), "{:?}", self.peer.audit());
@@ -340,8 +391,9 @@ impl Scene {
             victim.go_on();
         }
         let (questions, answers) = match what {
+            What::Store => (3, 2),
             _ if what.sends() || what == What::Take => (3, 1),
-            What::Answer => (4, 0),
+            _ if what.answers() => (4, 0),
             _ => (3, 0),
         };
         let handled = questions as u64 + u64::from(matches!(what, What::Hear | What::HearRecord));
@@ -373,8 +425,17 @@ impl Scene {
 }
 
 /// All acts.
-const WHATS: [What; 7] =
-    [What::Ask, What::Answer, What::Hear, What::Take, What::Open, What::Follow, What::HearRecord];
+const WHATS: [What; 9] = [
+    What::Ask,
+    What::Store,
+    What::Answer,
+    What::AnswerStore,
+    What::Hear,
+    What::Take,
+    What::Open,
+    What::Follow,
+    What::HearRecord,
+];
 
 fn main() {
     let choice = Choice::from_arguments();

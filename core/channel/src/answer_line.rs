@@ -1,5 +1,5 @@
-//! Answer line: a line beside the queues of two endpoints, for short messages that answer
-//! each other.
+//! Answer line: a line beside the queues of two endpoints, for messages without a block
+//! that answer each other.
 //!
 //! **Source.** Ours: the shared line of two rings ([`crate::shared_line`]) for receivers that have
 //! queues instead, with a sleep handshake and a record for survivors. A packet of a queue crosses
@@ -46,13 +46,16 @@
 use core::cell::Cell;
 use core::ops::Deref;
 
-use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Prefetch, Processor};
 
-use crate::packet::{Header, MAX_ARGS, READY, Slot, source_code};
+use crate::packet::{Form, Header, MAX_ARGS, READY, Slot, source_code};
 use crate::path::{PacketContent, read_args, two_args};
 
 /// Maximum number of arguments of a message in the line: the last cell has its order.
 pub const ANSWER_ARGS: usize = 10;
+/// Maximum number of arguments of one that is not short: the cell of the next two has its
+/// [`PacketContent::aux`].
+pub const AUX_ARGS: usize = ANSWER_ARGS - 2;
 /// Number of first looks that a pause replaces after one that came too early.
 const PAUSES: u32 = 32;
 /// In a header's state: the end that wrote it sleeps until the other one answers.
@@ -138,6 +141,12 @@ pub struct Unhandled {
     pub args: [u32; ANSWER_ARGS],
     /// Ticket that it was sent with ([`AnswerEnd::send`]).
     pub after: u64,
+}
+
+/// Returns the [`PacketContent::aux`] of a message that is not short, out of the
+/// arguments that [`AnswerEnd::take`] has read.
+pub fn aux_of(args: &[u32; MAX_ARGS]) -> u64 {
+    two_args(args, AUX_ARGS)
 }
 
 /// Message at hand: its header, and whether it is a reply.
@@ -279,15 +288,23 @@ impl<L> AnswerEnd<L> {
         self.is_ours() || self.is_theirs()
     }
 
-    /// Sends a short message in the line, which is this end's: at most [`ANSWER_ARGS`]
-    /// arguments. `after`: the ticket after its last packet in the queue that the message would
-    /// take. Returns whether the receiver sleeps and must be woken.
+    /// Returns whether this end may send a message in the line: it is this end's, and the
+    /// arguments fit.
+    #[inline(always)]
+    pub fn takes(&self, out: &PacketContent<'_>) -> bool {
+        let most = if out.form == Form::Short { ANSWER_ARGS } else { AUX_ARGS };
+        self.is_ours() && out.args.len() <= most
+    }
+
+    /// Sends a message that the line [takes](Self::takes). `after`: the ticket after its
+    /// last packet in the queue that the message would take. Returns whether the receiver sleeps
+    /// and must be woken.
     #[inline(always)]
     pub fn send<P: Processor>(&self, cpu: &P, out: &PacketContent<'_>, is_reply: bool, after: u64) -> bool
     where
         L: Deref<Target = AnswerLine<P>>,
     {
-        debug_assert!(self.is_ours() && out.args.len() <= ANSWER_ARGS);
+        debug_assert!(self.takes(out));
         let Some(line) = self.line.as_deref() else { return false };
         let slot = &line.slot;
         let fields = Header::new(out.form, out.handler, out.args.len(), 0).0;
@@ -302,6 +319,9 @@ impl<L> AnswerEnd<L> {
             }
             n += 1;
         }
+        if out.form != Form::Short {
+            cpu.write(&slot.args[AUX_ARGS / 2], out.aux);
+        }
         cpu.write(&slot.args[ANSWER_ARGS / 2], after);
         // (A1) Release: the line's contents come before, and so do this end's reads of the message
         // that was there; pairs with the Acquire (A2) in `look`.
@@ -314,6 +334,17 @@ impl<L> AnswerEnd<L> {
             self.last.after.set(after);
         }
         before & SLEEPS != 0
+    }
+
+    /// Fetches the line for writing: this end will look, take and send.
+    #[inline(always)]
+    pub fn prefetch<P: Prefetch>(&self, cpu: &P)
+    where
+        L: Deref<Target = AnswerLine<P>>,
+    {
+        if let Some(line) = self.line.as_deref() {
+            cpu.prefetch_exclusive(line.header());
+        }
     }
 
     /// Returns the message in the line, if the other end has sent one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use towpath_channel::answer_line::{ANSWER_ARGS, AnswerEnd, AnswerLine, Incarnation, SLEEPS};
+use towpath_channel::answer_line::{ANSWER_ARGS, AUX_ARGS, AnswerEnd, AnswerLine, Incarnation, SLEEPS};
 use towpath_channel::doorbell;
 use towpath_channel::packet::{Form, Header, MAX_ARGS, READY, Slot};
 use towpath_channel::path::PacketContent;
@@ -42,11 +42,13 @@ fn attached(line: &Line) -> (End, End) {
     (lower, upper)
 }
 
-/// Sends a number as tag and as each argument. Returns whether the receiver sleeps.
+/// Sends a number as tag and as each argument, an even one with `aux` in the place of the
+/// last two. Returns whether the receiver sleeps.
 fn send_after(cpu: &Weakened, end: &End, number: u64, is_reply: bool, after: u64) -> bool {
-    let args = [number as u32; ANSWER_ARGS];
-    let out = PacketContent { form: Form::Short, handler: 3, tag: number, args: &args, aux: 0, source: 0 };
-    end.send(cpu, &out, is_reply, after)
+    let (args, aux) = ([number as u32; ANSWER_ARGS], number << 32 | number);
+    let (form, args) =
+        if number % 2 == 0 { (Form::LongStored, &args[..AUX_ARGS]) } else { (Form::Short, &args[..]) };
+    end.send(cpu, &PacketContent { form, handler: 3, tag: number, args, aux, source: 0 }, is_reply, after)
 }
 
 fn send(cpu: &Weakened, end: &End, number: u64) -> bool {
@@ -63,8 +65,10 @@ fn take_found(cpu: &Weakened, end: &End) -> u64 {
 
 fn take(cpu: &Weakened, end: &End) -> Option<u64> {
     let answer = end.look(cpu)?;
-    assert_eq!((answer.header.args(), answer.header.handler()), (ANSWER_ARGS, 3));
-    Some(take_found(cpu, end))
+    let number = take_found(cpu, end);
+    let count = if number % 2 == 0 { AUX_ARGS } else { ANSWER_ARGS };
+    assert_eq!((answer.header.args(), answer.header.handler()), (count, 3));
+    Some(number)
 }
 
 // ---- exchange ----

@@ -439,7 +439,9 @@ impl Talks {
 
     fn send(&self, cpu: &Explorer, end: &TalkEnd, other: usize, value: u64) {
         let args = [value as u32; 4];
-        let out = PacketContent { form: Form::Short, handler: 0, tag: value, args: &args, aux: 0, source: 0 };
+        // Each second message is not short.
+        let form = if value % 2 == 0 { Form::Short } else { Form::LongStored };
+        let out = PacketContent { form, handler: 0, tag: value, args: &args, aux: value, source: 0 };
         assert!(end.is_ours(), "it is this end's turn");
         if end.send(cpu, &out, cpu.id() != 0, 0) {
             doorbell::wake(cpu, &self.doorbells[other]);
@@ -453,6 +455,9 @@ impl Talks {
                 let mut args = [0; MAX_ARGS];
                 assert_eq!((end.take(cpu, &mut args), answer.header.args()), (expected, 4), "in order");
                 assert_eq!(args[..4], [expected as u32; 4], "a message's parts");
+                if answer.header.form() == Some(Form::LongStored) {
+                    assert_eq!(answer_line::aux_of(&args), expected, "a message's word");
+                }
                 return;
             }
             let count = doorbell::count(cpu, doorbell);
