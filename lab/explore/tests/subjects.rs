@@ -126,13 +126,18 @@ fn packets_passed_over_are_used_again_by_one() {
 }
 
 /// Two clients, a server's successors that die, and a receiver that takes a place for
-/// ownerless: requests were overwritten or lost.
+/// ownerless: requests were overwritten or lost. In answer lines, too.
 #[test]
 fn requests_survive_their_servers_successors() {
-    for (threads, ops, method, kills) in
-        [(4, 2, Method::Random, 1), (4, 2, Method::Pct { depth: 3 }, 3), (5, 2, Method::Random, 0)]
-    {
-        let case = &find("endpoint/towpath", Policy::Spin)[0];
+    for (name, threads, ops, method, kills) in [
+        ("towpath", 4, 2, Method::Random, 1),
+        ("towpath", 4, 2, Method::Pct { depth: 3 }, 3),
+        ("towpath", 5, 2, Method::Random, 0),
+        ("lines", 3, 4, Method::Random, 1),
+        ("lines", 4, 3, Method::Random, 1),
+        ("lines", 4, 3, Method::Pct { depth: 3 }, 3),
+    ] {
+        let case = &find(&format!("endpoint/{name}"), Policy::Spin)[0];
         let liberties = Liberties { kills, ..Liberties::default() };
         let settings = settings(method, threads, ops, schedules(150).max(150));
         passes(case, &SearchSettings { liberties, ..settings }, Policy::Spin);

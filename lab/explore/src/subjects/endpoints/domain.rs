@@ -35,6 +35,8 @@ struct EndpointMemory {
 pub struct ExploredWorld {
     config: WorldConfig,
     parts: Vec<EndpointMemory>,
+    /// Answer lines of each two endpoints, those of the lower ones first.
+    lines: Vec<AnswerLine<Explorer>>,
     doorbells: Vec<Word>,
     /// Value 1 once a thread has entered, which each does before it takes an entry.
     entered: Vec<Word>,
@@ -46,6 +48,7 @@ impl ExploredWorld {
         threads: usize,
         ranks: usize,
         algorithm: Algorithm,
+        answer_lines: bool,
         waiting: Policy,
     ) -> Self {
         let config = WorldConfig {
@@ -55,7 +58,7 @@ impl ExploredWorld {
             segment_bytes: SEGMENT,
             algorithm,
             waiting,
-            answer_lines: false,
+            answer_lines,
             streams: 0,
             ..WorldConfig::new(ranks as u32)
         };
@@ -66,9 +69,11 @@ impl ExploredWorld {
             queues: [0, 1].map(queue),
             segment: memory.bytes(SEGMENT as usize),
         };
+        let pairs = if answer_lines { ranks * (ranks - 1) / 2 } else { 0 };
         ExploredWorld {
             config,
             parts: (0..ranks).map(part).collect(),
+            lines: (0..pairs).map(|_| AnswerLine::new(memory)).collect(),
             doorbells: (0..ranks).map(|_| memory.word(Place::NewLine, 0)).collect(),
             entered: (0..threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
         }
@@ -166,8 +171,9 @@ impl<'m> DomainMemory for ExploredDomain<'m> {
     fn segment(&self, endpoint: u16) -> Result<ExploredSegment<'m>, Error> {
         Ok(ExploredSegment(self.cpu, &self.part(endpoint)?.segment))
     }
-    fn answer_line(&self, _one: u16, _other: u16) -> Option<&'m AnswerLine<Explorer>> {
-        None
+    fn answer_line(&self, one: u16, other: u16) -> Option<&'m AnswerLine<Explorer>> {
+        let (low, high) = (usize::from(one.min(other)), usize::from(one.max(other)));
+        if low == high { None } else { self.world.lines.get(high * (high - 1) / 2 + low) }
     }
     fn stream(&self, _endpoint: u16, _number: u32) -> Option<&'m Stream<Explorer>> {
         None
@@ -234,6 +240,10 @@ impl Hooks for ExploredDomain<'_> {
         self.cpu.delay(ns);
     }
     fn patience(&self) -> u64 {
+        0
+    }
+    /// None: other threads, which may look again and again, would not let the time pass.
+    fn turn(&self) -> u64 {
         0
     }
     fn look_every(&self) -> Option<u64> {

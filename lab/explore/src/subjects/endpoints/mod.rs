@@ -5,7 +5,8 @@
 //! same entry of the directory, and serves until all clients are done. Of five threads the third
 //! serves, too. The others are clients. Of each request either the reply or the request itself
 //! comes back, once; a request that came back was not handled, unless its server died. Requests are
-//! short, have a block, or are stored into the server's segment, in turns.
+//! short, have a block, or are stored into the server's segment, in turns. Where there are answer
+//! lines, each client sends so many more before that it uses one.
 
 mod domain;
 
@@ -31,19 +32,22 @@ fn servers(plan: &Plan) -> usize {
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
 
+/// Number of requests of a client before it and its server use their answer line.
+const BEFORE_LINE: usize = 6;
+
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
-    for algorithm in [Algorithm::Towpath, Algorithm::LockFree, Algorithm::Ticket] {
+    let names = [Algorithm::Towpath, Algorithm::LockFree, Algorithm::Ticket].map(|a| (a.name(), a, false));
+    for (name, algorithm, lines) in names.into_iter().chain([("lines", Algorithm::Towpath, true)]) {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
             if !(3..=5).contains(&plan.threads) {
                 return Err("is for three to five threads".into());
             }
-            Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, policy)))
+            Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, lines, policy)))
         };
         let about = "each request is answered or comes back, once, also from a server's successor";
         let endures_deaths = algorithm != Algorithm::Ticket;
-        let name = format!("endpoint/{}", algorithm.name());
-        cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
+        cases.push(Case { endures_deaths, ..Case::new(format!("endpoint/{name}"), about, make) });
     }
 }
 
@@ -53,6 +57,9 @@ struct ServiceHandover {
     plan: Plan,
     /// Number of threads that serve.
     servers: usize,
+    /// Number of requests of a client, and that the first server handles.
+    ops: usize,
+    first_serves: usize,
     /// Stage of each thread: 1 when it has an endpoint, 2 when it is done.
     stage: Vec<Word>,
     /// Data of each request: one of its client and one of its handler, written before.
@@ -69,14 +76,24 @@ struct ServiceHandover {
 type ExploredEndpoint<'m> = Endpoint<ExploredDomain<'m>>;
 
 impl ServiceHandover {
-    fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm, waiting: Policy) -> ServiceHandover {
+    fn new(
+        plan: &Plan,
+        memory: &ExploredMemory,
+        algorithm: Algorithm,
+        lines: bool,
+        waiting: Policy,
+    ) -> ServiceHandover {
         let servers = servers(plan);
         let clients = plan.threads - servers;
-        let requests = clients * plan.ops;
+        let before = if lines { BEFORE_LINE } else { 0 };
+        let ops = before + plan.ops;
+        let requests = clients * ops;
         ServiceHandover {
-            world: ExploredWorld::new(memory, plan.threads, clients + 1, algorithm, waiting),
+            world: ExploredWorld::new(memory, plan.threads, clients + 1, algorithm, lines, waiting),
             plan: *plan,
             servers,
+            ops,
+            first_serves: clients * before + plan.ops,
             stage: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
             data: (0..requests).map(|_| [0, 1].map(|_| memory.cell(Place::NewLine, 0))).collect(),
             served: (0..=clients).map(|_| memory.cell(Place::NewLine, 0)).collect(),
@@ -87,7 +104,7 @@ impl ServiceHandover {
 
     /// Number of a client's request among all.
     fn request(&self, client: usize, n: usize) -> usize {
-        (client - self.servers) * self.plan.ops + n
+        (client - self.servers) * self.ops + n
     }
 
     /// Tells the others how far this thread is, by nothing that orders.
@@ -144,7 +161,9 @@ impl ServiceHandover {
             }),
         );
         self.reach(cpu, 1);
-        while !self.clients_have_reached(cpu, 2) && (cpu.id() > 0 || handled.borrow().len() < self.plan.ops) {
+        while !self.clients_have_reached(cpu, 2)
+            && (cpu.id() > 0 || handled.borrow().len() < self.first_serves)
+        {
             if endpoint.poll() == 0 {
                 endpoint.recover();
                 cpu.delay(PAUSE);
@@ -201,7 +220,7 @@ impl ServiceHandover {
             }),
         );
         self.reach(cpu, 1);
-        for request in self.request(me, 0)..self.request(me, self.plan.ops) {
+        for request in self.request(me, 0)..self.request(me, self.ops) {
             if !self.map_server(cpu, &endpoint) {
                 break;
             }
@@ -220,7 +239,7 @@ impl ServiceHandover {
             }
         }
         while endpoint.poll() > 0 {}
-        for request in self.request(me, 0)..self.request(me, self.plan.ops) {
+        for request in self.request(me, 0)..self.request(me, self.ops) {
             let [_, answered, back, _] = &self.known[request];
             assert!(answered.get() <= 1 && back.get() <= 1, "request {request} came back twice");
         }
