@@ -46,8 +46,11 @@ fn attached(line: &Line) -> (End, End) {
 /// last two. Returns whether the receiver sleeps.
 fn send_after(cpu: &Weakened, end: &End, number: u64, is_reply: bool, after: u64) -> bool {
     let (args, aux) = ([number as u32; ANSWER_ARGS], number << 32 | number);
-    let (form, args) =
-        if number % 2 == 0 { (Form::LongStored, &args[..AUX_ARGS]) } else { (Form::Short, &args[..]) };
+    let (form, args) = if number.is_multiple_of(2) {
+        (Form::LongStored, &args[..AUX_ARGS])
+    } else {
+        (Form::Short, &args[..])
+    };
     end.send(cpu, &PacketContent { form, handler: 3, tag: number, args, aux, source: 0 }, is_reply, after)
 }
 
@@ -66,7 +69,7 @@ fn take_found(cpu: &Weakened, end: &End) -> u64 {
 fn take(cpu: &Weakened, end: &End) -> Option<u64> {
     let answer = end.look(cpu)?;
     let number = take_found(cpu, end);
-    let count = if number % 2 == 0 { AUX_ARGS } else { ANSWER_ARGS };
+    let count = if number.is_multiple_of(2) { AUX_ARGS } else { ANSWER_ARGS };
     assert_eq!((answer.header.args(), answer.header.handler()), (count, 3));
     Some(number)
 }

@@ -440,7 +440,7 @@ impl Talks {
     fn send(&self, cpu: &Explorer, end: &TalkEnd, other: usize, value: u64) {
         let args = [value as u32; 4];
         // Each second message is not short.
-        let form = if value % 2 == 0 { Form::Short } else { Form::LongStored };
+        let form = if value.is_multiple_of(2) { Form::Short } else { Form::LongStored };
         let out = PacketContent { form, handler: 0, tag: value, args: &args, aux: value, source: 0 };
         assert!(end.is_ours(), "it is this end's turn");
         if end.send(cpu, &out, cpu.id() != 0, 0) {
