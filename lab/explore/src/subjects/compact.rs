@@ -1,7 +1,6 @@
 //! Compact locks of many readers or one writer, the compact semaphore as a lock, and the
 //! compact barrier; and the end of its memory, and of a condition's.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
@@ -39,8 +38,8 @@ struct FreedRun {
     condition: CompactCondition<Explorer>,
     /// Read with the last look at the memory, and written when it is freed.
     memory: DatumId,
-    /// Number of threads that have begun to wait, kept by the host.
-    begun: Cell<usize>,
+    /// Number of threads that have begun to wait: stands for the lock that a waiter has then.
+    begun: Word,
     is_barrier: bool,
     plan: Plan,
 }
@@ -51,7 +50,7 @@ impl FreedRun {
             barrier: CompactBarrier::new(memory),
             condition: CompactCondition::new(memory),
             memory: memory.cell(Place::NewLine, 0),
-            begun: Cell::new(0),
+            begun: memory.word(Place::NewLine, 0),
             is_barrier,
             plan: *plan,
         }
@@ -65,7 +64,8 @@ impl FreedRun {
             last.unwrap_or_else(|error| panic!("wait: {error:?}"));
         } else {
             self.condition.begin(cpu);
-            self.begun.set(self.begun.get() + 1);
+            // (1) Release: the thread that frees sees the wait; pairs with (2) in `is_left`.
+            cpu.fetch_add(&self.begun, 1, Ordering::Release);
             cpu.read(&self.memory);
             self.condition.end(cpu);
         }
@@ -75,7 +75,9 @@ impl FreedRun {
         if self.is_barrier {
             return self.barrier.is_left(cpu);
         }
-        self.begun.get() == self.plan.threads && !self.condition.has_waiters(cpu)
+        // (2) Acquire: pairs with (1) in `look`.
+        cpu.load(&self.begun, Ordering::Acquire) == self.plan.threads as u64
+            && !self.condition.has_waiters(cpu)
     }
 }
 
