@@ -37,11 +37,11 @@ pub const LEAST_BYTES: u64 = 24;
 pub enum RingKind {
     /// `towpath::broadcast`, by name between processes.
     Ours,
-    /// The ring of before, whose messages are written where they lie.
+    /// The ring of [`RingKind::Ours`], whose messages are written where they lie.
     OursInPlace,
     /// iceoryx2's publish-subscribe, which is one of the peers.
     Iceoryx2,
-    /// The peer, whose messages are written in samples that it lends.
+    /// iceoryx2's publish-subscribe, whose messages are written in samples that it lends.
     Iceoryx2InPlace,
 }
 
