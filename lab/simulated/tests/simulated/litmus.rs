@@ -1,6 +1,6 @@
 //! Litmus tests: on every machine with coherence (`incoherent.rs` has the other's),
 //! exactly the outcomes that sequential consistency allows are seen; with a store buffer those of
-//! total store order.
+//! total store order. Where a home has one transaction at a time, no others are seen.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
