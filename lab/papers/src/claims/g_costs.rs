@@ -126,17 +126,17 @@ fn counted() -> [f64; 2] {
 
 /// The machine with an instruction time of one cycle and nothing around accesses, so that
 /// what is added is counted in instructions that refer to memory.
-fn bare(change: &str) -> Parameters {
+fn bare() -> Parameters {
     let mut machine = machines::by_name("paradigm").expect("a machine that comes with Towpath");
-    for change in ["processor.instructions=0", change] {
+    for change in ["processor.instructions=0", "processor.dcas=cas2"] {
         machine.set_from_text(change).expect("a parameter and its value");
     }
     machine
 }
 
-/// Time that DCAS adds to a deletion, and time of the spin lock, in cycles.
-fn overheads(dcas: &str) -> Result<[f64; 2], Error> {
-    let machine = bare(dcas);
+/// Time that a DCAS by CAS2 adds to a deletion, and time of the spin lock, in cycles.
+fn overheads() -> Result<[f64; 2], Error> {
+    let machine = bare();
     let [_, versioned] = alone::<Versioned<Sim, Advisory>>(&machine, 10)?;
     let [_, locked] = alone::<Locked<Sim>>(&machine, 10)?;
     // A lock that is free costs a test, a CAS and a store; what is left is the deletion.
@@ -146,7 +146,7 @@ fn overheads(dcas: &str) -> Result<[f64; 2], Error> {
 
 fn g1(_: &Context<'_>) -> Result<Finding, Error> {
     let [pair, lock] = counted();
-    let [one, _] = overheads("processor.dcas=cas2")?;
+    let [one, _] = overheads()?;
     let mut against = within("DCAS by CAS2", one, 114.0, 0.25);
     against.extend(within("DCAS by LLP/SCP", pair, 26.0, 0.25));
     against.push(
@@ -177,7 +177,7 @@ fn g1(_: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn g2(_: &Context<'_>) -> Result<Finding, Error> {
-    let [one, lock] = overheads("processor.dcas=cas2")?;
+    let [one, lock] = overheads()?;
     let ours = format!(
         "a DCAS past the cache costs {} times what the spin lock costs, in simulated cycles (the paper's 3.5 ÷ 2.1 is 1.67)",
         digits(one / lock)

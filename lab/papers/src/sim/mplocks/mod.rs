@@ -229,18 +229,16 @@ impl LockTable {
         let arena = simulation.arena();
         let at_first = homes == HomePlacement::InTurn && machine.lock_homes == LOCKS_AT_FIRST;
         let shared = |k: usize| {
-            let home = |k: usize| if at_first { 0 } else { home(k) };
+            let home = if at_first { 0 } else { home(k) };
             let (lines, unused) = (Cell::new(0), Cell::new(None));
             let own = if scheme == Scheme::Reactive { 3 } else { 1 };
             let at_memory = &arena;
-            let arena = LockArena { arena: &arena, home: home(k), homes, nodes, own, lines, unused };
+            let arena = LockArena { arena: &arena, home, homes, nodes, own, lines, unused };
             Some(match scheme {
                 Scheme::Mcs if nodes > NODES => SharedLock::LargeMcs(Box::new(Lock::new(&arena))),
                 Scheme::Reactive if nodes > NODES => SharedLock::LargeReactive(Box::new(Lock::new(&arena))),
-                Scheme::OneSidedSpinlock => {
-                    SharedLock::OneSided(OneSidedLock::new(at_memory, home(k), false))
-                }
-                Scheme::OneSidedTicket => SharedLock::OneSided(OneSidedLock::new(at_memory, home(k), true)),
+                Scheme::OneSidedSpinlock => SharedLock::OneSided(OneSidedLock::new(at_memory, home, false)),
+                Scheme::OneSidedTicket => SharedLock::OneSided(OneSidedLock::new(at_memory, home, true)),
                 Scheme::TestAndTestAndSet => SharedLock::TestAndTestAndSet(BackingOff::new(&arena)),
                 Scheme::Mcs => SharedLock::Mcs(Lock::new(&arena)),
                 Scheme::Reactive => SharedLock::Reactive(Lock::new(&arena)),
