@@ -7,8 +7,12 @@ const COUNTS: [&str; 18] = [
 ];
 
 /// Claims that hang on a value of their own.
-const OWN: [(&str, &str); 13] = [
+const OWN: [(&str, &str); 14] = [
     ("G1", "§7.2's costs of a CAS2; the R4000's two cycles from a load to its use (from memory)"),
+    (
+        "K5",
+        "the numbering of spark98's mesh (sf10's levels, and blocks within them, of which half and double are tried); for busy locks an instruction's time (Table 4 on 4 nodes)",
+    ),
     ("L8", "the part of o_r that a poll takes: 25 to 75 % are tried"),
     ("L9", "the part of o_r that a poll takes: 25 to 75 % are tried"),
     (
@@ -39,7 +43,7 @@ pub(super) fn depends_on(id: &str) -> &'static str {
             "an access's instructions (input G4); slices of 10,000 cycles, switches of 200, pauses of at most 4,096 (estimated)"
         }
         "K" => {
-            "occupancy of controllers, width of links, blocks of 128 bytes (estimated); the interrupt's time (input K2); in programs an instruction's time (Table 4 on 4 nodes)"
+            "occupancy of controllers, width of links, blocks of 128 bytes (estimated); one transaction at a time of a home, and one home of all locks in shared memory (input K18); the interrupt's time (input K2); in programs an instruction's time (Table 4 on 4 nodes)"
         }
         "L" => {
             "instructions of the message path (o_s and o_r of test&set), an upgrade's 150 ns (estimated), and no store buffer"
