@@ -56,10 +56,20 @@ pub(crate) fn kill_those_of(bench: &mut Bench<'_>, experiment: &str, count: u32)
     kill(bench, experiment, count, |kind| kind.experiment() == Some(experiment));
 }
 
+/// Number of rounds of so many kills, of at most [`BATCH`] each.
+fn rounds(count: u32) -> u32 {
+    count.div_ceil(BATCH).max(1)
+}
+
+/// Number of a round's kills.
+fn share(count: u32, round: u32) -> u32 {
+    let rounds = rounds(count);
+    count / rounds + u32::from(round < count % rounds)
+}
+
 /// Kills users of some primitives, in rounds of which each is a step of the progress.
 fn kill(bench: &mut Bench<'_>, experiment: &str, count: u32, is_one: impl Fn(KilledKind) -> bool) {
-    let rounds = count.div_ceil(BATCH).max(1);
-    let settings = &BenchSettings { runs: rounds, ..bench.settings.clone() };
+    let settings = &BenchSettings { runs: rounds(count), ..bench.settings.clone() };
     let (placement, host) = (bench.placement, bench.host);
     let bench = &mut Bench { settings, placement, host, contenders: bench.contenders, sink: bench.sink };
     let mut variants: Vec<Variant<(usize, KilledKind, u32)>> = Vec::new();
@@ -80,7 +90,7 @@ fn kill(bench: &mut Bench<'_>, experiment: &str, count: u32, is_one: impl Fn(Kil
     }
     let mut total = vec![PrimitiveDamage::default(); variants.len()];
     bench.compare(&variants, |_, &(n, kind, procs), run| {
-        let share = count / rounds + u32::from(run.round < count % rounds);
+        let share = share(count, run.round);
         if share > 0 {
             total[n].add(kill_users(kind, share, procs, run)?);
         }
@@ -119,12 +129,21 @@ mod tests {
     use crate::fake::{Collected, bench_with, quick};
 
     #[test]
-    fn kills_add_up_over_the_rounds_and_are_recorded() {
+    fn shares_of_rounds_are_small_and_all_kills() {
+        for count in [0, 1, BATCH, BATCH + 1, 300, 1001] {
+            let shares: Vec<u32> = (0..rounds(count)).map(|round| share(count, round)).collect();
+            assert!(shares.iter().all(|&some| some <= BATCH), "{count}: {shares:?}");
+            assert_eq!(shares.iter().sum::<u32>(), count);
+        }
+    }
+
+    #[test]
+    fn kills_are_recorded_and_few_are_one_round() {
         let settings = BenchSettings { algorithms: vec!["mutex".into(), "spsc".into()], kills: 5, ..quick() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |bench| KillBench.run(bench).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);
-        assert_eq!((sink.expected, sink.steps.len()), (2, 2), "so few are one step each");
+        assert_eq!((sink.expected, sink.steps.len()), (2, 2));
         for (name, procs) in [("mutex", 4), ("spsc", 2)] {
             let is_it = |r: &&towpath_report::Record| r.algorithm == name && r.procs == procs;
             let of = |metric: &str| sink.records.iter().filter(is_it).find(|r| r.metric == metric);
