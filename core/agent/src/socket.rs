@@ -35,7 +35,7 @@ const MOST_WAITING: usize = 4 << 20;
 pub(crate) enum ClientLine {
     /// The connection stays for further requests, and ends with the process.
     ///
-    /// `process`: that process's number.
+    /// `process`: that process's number, or 0.
     Stay { process: u64 },
     /// Asks for a lock.
     Acquire { lock: String, shared: bool, tries: bool, process: u32, command: String },
@@ -147,14 +147,14 @@ pub(crate) fn is_trusted(stream: &UnixStream) -> bool {
 #[derive(Debug)]
 pub(crate) struct PeerEnded;
 
-/// Returns a number of this process, for [`ClientLine::Stay`].
+/// Returns a number of this process, for [`ClientLine::Stay`]. 0: the system gives none.
 pub(crate) fn own_number() -> u64 {
     pidfd_open(getpid(), PidfdFlags::empty()).as_ref().map_or(0, process_number)
 }
 
 /// Returns the number of a process, which no other ever has: that of its inode.
 ///
-/// Before Linux 6.9 it is that of all processes.
+/// Before Linux 6.9 it is that of all processes. 0: unknown.
 fn process_number(process: &OwnedFd) -> u64 {
     fstat(process).map_or(0, |stat| stat.st_ino)
 }
@@ -176,13 +176,14 @@ impl LineConnection {
 
     /// Returns a descriptor that becomes readable when the peer's process has ended.
     ///
-    /// `number`: that process's. `None`: the system does not give a descriptor.
+    /// `number`: that process's, or 0. `None`: the system does not give a descriptor.
     #[cfg(feature = "serve")]
     pub fn peer_process(&self, number: u64) -> Result<Option<OwnedFd>, PeerEnded> {
         let Ok(peer) = socket_peercred(&self.stream) else { return Ok(None) };
+        let is_other = |process| number != 0 && ![0, number].contains(&process_number(process));
         match pidfd_open(peer.pid, PidfdFlags::empty()) {
             // Another process has its pid.
-            Ok(process) if process_number(&process) != number => Err(PeerEnded),
+            Ok(process) if is_other(&process) => Err(PeerEnded),
             Err(Errno::SRCH) => Err(PeerEnded),
             opened => Ok(opened.ok()),
         }
@@ -271,5 +272,6 @@ mod tests {
         let connection = LineConnection::new(mine).unwrap();
         assert!(connection.peer_process(own_number()).unwrap().is_some());
         assert!(connection.peer_process(own_number() + 1).is_err());
+        assert!(connection.peer_process(0).unwrap().is_some(), "it does not know its number");
     }
 }

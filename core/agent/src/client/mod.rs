@@ -6,8 +6,9 @@
 //! process has to serve.
 //!
 //! A child made by `fork` has no part in its parent's requests and guards: dropping its copies has
-//! no effect, other calls return [`Error::Inherited`](crate::Error::Inherited), and they do not
-//! keep a lock of a parent that dies. It may use the manager.
+//! no effect, [`Guard::check`], [`Guard::release`] and [`Request::wait`] return
+//! [`Error::Inherited`](crate::Error::Inherited), and they do not keep a lock of a parent that
+//! dies. It may use the manager.
 
 mod guard;
 mod idle;
