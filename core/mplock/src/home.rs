@@ -162,7 +162,7 @@ impl HomeLock {
         match message.body {
             MessageBody::Request { request, seen, warned } => {
                 message.data.iter().for_each(|data| self.note_data(data));
-                self.on_request(from, request, (seen, warned), out);
+                self.on_request(from, request, seen, warned, out);
             }
             MessageBody::InUse { node, ticket } => self.on_use(node, ticket, out),
             MessageBody::Return { ticket, token, inconsistent } => {
@@ -200,7 +200,8 @@ impl HomeLock {
         &mut self,
         from: Node,
         request: LockRequest,
-        (seen, warned): (FencingToken, bool),
+        seen: FencingToken,
+        warned: bool,
         out: &mut impl Outbox,
     ) {
         let ticket = request.ticket;

@@ -20,7 +20,7 @@ use crate::token::FencingToken;
 
 /// Number of acquisitions without a message after which the manager polls.
 const POLL_EVERY: u32 = 16;
-/// Number of acquisitions under a loan after which it does.
+/// Number of acquisitions under a loan after which the manager polls.
 pub(crate) const POLL_EVERY_LENT: u32 = 64;
 
 /// State of a lock at this node.
