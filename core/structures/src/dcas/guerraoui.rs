@@ -92,7 +92,7 @@ pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
 fn exchange<P: Processor>(cpu: &P, word: &P::Word, old: u64, new: u64) -> bool {
     // (3) Release: the descriptor behind a mark, and what came before the content that it replaces,
     // which was acquired when it was looked at: no content of a word comes back. It pairs with the
-    // Acquire (1), (2b), (2h) in `marks.rs`. Relaxed if it fails: looked at again.
+    // Acquire (1), (1b), (2b), (2h) in `marks.rs`. Relaxed if it fails: looked at again.
     cpu.compare_exchange(word, old, new, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
@@ -105,7 +105,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         loop {
             let decided = expected & !STATE | state;
             // (4) Release: the marks are in, and a participant that sees the decision sees them;
-            // pairs with the Acquire (2h), (2c) in `marks.rs` and, if it fails, its own.
+            // pairs with the Acquire (2b), (2h), (2c) in `marks.rs` and, if it fails, its own.
             match cpu.compare_exchange(status, expected, decided, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Ok(state),
                 Err(now) if now == active(identity) | HELPED && now != expected => expected = now,

@@ -20,8 +20,8 @@
 //!
 //! **Crashes.** A reader that dies leaves nothing. A mark whose owner is dead can be read for ever.
 //!
-//! The numbers of orderings are those of `guerraoui.rs`: (1), (2) and (8) are here; (3) to (7) are
-//! there.
+//! The numbers of orderings are those of `guerraoui.rs`: (1), (2) and (8) are here; (3) and (4)
+//! are there.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -141,7 +141,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
     pub(super) fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
-        // (1b) Acquire: as (1) in `look`; pairs with the Release (3), (5), (6) in `guerraoui.rs`.
+        // (1b) Acquire: as (1) in `look`; pairs with the Release (3) in `guerraoui.rs`.
         let content = cpu.load(word, Ordering::Acquire);
         if content & MARK == 0 {
             return Ok((content, content, true));
@@ -149,7 +149,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
         let [old, new] = marked.values(cpu, entry);
-        // (2b) Acquire: as (2h) in `look_behind`; pairs with the Release (4) in `guerraoui.rs`.
+        // (2b) Acquire: as (2h) in `look_behind`; pairs with the Release (3), (4) in
+        // `guerraoui.rs`.
         let status = cpu.load(&marked.status, Ordering::Acquire);
         let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
         Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
@@ -165,7 +166,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let word = words.find(number)?;
         loop {
             // (1) Acquire: the descriptor behind the mark, or what came before the value; it
-            // pairs with the Release (3), (5), (6) in `guerraoui.rs`.
+            // pairs with the Release (3) in `guerraoui.rs`.
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok(Seen { content, plain: content, operation: 0, pending: false });
@@ -183,7 +184,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let [old, new] = marked.values(cpu, entry);
         let (operation, status, in_use) = if content & HELPS == 0 {
             // (2h) Acquire: as (2), and what was done before the decision; pairs with the Release
-            // (4) in `guerraoui.rs`.
+            // (3), (4) in `guerraoui.rs`.
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
