@@ -73,8 +73,8 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     pub(super) fn look_over<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> SlotsFound {
         let (mut has_repaired, mut may_come, mut has_lease) = (false, false, false);
         for slot in 0..self.geometry.capacity() {
-            // Relaxed: slots of the living are passed over, and the acts of the dead come before
-            // the answer that they are dead.
+            // Relaxed: the slots of the living are counted, not read, and the acts of the dead come
+            // before the answer that they are dead.
             let word = cpu.load(self.word(slot, 0), Ordering::Relaxed);
             let (state, is_in_ring) = (word & STATE, self.is_in_ring(cpu, slot, word));
             match state {
