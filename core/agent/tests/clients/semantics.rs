@@ -177,7 +177,7 @@ fn agent_without_descriptors(cluster: &Cluster<'_>, manager: &Manager) {
     };
     let before = used();
     assert!(request.wait_until(Some(Instant::now() + Duration::from_millis(500))).unwrap().is_none());
-    assert!(used() - before < 4, "the agent does nothing else than to refuse it");
+    assert!(used() - before < 25, "the agent spends half of the time and more with refusing it");
     manager.lock("table").acquire().unwrap().release().unwrap();
     prlimit(Some(pid), Resource::Nofile, former).unwrap();
     drop(request.wait().unwrap());
