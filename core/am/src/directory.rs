@@ -344,8 +344,9 @@ pub(crate) trait Directory: Membership + Hooks {
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
         for ticket in consumed..consumed.saturating_add(q.len()) {
-            // Relaxed: it is looked for stragglers twice in both queues, and the last fence (I4)
-            // acquires what senders have published (Q2).
+            // Relaxed: stragglers are looked for twice in both queues, and the last fence (I4)
+            // acquires what senders have published (Q2). A claimer was there before it was noted in
+            // the tail or in its intent.
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
             // A claim of the endpoint itself is a dead owner's, though it bears the name that the
             // successor has until it shows its own.
@@ -362,8 +363,9 @@ pub(crate) trait Directory: Membership + Hooks {
             }
         }
         let filled = q.blocks.iter().zip(published).any(|(block, published)| {
-            // Relaxed: as above, of senders that let a block go (B2).
-            let owner = cpu.load(&block.owner, Ordering::Relaxed);
+            // (E5) Acquire: a sender that has claimed the block since the last look is not taken
+            // for its endpoint's predecessor; pairs with the Release (B1) of its claim.
+            let owner = cpu.load(&block.owner, Ordering::Acquire);
             owner != 0
                 && !published
                 && census.alive(owner as u16, (owner >> 16) as u16)
