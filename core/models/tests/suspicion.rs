@@ -6,7 +6,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use towpath_channel::queue::{CLOSED, intent};
+use towpath_channel::queue::{CLOSED, announce, intent, write_intent};
 use towpath_channel::suspicion::{HOLDS, SUSPECTED, Suspicion, refute};
 use towpath_machine::{Arena, LoomArena, LoomProcessor, LoomWord, Ordering, Place, Processor};
 use towpath_testkit::model;
@@ -40,10 +40,8 @@ impl Shared {
 
     /// The beginning of a call, as in `claim/locked.rs`.
     fn begin(&self, cpu: &LoomProcessor, me: u16) {
-        cpu.swap(&self.intents[usize::from(me)], locking(0), Ordering::SeqCst);
-        // The model checker knows sequential consistency of fences only.
-        cpu.fence(Ordering::SeqCst);
-        if cpu.load(&self.tail, Ordering::SeqCst) & SUSPECTED != 0 {
+        let intent = &self.intents[usize::from(me)];
+        if announce(cpu, intent, locking(0), &self.tail) & SUSPECTED != 0 {
             refute(cpu, &self.tail);
         }
     }
@@ -51,9 +49,9 @@ impl Shared {
     /// The end of a call of the holder, which leaves this in the lock.
     fn end(&self, cpu: &LoomProcessor, me: u16, lock: u64) {
         assert!(!self.is_closed(cpu), "closed under its holder");
-        // Release: the lock's own; and (C1).
+        // Release: the lock's own.
         cpu.store(&self.lock, lock, Ordering::Release);
-        cpu.store(&self.intents[usize::from(me)], 0, Ordering::Release);
+        write_intent(cpu, &self.intents[usize::from(me)], 0);
     }
 
     /// Looks whether this value is in the lock, and takes it then, so often; in between
