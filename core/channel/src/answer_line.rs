@@ -367,7 +367,7 @@ impl<L> AnswerEnd<L> {
     ///
     /// A look that comes too early takes the line from the other end, which is about to write it.
     #[inline(always)]
-    pub fn look_or_pause<P: Processor>(&self, cpu: &P) -> Option<Answer>
+    fn look_or_pause<P: Processor>(&self, cpu: &P) -> Option<Answer>
     where
         L: Deref<Target = AnswerLine<P>>,
     {
