@@ -131,6 +131,7 @@ fn packets_passed_over_are_used_again_by_one() {
 fn requests_survive_their_servers_successors() {
     for (name, threads, ops, method, kills) in [
         ("towpath", 4, 2, Method::Random, 1),
+        ("towpath", 3, 3, Method::Random, 2),
         ("towpath", 4, 2, Method::Pct { depth: 3 }, 3),
         ("towpath", 5, 2, Method::Random, 0),
         ("lines", 3, 4, Method::Random, 1),

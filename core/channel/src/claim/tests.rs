@@ -147,3 +147,32 @@ fn message_of_a_place_passed_over_is_undelivered_when_it_comes() {
     publish(stopped);
     assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (1, stopped, 0));
 }
+
+/// Receiver that dies after it has passed void tickets without a delivery since: the
+/// message of the first valid ticket of their place is undelivered.
+#[test]
+fn message_of_a_place_given_back_is_undelivered() {
+    let (cpu, words) = (Native::with_id(0), Words::new());
+    let q = words.queue();
+    let (mut receiver, mut sender) = (Receiver::default(), Sender::new(0, 0, 0));
+    let mut claim = || Towpath.claim(&q, &mut sender, &cpu, &Spinning, &words.intent).unwrap();
+    let publish = |ticket| {
+        Towpath.publish(&q, &mut Sender::new(0, 0, 0), &cpu, false, &words.intent, ticket, Header(READY))
+    };
+    assert_eq!(claim(), 0);
+    assert!(Towpath.resolve_head(&q, &mut receiver, &cpu, &One(cpu, &words.intent), true));
+    Towpath.flush(&q, &mut receiver, &cpu, &Spinning);
+    cpu.store(&words.intent, 0, Ordering::Relaxed);
+    assert!(Towpath.resolve_late(&q, &mut receiver, &cpu, &One(cpu, &words.intent)));
+    assert_eq!(claim(), 1);
+    publish(1);
+    let arrival = receiver.next(&Towpath, &q, &cpu).unwrap();
+    receiver.done(&Towpath, &q, &cpu, arrival);
+    assert_eq!(receiver.next(&Towpath, &q, &cpu), None);
+    Towpath.flush(&q, &mut receiver, &cpu, &Spinning);
+    assert_eq!((claim(), claim()), (3, 4));
+    publish(4);
+    assert_eq!((cpu.load(&words.control.consumed, Ordering::Relaxed), receiver.head), (2, 3));
+    let header = Header(cpu.load(&q.slot(4).header, Ordering::Relaxed));
+    assert!(Towpath.is_undelivered(&q, &cpu, header, 2));
+}

@@ -180,11 +180,13 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     /// A delivered packet keeps its header: the receiver's exact progress decides, and
-    /// the holes that it left behind. Of a place with a hole only that one's message can be there.
+    /// the holes that it left behind. Of a place with a hole only that one's message can be there;
+    /// of one that was given back, only that of the first valid ticket: the progress is not shown
+    /// when the head passes places without a delivery, and may be a lap behind.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
         // Relaxed: the receiver's end is known, and with it all its steps.
         let valid = cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed);
-        self.is_ready(q, header, if is_hole(valid) { valid & TICKET } else { ticket })
+        self.is_ready(q, header, if is_hole(valid) { valid & TICKET } else { ticket.max(valid) })
     }
 
     #[inline(always)]
