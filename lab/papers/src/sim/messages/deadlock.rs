@@ -140,8 +140,9 @@ impl<'a, 'm> Wrongly<'a, 'm> {
         let (entry, side) = (domain.entry(me as u16)?, domain.side(self.to as u16, Direction::Request)?);
         let (q, claim, intent) = (side.queue(), side.claim(), &entry.own.intents[0]);
         let ticket = self.until_claimed(&side, |s| claim.claim(q, s, cpu, wait, intent));
-        // A sender may be delayed anywhere: here by up to 7 µs, as its clock happens to stand.
-        cpu.work(1_000 * (cpu.now() % 8));
+        // A sender may be delayed anywhere: here by up to 7 µs, as its clock happens to stand. All
+        // of its bits decide, since times of a machine are multiples of few latencies.
+        cpu.work(1_000 * (cpu.now().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61));
         let block = self.until_claimed(&side, |s| claim.claim_block(q, s, cpu, wait, intent));
         cpu.copy_in(&q.bytes, q.block_at(block), payload);
         cpu.write(&q.blocks[block].len, payload.len() as u64);
