@@ -12,16 +12,15 @@
 //!             [ identity      ][ senders  ][ receivers ]
 //! ```
 //!
-//! **Fields.** `flags`: closed; a sender, or receiver, was ever there; hints that the last one has
-//! gone. Any process, by or/and. `limit`, `slots`: the queue's creator, before others know the
+//! **Fields.** `flags`: closed; a sender, or receiver, has left or was dropped after its death;
+//! hints that the last one has gone. Any process, by or/and. `limit`, `slots`: the queue's creator, before others know the
 //! queue. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
 //! dead process's, by the process that takes it; its counts by that process; back to 0 by it, or by
 //! one that joins on the side of the dead.
 //!
-//! **Crashes.** One that joins, before its place is taken: it was never there, but counts as one
-//! that has left. Afterwards: a dead member, whose place tells the other side of its death, until
-//! another process joins on its side. One that leaves, before the exchange: a dead member; after
-//! it: has left. The hint may be missing or too much: it is looked at again.
+//! **Crashes.** One that joins, before its place is taken: it was never there. Afterwards: a dead
+//! member, whose place tells the other side of its death, until another process joins on its side.
+//! One that leaves, before the exchange: a dead member; after it: has left. The hint may be missing or too much: it is looked at again.
 //!
 //! **Memory.** `N` / 8 + 1 lines.
 
@@ -39,8 +38,8 @@ const ASK_EVERY: u64 = 1_000_000;
 
 /// In the flags: the queue was closed.
 pub(super) const CLOSED: u64 = 1;
-/// In the flags: first of the bits that say that a side was ever there.
-const EVER: u32 = 1;
+/// In the flags: first of the bits that say that a member of a side is not there any more.
+const LEFT: u32 = 1;
 /// In the flags: first of the bits that hint that a side has gone.
 const GONE: u32 = 3;
 
@@ -205,8 +204,6 @@ impl<P: Processor, const N: usize> Members<P, N> {
         side: QueueSide,
     ) -> Result<(), TransferError> {
         let me = wait.identity();
-        // Relaxed: the place's exchange is what others go by.
-        cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
         'again: loop {
             let mut other = None;
             for place in places {
@@ -240,12 +237,23 @@ impl<P: Processor, const N: usize> Members<P, N> {
                 all.into_iter().find(|&(_, seen)| seen != 0 && !wait.is_alive(identity(seen)))
             };
             let (place, seen) = other.or_else(dead).ok_or(TransferError::Capacity)?;
+            for lost in [QueueSide::Sender, QueueSide::Receiver] {
+                if lost.count(seen) > 0 {
+                    self.note_left(cpu, lost);
+                }
+            }
             if self.change(cpu, place, seen, u64::from(me) << 32 | side.one()) {
                 break;
             }
         }
         self.is_there(cpu, side);
         Ok(())
+    }
+
+    /// Notes that a member of a side leaves, or is dropped: called before its place changes.
+    fn note_left(&self, cpu: &P, side: QueueSide) {
+        // Relaxed: published by the exchange of the place (QM1).
+        cpu.fetch_or(&self.flags.bits, 1 << (LEFT + side.bit()), Ordering::Relaxed);
     }
 
     /// Takes the hint away that a side has gone.
@@ -278,8 +286,6 @@ impl<P: Processor, const N: usize> Members<P, N> {
         wait: &W,
         side: QueueSide,
     ) -> Result<(), TransferError> {
-        // Relaxed: see `join`.
-        cpu.fetch_or(&self.flags.bits, 1 << (EVER + side.bit()), Ordering::Relaxed);
         loop {
             // Relaxed: the exchange compares.
             let seen = cpu.load(place, Ordering::Relaxed);
@@ -320,6 +326,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
                     continue;
                 }
                 let rest = without(seen, side.one());
+                self.note_left(cpu, side);
                 if !self.change(cpu, place, seen, rest) {
                     continue 'again;
                 }
@@ -369,8 +376,43 @@ impl<P: Processor, const N: usize> Members<P, N> {
         if let Some(dead) = dead {
             return Some(TransferError::PeerDied { rank: wait.rank_of(dead) });
         }
-        // Relaxed: written before a place was ever taken.
-        let was_there = cpu.load(&self.flags.bits, Ordering::Relaxed) >> (EVER + side.bit()) & 1 == 1;
+        // Relaxed: written before the exchange (QM1) that emptied a place.
+        let was_there = cpu.load(&self.flags.bits, Ordering::Relaxed) >> (LEFT + side.bit()) & 1 == 1;
         was_there.then_some(TransferError::Disconnected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_machine::{Heap, Native};
+
+    use super::*;
+    use crate::{Policy, Surroundings, Wait};
+
+    struct Member(u32);
+
+    impl Surroundings for Member {
+        fn identity(&self) -> u32 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn side_has_gone_only_when_a_member_has_left() {
+        let (cpu, members) = (Native::with_id(0), Members::<Native, 1>::in_arena(&Heap));
+        let [receiver, sender] = [Member(1), Member(2)];
+        let [receiver, sender] =
+            [&receiver, &sender].map(|around| Wait { policy: Policy::Park, around, budget: 0 });
+        assert_eq!(members.join(&cpu, &receiver, QueueSide::Receiver), Ok(()));
+        // One that has no place (yet) was never there: the receiver waits for it.
+        assert_eq!(members.join(&cpu, &sender, QueueSide::Sender), Err(TransferError::Capacity));
+        assert_eq!(members.end_of(&cpu, &receiver, QueueSide::Sender), None);
+        assert!(members.leave(&cpu, &receiver, QueueSide::Receiver));
+        assert_eq!(members.join(&cpu, &sender, QueueSide::Sender), Ok(()));
+        let gone = Some(TransferError::Disconnected);
+        assert_eq!(members.end_of(&cpu, &sender, QueueSide::Receiver), gone);
+        assert_eq!(members.end_of(&cpu, &receiver, QueueSide::Sender), None);
+        assert!(members.leave(&cpu, &sender, QueueSide::Sender));
+        assert_eq!(members.end_of(&cpu, &receiver, QueueSide::Sender), gone);
     }
 }
