@@ -13,14 +13,15 @@
 //! ```
 //!
 //! **Fields.** `flags`: closed; a sender, or receiver, has left or was dropped after its death;
-//! hints that the last one has gone. Any process, by or/and. `limit`, `slots`: the queue's creator, before others know the
-//! queue. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
+//! hints that the last one has gone. Any process, by or/and. `limit`, `slots`: the queue's creator,
+//! before others know the queue. `asked`: any that does not wait. `places[i]`: 0; from 0, or from a
 //! dead process's, by the process that takes it; its counts by that process; back to 0 by it, or by
 //! one that joins on the side of the dead.
 //!
 //! **Crashes.** One that joins, before its place is taken: it was never there. Afterwards: a dead
 //! member, whose place tells the other side of its death, until another process joins on its side.
-//! One that leaves, before the exchange: a dead member; after it: has left. The hint may be missing or too much: it is looked at again.
+//! One that leaves, before the exchange: a dead member; after it: has left. The hint may be missing
+//! or too much: it is looked at again.
 //!
 //! **Memory.** `N` / 8 + 1 lines.
 
@@ -38,7 +39,7 @@ const ASK_EVERY: u64 = 1_000_000;
 
 /// In the flags: the queue was closed.
 pub(super) const CLOSED: u64 = 1;
-/// In the flags: first of the bits that say that a member of a side is not there any more.
+/// In the flags: first of the bits that say that a member of a side has left.
 const LEFT: u32 = 1;
 /// In the flags: first of the bits that hint that a side has gone.
 const GONE: u32 = 3;
@@ -250,7 +251,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
         Ok(())
     }
 
-    /// Notes that a member of a side leaves, or is dropped: called before its place changes.
+    /// Notes that a member of a side leaves, or is dropped, before its place changes.
     fn note_left(&self, cpu: &P, side: QueueSide) {
         // Relaxed: published by the exchange of the place (QM1).
         cpu.fetch_or(&self.flags.bits, 1 << (LEFT + side.bit()), Ordering::Relaxed);

@@ -38,7 +38,7 @@ struct FreedRun {
     condition: CompactCondition<Explorer>,
     /// Read with the last look at the memory, and written when it is freed.
     memory: DatumId,
-    /// Number of threads that have begun to wait: stands for the lock that a waiter has then.
+    /// Number of threads that have begun to wait, in place of the waiters' lock.
     begun: Word,
     is_barrier: bool,
     plan: Plan,
