@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{
-    Abandoned, Barrier, BarrierError, CompactBarrier, CompactCondition, CompactRwLock, CompactSemaphore,
-    Deadline, Lock, LockError, Policy, Wait, Waiting,
+    Barrier, BarrierError, CompactBarrier, CompactCondition, CompactRwLock, CompactSemaphore, Deadline, Lock,
+    LockError, Policy, Wait, Waiting,
 };
 
+use super::spinning::SpinningWait;
 use super::{BUDGET, ExploredMember, PAUSE};
 use towpath_schedules::harness::Case;
 use towpath_schedules::sharing::{Admission, ExploredSharing, sharing};
@@ -59,7 +60,9 @@ impl FreedRun {
     /// Waits, or only begins and ends a wait for the condition.
     fn look(&self, cpu: &Explorer) {
         if self.is_barrier {
-            let wait = LookingWait { memory: &self.memory };
+            // It ends with a look at the memory of its object.
+            let last = |cpu: &Explorer| _ = cpu.read(&self.memory);
+            let wait = SpinningWait { last, between: |_: &Explorer| {} };
             let last = self.barrier.wait(cpu, &wait, self.plan.threads as u32);
             last.unwrap_or_else(|error| panic!("wait: {error:?}"));
         } else {
@@ -90,46 +93,6 @@ impl SubjectRun for FreedRun {
             }
             cpu.write(&self.memory, 1);
         }
-    }
-}
-
-/// Wait that ends with a look at the memory of its object.
-#[derive(Clone)]
-struct LookingWait<'a> {
-    memory: &'a DatumId,
-}
-
-impl Waiting<Explorer> for LookingWait<'_> {
-    fn parks(&self) -> bool {
-        false
-    }
-    fn wait_until(
-        &self,
-        cpu: &Explorer,
-        word: &Word,
-        done: impl FnMut(u64) -> bool,
-    ) -> Result<u64, Abandoned> {
-        // (S1) Acquire: as this says of itself; pairs with (S2).
-        let seen = cpu.spin_until(word, Ordering::Acquire, u64::MAX, done).map_err(|_| Abandoned);
-        cpu.read(self.memory);
-        seen
-    }
-    fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
-        cpu.delay(PAUSE);
-        Ok(())
-    }
-    fn attempts_before_queueing(&self, _cpu: &Explorer) -> u32 {
-        0
-    }
-    fn wait_turn(&self, cpu: &Explorer, _word: &Word, _seen: u64, _round: u32, _turn: u64) {
-        cpu.delay(PAUSE);
-    }
-    fn release(&self, cpu: &Explorer, word: &Word, value: u64) {
-        // (S2) Release: as this says of itself; pairs with (S1).
-        cpu.store(word, value, Ordering::Release);
-    }
-    fn release_some(&self, cpu: &Explorer, word: &Word, value: u64, _count: u32) {
-        self.release(cpu, word, value);
     }
 }
 

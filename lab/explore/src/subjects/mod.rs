@@ -15,6 +15,7 @@ mod queue_memory;
 mod repair;
 mod robust;
 mod shm_words;
+mod spinning;
 mod structures;
 mod told;
 mod transfer;

@@ -9,11 +9,11 @@ use towpath_channel::packet::{Form, Header};
 use towpath_channel::queue::{Sender, TICKET, intent};
 use towpath_channel::suspicion::{HOLDS, Suspicion};
 use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_sync::Lock;
 use towpath_sync::locks::TestAndSet;
-use towpath_sync::{Abandoned, Lock, Waiting};
 
-use super::super::PAUSE;
 use super::super::queue_memory::ExploredQueueMemory;
+use super::super::spinning::SpinningWait;
 use towpath_schedules::Word;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
 
@@ -28,47 +28,6 @@ pub(super) struct SuspectedLock {
     plan: Plan,
 }
 
-/// Wait that asks at each turn.
-struct AskingWait<'a> {
-    of: &'a SuspectedLock,
-    suspicion: Suspicion,
-}
-
-impl Waiting<Explorer> for AskingWait<'_> {
-    fn parks(&self) -> bool {
-        false
-    }
-    fn wait_until(
-        &self,
-        cpu: &Explorer,
-        word: &Word,
-        done: impl FnMut(u64) -> bool,
-    ) -> Result<u64, Abandoned> {
-        // (S1) Acquire: as this says of itself; pairs with the releases of the word.
-        cpu.spin_until(word, Ordering::Acquire, u64::MAX, done).map_err(|_| Abandoned)
-    }
-    fn back_off(&self, cpu: &Explorer, _round: u32) -> Result<(), Abandoned> {
-        let words = self.of.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
-        let gone = self.suspicion.is_abandoned(cpu, &self.of.memory.control.tail, 0, words, |_| true);
-        assert!(!gone, "the lock is given up although it is sound");
-        cpu.delay(PAUSE);
-        Ok(())
-    }
-    fn attempts_before_queueing(&self, _cpu: &Explorer) -> u32 {
-        0
-    }
-    fn wait_turn(&self, cpu: &Explorer, _word: &Word, _seen: u64, _round: u32, _turn: u64) {
-        cpu.delay(PAUSE);
-    }
-    fn release(&self, cpu: &Explorer, word: &Word, value: u64) {
-        // (S2) Release: as this says of itself; pairs with (S1).
-        cpu.store(word, value, Ordering::Release);
-    }
-    fn release_some(&self, cpu: &Explorer, word: &Word, value: u64, _count: u32) {
-        self.release(cpu, word, value);
-    }
-}
-
 impl SuspectedLock {
     pub fn new(plan: &Plan, memory: &ExploredMemory) -> SuspectedLock {
         SuspectedLock {
@@ -78,6 +37,13 @@ impl SuspectedLock {
             plan: *plan,
         }
     }
+
+    /// Asks whether the lock is damaged: never, since it is sound.
+    fn ask(&self, cpu: &Explorer, suspicion: &Suspicion) {
+        let words = self.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
+        let gone = suspicion.is_abandoned(cpu, &self.memory.control.tail, 0, words, |_| true);
+        assert!(!gone, "the lock is given up although it is sound");
+    }
 }
 
 impl SubjectRun for SuspectedLock {
@@ -86,7 +52,9 @@ impl SubjectRun for SuspectedLock {
         let mut sender = Sender::new(me, 0, 0);
         let intent = &self.intents[cpu.id()];
         for n in 0..self.plan.ops {
-            let wait = AskingWait { of: self, suspicion: Suspicion::new(me) };
+            let suspicion = Suspicion::new(me);
+            let wait =
+                SpinningWait { last: |_: &Explorer| {}, between: |cpu: &Explorer| self.ask(cpu, &suspicion) };
             let ticket = self.claim.claim(&queue, &mut sender, cpu, &wait, intent);
             let ticket = ticket.unwrap_or_else(|error| panic!("claim: {error:?}"));
             cpu.write(&queue.slot(ticket).tag, n as u64);
