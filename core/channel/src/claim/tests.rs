@@ -58,6 +58,17 @@ impl Words {
             block_size: 0,
         }
     }
+
+    /// Claims a packet by [`Towpath`].
+    fn claim(&self, sender: &mut Sender) -> u64 {
+        Towpath.claim(&self.queue(), sender, &Native::with_id(0), &Spinning, &self.intent).unwrap()
+    }
+
+    /// Publishes a packet that was claimed so.
+    fn publish(&self, ticket: u64) {
+        let (cpu, mut sender) = (Native::with_id(0), Sender::new(0, 0, 0));
+        Towpath.publish(&self.queue(), &mut sender, &cpu, false, &self.intent, ticket, Header(READY));
+    }
 }
 
 /// Header that a faulty process writes over a place that was passed over: the sender
@@ -116,10 +127,8 @@ fn message_of_a_place_passed_over_is_undelivered_when_it_comes() {
     let (cpu, words) = (Native::with_id(0), Words::new());
     let q = words.queue();
     let (mut receiver, mut sender) = (Receiver::default(), Sender::new(0, 0, 0));
-    let mut claim = || Towpath.claim(&q, &mut sender, &cpu, &Spinning, &words.intent).unwrap();
-    let publish = |ticket| {
-        Towpath.publish(&q, &mut Sender::new(0, 0, 0), &cpu, false, &words.intent, ticket, Header(READY))
-    };
+    let mut claim = || words.claim(&mut sender);
+    let publish = |ticket| words.publish(ticket);
     let deliver = |receiver: &mut Receiver| {
         let arrival = receiver.next(&Towpath, &q, &cpu).unwrap();
         receiver.done(&Towpath, &q, &cpu, arrival);
@@ -155,10 +164,8 @@ fn message_of_a_place_given_back_is_undelivered() {
     let (cpu, words) = (Native::with_id(0), Words::new());
     let q = words.queue();
     let (mut receiver, mut sender) = (Receiver::default(), Sender::new(0, 0, 0));
-    let mut claim = || Towpath.claim(&q, &mut sender, &cpu, &Spinning, &words.intent).unwrap();
-    let publish = |ticket| {
-        Towpath.publish(&q, &mut Sender::new(0, 0, 0), &cpu, false, &words.intent, ticket, Header(READY))
-    };
+    let mut claim = || words.claim(&mut sender);
+    let publish = |ticket| words.publish(ticket);
     assert_eq!(claim(), 0);
     assert!(Towpath.resolve_head(&q, &mut receiver, &cpu, &One(cpu, &words.intent), true));
     Towpath.flush(&q, &mut receiver, &cpu, &Spinning);
