@@ -134,7 +134,10 @@ impl<'a> Guard<'a> {
     /// # Ok::<(), towpath::mplock::hosts::Error>(())
     /// ```
     pub fn check(&mut self) -> Result<(), Error> {
-        while let Some(news) = self.place.own()?.take_news().filter(|_| !self.ended) {
+        self.place.own()?;
+        while !self.ended
+            && let Some(news) = self.place.take_news()
+        {
             self.note(news);
         }
         self.standing()
