@@ -354,6 +354,7 @@ impl NodeLock {
                 Holding::Held { token: self.token, mode, inconsistent: self.inconsistent }
             }
             NodeState::Cached | NodeState::Kept => {
+                self.note_warning_to_home();
                 Holding::GivenUp { token: self.token, inconsistent: self.inconsistent }
             }
         };
@@ -397,13 +398,20 @@ impl NodeLock {
 
     fn give_back(&mut self, out: &mut impl Outbox) {
         (self.state, self.next) = (NodeState::Absent, None);
+        self.note_warning_to_home();
         let (ticket, token, inconsistent) = (self.ticket, self.token, self.inconsistent);
-        if inconsistent {
-            // Told again, should the home leave before it has the message.
-            self.passed = Some(Passage { node: HOME, ticket, token, inconsistent });
-        }
         out.to_home(self.message_with_data(MessageBody::Return { ticket, token, inconsistent }));
         self.deposited = true;
+    }
+
+    /// Remembers a warning that goes home with the lock.
+    ///
+    /// It is told again, should the home leave before it has the message.
+    fn note_warning_to_home(&mut self) {
+        if self.inconsistent {
+            let (ticket, token) = (self.ticket, self.token);
+            self.passed = Some(Passage { node: HOME, ticket, token, inconsistent: true });
+        }
     }
 
     /// Returns a grant by this node to itself.

@@ -208,6 +208,24 @@ fn death_of_a_holder_is_told_until_it_is_repaired() {
 }
 
 #[test]
+fn warning_outlives_homes_that_leave_before_they_hear_it() {
+    for protocol in Protocol::ALL {
+        let mut net = Network::new(protocol, NODES);
+        net.acquire(1, Mode::Exclusive);
+        net.settle_deliveries();
+        net.panic(1);
+        for successor in [4, 2] {
+            // Node 1 answers, and the home is gone before it has the answer.
+            assert!(net.leave_home(successor), "{protocol:?}");
+            net.deliver((successor as u16, 1));
+        }
+        net.acquire(3, Mode::Exclusive);
+        net.settle_deliveries();
+        assert!(net.holds(3) && net.warned == 1, "{protocol:?}");
+    }
+}
+
+#[test]
 fn death_of_a_waiter_is_no_owners_death() {
     for protocol in Protocol::ALL {
         let mut net = Network::new(protocol, NODES);
