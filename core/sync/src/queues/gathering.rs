@@ -5,10 +5,11 @@
 //! context switch takes, it finds many values, or much room, on lines that the other end has left.
 //! (Giacomoni, Moseley & Vachharajani 2008 call that temporal slipping.)
 //!
-//! If there are more ends than cores, a pause leaves the core to another end first. One sender at a
-//! time then sends, and the others rest, asleep: one that finds no room while another one waits for
-//! it, and one that meets another one at an entry soon after two senders met. A receiver that waits
-//! for values wakes one of them; otherwise the rest lasts a turn.
+//! Where senders may be many, a pause leaves the core to another end first, [`YIELDS`] times: ends
+//! that share a core change places there, and no line moves. If there are more ends than cores, one
+//! sender at a time sends, and the others rest, asleep: one that finds no room while another one
+//! waits for it, and one that meets another one at an entry soon after two senders met. A receiver
+//! that waits for values wakes one of them; otherwise the rest lasts a turn.
 //!
 //! A sender that finds no room pauses always: it has nothing to lose while the receiver is behind.
 //! A receiver pauses as long as it is worth it: after [`EVERY`] waits it tries, and then goes on as
@@ -17,7 +18,6 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use crate::turns::TURN;
 use crate::{Deadline, Waiting};
 
 /// Number of values between two pauses of a receiver that make them worth it.
@@ -26,6 +26,8 @@ const WORTH: u32 = 32;
 const EVERY: u64 = 255;
 /// Number of slots below which no end pauses.
 const LEAST_SLOTS: usize = 64;
+/// Maximum number of yields in a pause where senders may be many.
+pub(super) const YIELDS: u32 = 8;
 /// Maximum number of values, or places, that end a pause.
 const MOST: usize = 128;
 
@@ -54,13 +56,16 @@ pub(super) fn is_worth_it<P: Processor>(cpu: &P, hint: &P::Word, number: u64) ->
     pauses
 }
 
-/// Pauses until a word differs from its present value, but not longer than a context
-/// switch takes; if there are more ends than cores, leaves the core to another one.
-pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word) {
-    // Relaxed: the caller looks again.
+/// Pauses until a word differs from its present value, but not longer than so many yields
+/// and a context switch take.
+pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, yields: u32) {
+    // Relaxed, both: the caller looks again.
     let seen = cpu.load(word, Ordering::Relaxed) & !crate::PARKED;
-    if wait.is_oversubscribed() {
-        wait.wait_turn(cpu, word, seen, 0, TURN);
+    for _ in 0..yields {
+        wait.rest(cpu);
+        if cpu.load(word, Ordering::Relaxed) & !crate::PARKED != seen {
+            return;
+        }
     }
     wait.watch(cpu, word, seen);
 }

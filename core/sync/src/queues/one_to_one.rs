@@ -225,7 +225,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
             if turns.is_none() && gathering::batch(self.geometry.capacity(), deadline).is_some() {
                 turns = Some(Turns::new(cpu, deadline, TURN));
                 // No other thread changes its own index, but for the mark.
-                gathering::pause(cpu, wait, &self.head.sender.index);
+                gathering::pause(cpu, wait, &self.head.sender.index, wait.is_oversubscribed().into());
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
@@ -251,7 +251,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
             // Relaxed: the receiver's own. No other thread changes it, but for the mark.
             let number = cpu.load(&mine.index, Ordering::Relaxed) & !PARKED;
             if gathering::is_worth_it(cpu, &mine.hint, number) {
-                gathering::pause(cpu, wait, &mine.index);
+                gathering::pause(cpu, wait, &mine.index, wait.is_oversubscribed().into());
             }
         }
         let (mut turns, mut end) = (None, None);

@@ -64,7 +64,8 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             // Relaxed: a hint, as it always is.
             let next = cpu.load(&self.head.taken.next, Ordering::Relaxed);
             if gathering::is_worth_it(cpu, &self.head.taken.hint, next) {
-                gathering::pause(cpu, wait, self.entry(next.wrapping_add(batch as u64)));
+                let gathered = self.entry(next.wrapping_add(batch as u64));
+                gathering::pause(cpu, wait, gathered, gathering::YIELDS);
             }
         }
         let mut turns = None;
