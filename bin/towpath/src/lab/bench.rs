@@ -423,6 +423,10 @@ impl BenchArgs {
             let text = "a counter has nothing to repair: towpath bench kills has what survives kills";
             return Err(CommandFailure::new(text).with_code(2));
         }
+        if self.runs.is_some() && (here == KILLS || of_primitives && self.kills.is_some()) {
+            let text = "kills have no rounds, but a number for each algorithm: --kills 1000, without --runs";
+            return Err(CommandFailure::new(text).with_code(2));
+        }
         if here == POOL && !self.procs.is_empty() && self.kills.is_none() {
             return Err(CommandFailure::new(
                 "pool has three stages, each of one participant: without --procs",
@@ -704,6 +708,8 @@ mod tests {
             ("pool --procs 3", "three stages"),
             ("counter --kills 3", "towpath bench kills"),
             ("kills --procs 1", "2 participants"),
+            ("kills --runs 3", "--kills 1000"),
+            ("locks --kills 3 --runs 3", "--kills 1000"),
             ("locks --kills 3 --procs 1", "2 participants"),
             ("kills --sharing threads", "--sharing"),
             ("pool --copies 2", "--copies"),
