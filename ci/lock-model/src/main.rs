@@ -18,7 +18,7 @@
 //! history is printed. With a planted fault ([`Plant`]) exit code 0 says that a property failed,
 //! and 1 that the fault was not found.
 //!
-//! Not checked: that a lock's data are the last ones (`core/mplock/tests/histories.rs` does),
+//! Not checked: that a lock's data are the last ones (`core/mplock/tests/machines/` does),
 //! readers, and the carriers. An *eventual grant* that fails only on histories which meet others
 //! of the same state may be missed: stateright follows each state once.
 

@@ -1,7 +1,8 @@
 //! State machines of the locks by message, in one program.
 
-#[path = "../network/mod.rs"]
-mod network;
-
+mod deaths;
 mod histories;
+mod loans;
+mod network;
 mod table1;
+mod tries;

@@ -40,6 +40,9 @@ impl Outbox for Out<'_> {
     }
 }
 
+/// Number of nodes in the tests.
+pub const NODES: usize = 5;
+
 /// One lock, its home and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
