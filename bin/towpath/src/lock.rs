@@ -22,6 +22,9 @@ const NOT_EXECUTED: u8 = 69;
 const SYSTEM_FAILED: u8 = 71;
 /// Exit code where the lock can't be made.
 const NOT_MADE: u8 = 73;
+/// Failure of `--etcd` in a build without it.
+#[cfg(not(feature = "etcd"))]
+const NO_ETCD: &str = "this build of towpath has no locks of an etcd: build it with the feature etcd";
 
 #[derive(Debug, Args)]
 #[command(
@@ -43,7 +46,7 @@ The lock lasts until the command ends; processes that it leaves running do not k
 
 With --hosts: a host that is cut off from the majority, or whose agent is killed, loses its locks to the others when its lease (2 s, or that of the file) is over; its holders are told just before (--on-loss). What the lock protects refuses a late holder by its token, which increases with each grant on any host.
 
-With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one), the token its key's revision. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set.
+With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one; readers have keys beside it), the token its key's revision. --status shows what the keys say: also to other clients of the etcd, so what is secret does not belong on the command line. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set.
 
 Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent or etcd serves it.",
     trailing_var_arg = true
@@ -71,7 +74,9 @@ pub struct Arguments {
     /// Command line for the shell ($SHELL, or /bin/sh), instead of COMMAND
     #[arg(short = 'c', long = "command", value_name = "COMMANDLINE", conflicts_with = "program")]
     line: Option<OsString>,
-    /// Show holders and waiters, of all locks of this user or of the one that is named
+    /// Show holders and waiters, of all locks or of the one that is named
+    ///
+    /// The locks of this user on this host; with --hosts or --etcd theirs.
     #[arg(long, conflicts_with_all = ["shared", "exclusive", "nonblock", "timeout", "line", "program"])]
     status: bool,
     /// Print the status as JSON
@@ -86,14 +91,14 @@ pub struct Arguments {
     /// Client addresses of an etcd (3.4 or later)
     ///
     /// Several are members of one cluster. The lock is etcd's, and spans all hosts that use it.
-    #[arg(long, value_name = "URL,…", conflicts_with_all = ["hosts", "shared", "status"])]
+    #[arg(long, value_name = "URL,…", conflicts_with = "hosts")]
     etcd: Option<String>,
     /// Treatment of the command when the lock may have been given to others: this host is
     /// cut off, or its agent has ended, or etcd does not answer
     #[arg(long, value_name = "WHAT", default_value = "report")]
     on_loss: OnLoss,
     /// Serve this host as its agent, in the foreground, until SIGINT or SIGTERM
-    #[arg(long, requires = "hosts", conflicts_with_all = ["name", "shared", "exclusive", "nonblock", "timeout", "line", "status"])]
+    #[arg(long, requires = "hosts", conflicts_with_all = ["name", "shared", "exclusive", "nonblock", "timeout", "line", "status", "etcd"])]
     serve: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND")]
@@ -158,9 +163,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return serve::serve(arguments);
     }
     if arguments.status {
-        return match read_hosts(arguments)? {
-            None => status::show(arguments.name.as_deref(), arguments.json),
-            Some(hosts) => status::show_cluster(arguments, &hosts),
+        return match (read_hosts(arguments)?, &arguments.etcd) {
+            (Some(hosts), _) => status::show_cluster(arguments, &hosts),
+            (None, Some(urls)) => status::show_etcd(urls, arguments),
+            (None, None) => status::show(arguments.name.as_deref(), arguments.json),
         };
     }
     let (Some(name), Some(command)) = (&arguments.name, arguments.command()) else {

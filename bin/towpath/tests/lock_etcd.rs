@@ -23,12 +23,21 @@ use serde_json::{Value, json};
 /// Time of the leases of the small server.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// Key of the small server.
+#[derive(Clone)]
+struct Pair {
+    made: u64,
+    lease: u64,
+    value: Value,
+}
+
 /// Keys and leases of the small server.
 #[derive(Default)]
 struct Store {
     revision: u64,
-    /// Revision and lease of each key.
-    keys: BTreeMap<String, (u64, u64)>,
+    keys: BTreeMap<String, Pair>,
+    /// Keys that were deleted, and when.
+    deleted: Vec<(u64, String)>,
     /// Ends of the leases.
     leases: BTreeMap<u64, Instant>,
 }
@@ -42,17 +51,48 @@ impl Store {
 
     fn revoke(&mut self, id: u64) {
         self.leases.remove(&id);
-        self.keys.retain(|_, (_, lease)| *lease != id);
-    }
-
-    fn put(&mut self, key: &str, lease: u64) -> u64 {
         self.revision += 1;
-        self.keys.entry(key.to_owned()).or_insert((self.revision, lease)).0
+        let gone = |(_, pair): &(&String, &Pair)| pair.lease == id;
+        let keys: Vec<String> = self.keys.iter().filter(gone).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.keys.remove(&key);
+            self.deleted.push((self.revision, key));
+        }
     }
 
-    /// Smallest revision of a key with that prefix.
-    fn first(&self, prefix: &str) -> Option<u64> {
-        self.keys.iter().filter(|(key, _)| key.starts_with(prefix)).map(|(_, (made, _))| *made).min()
+    /// Carries out a request of a transaction.
+    fn act(&mut self, request: &Value) -> Result<Value, String> {
+        if request["request_range"].is_object() {
+            return Ok(json!({ "response_range": self.range(&request["request_range"]) }));
+        }
+        let (put, lease) = (&request["request_put"], number(&request["request_put"]["lease"]));
+        if !self.leases.contains_key(&lease) {
+            return Err("etcdserver: requested lease not found".into());
+        }
+        self.revision += 1;
+        let pair = Pair { made: self.revision, lease, value: put["value"].clone() };
+        self.keys.insert(text(&put["key"]), pair);
+        Ok(json!({ "response_put": {} }))
+    }
+
+    fn range(&self, asked: &Value) -> Value {
+        let key = text(&asked["key"]);
+        let end = if asked["range_end"].is_null() { format!("{key}\0") } else { text(&asked["range_end"]) };
+        let newest = asked["max_create_revision"].as_str().map_or(u64::MAX, |it| it.parse().unwrap());
+        let mut found: Vec<(&String, &Pair)> =
+            self.keys.range(key..end).filter(|(_, pair)| pair.made <= newest).collect();
+        found.sort_by_key(|(_, pair)| pair.made);
+        if asked["sort_order"] == json!("DESCEND") {
+            found.reverse();
+        }
+        found.truncate(asked["limit"].as_str().map_or(usize::MAX, |it| it.parse().unwrap()));
+        let kv = |(key, pair): (&String, &Pair)| json!({ "key": BASE64.encode(key), "create_revision": pair.made.to_string(), "lease": pair.lease.to_string(), "value": pair.value });
+        let header = json!({ "revision": self.revision.to_string() });
+        // Etcd leaves out lists that are empty.
+        match found.into_iter().map(kv).collect::<Vec<_>>() {
+            kvs if kvs.is_empty() => json!({ "header": header }),
+            kvs => json!({ "header": header, "kvs": kvs }),
+        }
     }
 }
 
@@ -103,7 +143,12 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, is_mute: &AtomicBool) {
         while is_mute.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(10));
         }
-        let (status, answer) = match answer(&method, &serde_json::from_slice(&body).unwrap(), store) {
+        let asked: Vec<Value> =
+            serde_json::Deserializer::from_slice(&body).into_iter().map(Result::unwrap).collect();
+        if method == "watch" {
+            return watch(&stream, &asked, store, is_mute);
+        }
+        let (status, answer) = match answer(&method, &asked[0], store) {
             Ok(answer) => ("200 OK", answer),
             Err(why) => ("404 Not Found", json!({ "error": why, "code": 5 })),
         };
@@ -119,9 +164,34 @@ fn text(value: &Value) -> String {
     String::from_utf8(BASE64.decode(value.as_str().unwrap()).unwrap()).unwrap()
 }
 
+fn number(value: &Value) -> u64 {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+/// Answers watches until one of their keys is deleted, and closes the connection.
+fn watch(mut stream: &TcpStream, asked: &[Value], store: &Mutex<Store>, is_mute: &AtomicBool) {
+    let watched: Vec<(u64, String)> = asked
+        .iter()
+        .map(|it| &it["create_request"])
+        .map(|it| (number(&it["start_revision"]), text(&it["key"])))
+        .collect();
+    let begin = json!({ "result": { "created": true } });
+    let sent = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{begin}\n");
+    let is_deleted = || {
+        let mut locked = store.lock().unwrap();
+        locked.expire();
+        let is_watched =
+            |(when, key): &(u64, String)| watched.iter().any(|(from, it)| it == key && when >= from);
+        !is_mute.load(Ordering::Relaxed) && locked.deleted.iter().any(is_watched)
+    };
+    while sent.is_ok() && !is_deleted() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let _ = writeln!(stream, "{}", json!({ "result": { "events": [{ "type": "DELETE" }] } }));
+}
+
 /// Answers a request as etcd 3.4 does: numbers of 64 bits as text, bytes in base 64.
 fn answer(method: &str, asked: &Value, store: &Mutex<Store>) -> Result<Value, String> {
-    let number = |value: &Value| -> u64 { value.as_str().unwrap().parse().unwrap() };
     let mut locked = store.lock().unwrap();
     locked.expire();
     match method {
@@ -144,42 +214,14 @@ fn answer(method: &str, asked: &Value, store: &Mutex<Store>) -> Result<Value, St
             Ok(json!({}))
         }
         "kv/txn" => {
-            let put = &asked["success"][0]["requestPut"];
-            let mine = locked.put(&text(&put["key"]), number(&put["lease"]));
-            let first = locked.first(&text(&asked["success"][1]["requestRange"]["key"])).unwrap();
-            let range = json!({ "kvs": [{ "create_revision": first.to_string() }] });
-            Ok(
-                json!({ "header": { "revision": mine.to_string() }, "responses": [{}, { "response_range": range }] }),
-            )
+            let is_new = !locked.keys.contains_key(&text(&asked["compare"][0]["key"]));
+            let requests = &asked[if is_new { "success" } else { "failure" }];
+            let responses: Result<Vec<Value>, String> =
+                requests.as_array().unwrap().iter().map(|it| locked.act(it)).collect();
+            let header = json!({ "revision": locked.revision.to_string() });
+            Ok(json!({ "header": header, "succeeded": is_new, "responses": responses? }))
         }
-        "kv/range" => {
-            let kvs: Vec<Value> = match locked.keys.get(&text(&asked["key"])) {
-                Some((made, _)) => vec![json!({ "create_revision": made.to_string() })],
-                None => Vec::new(),
-            };
-            Ok(json!({ "kvs": kvs }))
-        }
-        "lock/lock" => {
-            let (lease, name) = (number(&asked["lease"]), text(&asked["name"]));
-            let key = format!("{name}/{lease:x}");
-            if !locked.leases.contains_key(&lease) {
-                return Err("etcdserver: requested lease not found".into());
-            }
-            let mine = locked.put(&key, lease);
-            drop(locked);
-            loop {
-                let mut locked = store.lock().unwrap();
-                locked.expire();
-                if !locked.keys.contains_key(&key) {
-                    return Err("etcdserver: session is expired".into());
-                }
-                if locked.first(&format!("{name}/")) == Some(mine) {
-                    return Ok(json!({ "key": BASE64.encode(&key) }));
-                }
-                drop(locked);
-                thread::sleep(Duration::from_millis(2));
-            }
-        }
+        "kv/range" => Ok(locked.range(asked)),
         other => panic!("etcd has no {other}"),
     }
 }
@@ -304,11 +346,72 @@ fn pass_on_after_deaths(dog: &Watchdog, url: &str, kills_all: bool) {
     }
 }
 
+/// Has readers beside each other and writers alone, in their order, as the status says.
+fn read_together(dog: &Watchdog, url: &str) {
+    let directory = Directory::new();
+    let script = "echo $TOWPATH_TOKEN; cat";
+    let user = |arguments: &[&str]| lock(dog, &directory, url, &[arguments, &["-c", script]].concat());
+    let status = |name: &str| -> Value {
+        let (code, output, errors) = locked(dog, &directory, url, &["--status", "--json", name]);
+        assert_eq!((code, errors.as_str()), (0, ""));
+        serde_json::from_str(&output).unwrap()
+    };
+    let waiting = |n: usize| until(|| status("r")[0]["waiters"].as_array().is_some_and(|it| it.len() == n));
+    let token = |user: &mut Member| -> u64 { user.line().parse().unwrap() };
+    assert_eq!(status("r"), json!([]));
+    let mut readers = [user(&["r", "--shared"]), user(&["r", "--shared"])];
+    let mut tokens = readers.each_mut().map(token);
+    tokens.sort();
+    let mut writer = user(&["r"]);
+    waiting(1);
+    // A reader that comes after a writer waits behind it.
+    let mut late = user(&["r", "-s", "-w", "60"]);
+    waiting(2);
+    let run = |arguments: &[&str]| locked(dog, &directory, url, arguments).0;
+    assert_eq!([run(&["r", "-n", "-s", "-c", "true"]), run(&["r", "-n", "-c", "true"])], [1, 1]);
+    let seen = &status("r")[0];
+    let of = |role: &str, field: &str| -> Vec<Value> {
+        seen[role].as_array().unwrap().iter().map(|user| user[field].clone()).collect()
+    };
+    assert_eq!(
+        (of("holders", "token"), &seen["token"]),
+        (tokens.map(Value::from).to_vec(), &tokens[1].into())
+    );
+    assert_eq!(
+        (of("holders", "shared"), of("waiters", "shared")),
+        (vec![json!(true); 2], vec![json!(false), json!(true)])
+    );
+    let mut pids = readers.each_ref().map(|it| u64::from(it.pid()));
+    let mut shown: Vec<u64> = of("holders", "pid").iter().map(|it| it.as_u64().unwrap()).collect();
+    pids.sort();
+    shown.sort();
+    assert_eq!((shown, of("waiters", "pid")), (pids.to_vec(), vec![writer.pid().into(), late.pid().into()]));
+    assert!(of("holders", "command")[0].as_str().unwrap().contains("TOWPATH_TOKEN"), "{seen}");
+    let (_, text, _) = locked(dog, &directory, url, &["--status"]);
+    assert!(text.contains("r: held, 2 waiting") && text.contains("waiter  process"), "{text}");
+    // A waiter that is killed is passed over; readers end, and a writer goes first.
+    let mut killed = user(&["r"]);
+    waiting(3);
+    signal(killed.pid(), libc::SIGKILL);
+    killed.wait();
+    for reader in readers {
+        assert!(reader.finish().0.success());
+    }
+    let second = token(&mut writer);
+    assert_eq!(run(&["r", "-n", "-s", "-c", "true"]), 1);
+    assert!(writer.finish().0.success());
+    let third = token(&mut late);
+    assert!(tokens[1] < second && second < third, "{tokens:?} {second} {third}");
+    assert_eq!(run(&["r", "-n", "-s", "-c", "true"]), 0);
+    assert!(late.finish().0.success());
+}
+
 #[test]
 fn etcd_locks_exclude_and_pass_on() {
     let dog = Watchdog::new("etcd_locks_exclude_and_pass_on");
     let etcd = SmallEtcd::start();
     exclude_each_other(&dog, &etcd.url);
+    read_together(&dog, &etcd.url);
     pass_on_after_deaths(&dog, &etcd.url, true);
 }
 
@@ -317,6 +420,7 @@ fn installed_etcd_locks_exclude_and_pass_on() {
     let dog = Watchdog::new("installed_etcd_locks_exclude_and_pass_on");
     let Some(etcd) = RealEtcd::start() else { return };
     exclude_each_other(&dog, &etcd.url);
+    read_together(&dog, &etcd.url);
     pass_on_after_deaths(&dog, &etcd.url, false);
 }
 
@@ -372,6 +476,6 @@ fn wrong_address_is_answered_with_the_remedy() {
     });
     let (code, _, errors) = locked(&dog, &directory, &url, &["x", "--", "true"]);
     assert!(code == 73 && errors.contains("does not answer as an etcd"), "{code} {errors}");
-    let refused = locked(&dog, &directory, "http://127.0.0.1:1", &["--shared", "x", "--", "true"]);
-    assert!(refused.0 == 2 && refused.2.contains("--shared"), "{refused:?}");
+    let (code, _, errors) = locked(&dog, &directory, "http://127.0.0.1:1", &["--status"]);
+    assert!(code == 73 && errors.contains("is it running"), "{code} {errors}");
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use ureq::Agent;
+use ureq::http::Response;
+use ureq::{Agent, Body};
 
 use crate::Error;
+use crate::queue::recipe_name;
 
 /// Time-out of making a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -117,92 +119,61 @@ impl Etcd {
         self.ask("lock/unlock", &json!({ "key": BASE64.encode(key) }), Some(ANSWER)).map(drop)
     }
 
-    /// Returns the revision at which a key was made; `None` if it is gone.
-    ///
-    /// # Errors
-    ///
-    /// No etcd answers, or it refuses.
-    pub fn revision(&self, key: &[u8]) -> Result<Option<u64>, Error> {
-        let answer = self.ask("kv/range", &json!({ "key": BASE64.encode(key) }), Some(ANSWER))?;
-        Ok(number(&answer["kvs"][0]["create_revision"]).and_then(|it| it.try_into().ok()))
+    /// Posts a request to the first address that takes it, and returns its answer.
+    pub(crate) fn ask(&self, method: &str, body: &Value, limit: Option<Duration>) -> Result<Value, Error> {
+        self.post(method, &body.to_string(), limit, |url, mut response| {
+            let status = response.status().as_u16();
+            let text = response.body_mut().read_to_string().map_err(|error| self.no_answer(&error))?;
+            understand(url, status, &text)
+        })
     }
 
-    /// Takes a lock if no other lease has it or waits for it. Returns the key's revision.
-    ///
-    /// One transaction: the key is made, and the first of the lock's keys is read. The caller ends
-    /// the lease if that is another one.
-    ///
-    /// # Errors
-    ///
-    /// No etcd answers, or it refuses.
-    pub fn try_lock(&self, name: &str, lease: EtcdLease) -> Result<Option<u64>, Error> {
-        let prefix = format!("{}/", recipe_name(name));
-        let key = BASE64.encode(format!("{prefix}{:x}", lease.id));
-        // The end of a range of keys with this prefix: its last byte, '/', plus one.
-        let end = format!("{}0", recipe_name(name));
-        let first = json!({ "key": BASE64.encode(&prefix), "range_end": BASE64.encode(end), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE" });
-        let put = json!({ "key": key, "lease": lease.id.to_string() });
-        let body = json!({ "success": [{ "requestPut": put }, { "requestRange": first }] });
-        let answer = self.ask("kv/txn", &body, Some(ANSWER))?;
-        let mine = self.number(&answer["header"], "revision")?;
-        let first = &answer["responses"][1]["response_range"]["kvs"][0];
-        let holder = self.number(first, "create_revision")?;
-        Ok((holder == mine).then(|| holder.cast_unsigned()))
-    }
-
-    /// Posts a request to the first address that takes it.
-    fn ask(&self, method: &str, body: &Value, limit: Option<Duration>) -> Result<Value, Error> {
+    /// Posts a request, one address after the other, until an answer can be read.
+    pub(crate) fn post<T>(
+        &self,
+        method: &str,
+        body: &str,
+        limit: Option<Duration>,
+        read: impl Fn(&str, Response<Body>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut failure = None;
-        let no_answer =
-            |error: ureq::Error| Error::NoAnswer { urls: self.urls.join(", "), why: error.to_string() };
         for url in &self.urls {
             let request = self.agent.post(format!("{url}/v3/{method}"));
             let request = request.config().timeout_global(limit).build();
-            match request.content_type("application/json").send(body.to_string()) {
-                Ok(mut response) => {
-                    let status = response.status().as_u16();
-                    match response.body_mut().read_to_string() {
-                        Ok(text) => match understand(url, status, &text) {
-                            Err(error @ Error::NotReady { .. }) => failure = Some(error),
-                            answered => return answered,
-                        },
-                        Err(error) => failure = Some(no_answer(error)),
-                    }
-                }
-                Err(error) => failure = Some(no_answer(error)),
+            let answer = request.content_type("application/json").send(body);
+            match answer.map_err(|error| self.no_answer(&error)).and_then(|response| read(url, response)) {
+                Err(error @ (Error::NoAnswer { .. } | Error::NotReady { .. })) => failure = Some(error),
+                answered => return answered,
             }
         }
         Err(failure.unwrap_or_else(|| Error::Address(String::new())))
     }
 
-    fn number(&self, answer: &Value, field: &str) -> Result<i64, Error> {
+    pub(crate) fn no_answer(&self, error: &impl ToString) -> Error {
+        Error::NoAnswer { urls: self.urls.join(", "), why: error.to_string() }
+    }
+
+    pub(crate) fn number(&self, answer: &Value, field: &str) -> Result<i64, Error> {
         number(&answer[field]).ok_or_else(|| self.strange(field))
     }
 
-    fn bytes(&self, answer: &Value, field: &str) -> Result<Vec<u8>, Error> {
+    pub(crate) fn bytes(&self, answer: &Value, field: &str) -> Result<Vec<u8>, Error> {
         let text = answer[field].as_str().ok_or_else(|| self.strange(field))?;
         BASE64.decode(text).map_err(|_| self.strange(field))
     }
 
-    fn strange(&self, field: &str) -> Error {
+    pub(crate) fn strange(&self, field: &str) -> Error {
         Error::NotEtcd { url: self.urls.join(", "), why: format!("its answer has no {field}") }
     }
 }
 
-/// Name of a lock for etcd's recipe, whose keys lie below it.
-///
-/// Without a slash of its own: the keys of one lock are never below another's.
-fn recipe_name(name: &str) -> String {
-    format!("towpath/{}", name.replace('%', "%25").replace('/', "%2F"))
-}
-
 /// Number in an answer; the gateway writes those of 64 bits as text.
-fn number(value: &Value) -> Option<i64> {
+pub(crate) fn number(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
 /// Takes an answer apart: its object, or etcd's refusal.
-fn understand(url: &str, status: u16, text: &str) -> Result<Value, Error> {
+pub(crate) fn understand(url: &str, status: u16, text: &str) -> Result<Value, Error> {
     let answer: Option<Value> = serde_json::from_str(text).ok().filter(Value::is_object);
     let Some(answer) = answer else {
         let begin: String = text.chars().take(60).collect();
@@ -222,13 +193,6 @@ fn understand(url: &str, status: u16, text: &str) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn name_with_slashes_makes_no_keys_below_another() {
-        assert_eq!(recipe_name("a"), "towpath/a");
-        assert_eq!(recipe_name("a/b"), "towpath/a%2Fb");
-        assert_eq!(recipe_name("a%2Fb"), "towpath/a%252Fb");
-    }
 
     #[test]
     fn answer_is_taken_apart_or_refused() {

@@ -25,12 +25,27 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::client::{ANSWER, Etcd, EtcdLease};
 use crate::error::Error;
+use crate::queue::QueueKey;
+use crate::status::EtcdUser;
 
 /// Time of a lease: within it, and a second or two of etcd's own, the next waiter has the
 /// lock of a host that is gone.
 pub const LEASE: Duration = Duration::from_secs(5);
 /// Pause before a request is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// Wish for a lock.
+#[derive(Clone, Debug)]
+pub struct EtcdWish<'a> {
+    /// Name of the lock.
+    pub name: &'a str,
+    /// True to hold it together with others that do so.
+    pub shared: bool,
+    /// True not to wait where the lock is held or waited for.
+    pub tries: bool,
+    /// Process that the status shows.
+    pub user: EtcdUser,
+}
 
 /// Something that happened to a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,13 +119,14 @@ impl Teller {
 }
 
 impl EtcdPlace {
-    /// Takes a place in the queue of the lock of that name; threads wait for the lock and
-    /// keep the place. `tries`: does not wait where the lock is held.
+    /// Takes a place in the queue of a lock.
+    ///
+    /// Threads wait for the lock and keep the place.
     ///
     /// # Errors
     ///
     /// No etcd answers at these addresses, or it refuses a lease; the system refuses a thread.
-    pub fn enter(addresses: &str, name: &str, tries: bool) -> Result<EtcdPlace, Error> {
+    pub fn enter(addresses: &str, wish: &EtcdWish<'_>) -> Result<EtcdPlace, Error> {
         let system = |error: io::Error| Error::System(error.to_string());
         let etcd = Etcd::new(addresses)?;
         let (ready, pipe) =
@@ -138,8 +154,8 @@ impl EtcdPlace {
         let place = EtcdPlace { state: state.clone(), news: receiver, ready };
         let (keeper, keeps) = (state.clone(), teller.clone());
         thread::Builder::new().spawn(move || keep(&keeper, &keeps)).map_err(system)?;
-        let name = name.to_owned();
-        thread::Builder::new().spawn(move || acquire(&state, &name, tries, &teller)).map_err(system)?;
+        let (key, tries) = (QueueKey::new(wish.name, lease, wish.shared, wish.user.to_value()), wish.tries);
+        thread::Builder::new().spawn(move || acquire(&state, &key, tries, &teller)).map_err(system)?;
         Ok(place)
     }
 
@@ -214,27 +230,39 @@ fn keep(state: &EtcdPlaceState, teller: &Teller) {
 }
 
 /// Waits for the lock, and tells how that ends.
-fn acquire(state: &EtcdPlaceState, name: &str, tries: bool, teller: &Teller) {
-    let attempt = || {
-        if tries {
-            let granted = state.etcd.try_lock(name, state.lease)?;
-            return Ok(granted.map_or(EtcdNews::Refused, |token| EtcdNews::Granted { token }));
-        }
-        let key = state.etcd.lock(name, state.lease, None)?;
-        let token = state.etcd.revision(&key)?.ok_or(Error::LeaseEnded)?;
-        Ok(EtcdNews::Granted { token })
-    };
+fn acquire(state: &EtcdPlaceState, key: &QueueKey, tries: bool, teller: &Teller) {
     loop {
-        match attempt() {
-            Ok(news) => return teller.tell(news),
+        match attempt(state, key, tries) {
+            Ok(Some(news)) => return teller.tell(news),
             // The key stays while the lease does: asking again goes on in the same place.
             Err(Error::NoAnswer { .. } | Error::NotReady { .. })
                 if !state.is_left() && now() < *state.until() =>
             {
                 state.pause(AGAIN)
             }
+            Ok(None) => return,
             Err(_) if state.is_left() => return,
             Err(error) => return teller.tell(EtcdNews::Failed(error)),
+        }
+    }
+}
+
+/// Waits for the lock; `None` where the place is left.
+fn attempt(state: &EtcdPlaceState, key: &QueueKey, tries: bool) -> Result<Option<EtcdNews>, Error> {
+    loop {
+        // Made once more where it was deleted while its lease lives.
+        let (token, has_lock) = state.etcd.make(key)?;
+        if has_lock {
+            return Ok(Some(EtcdNews::Granted { token }));
+        }
+        if tries {
+            return Ok(Some(EtcdNews::Refused));
+        }
+        while let Some(older) = state.etcd.older(key, token)? {
+            state.etcd.watch(key, &older, LEASE)?;
+            if state.is_left() {
+                return Ok(None);
+            }
         }
     }
 }

@@ -29,9 +29,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath_agent::{AgentPlace, PlaceNews};
 #[cfg(feature = "etcd")]
-use towpath_etcd::{EtcdNews, EtcdPlace};
+use towpath_etcd::{EtcdNews, EtcdPlace, EtcdUser, EtcdWish};
 use towpath_lockfile::{Leaving, LockGrant, LockPlace};
 
+#[cfg(not(feature = "etcd"))]
+use super::NO_ETCD;
 use super::{Arguments, NOT_EXECUTED, NOT_MADE, OnLoss, SYSTEM_FAILED, read_hosts, shown_command};
 use crate::output::remark;
 use crate::run::children::{self, ChildEnd};
@@ -117,7 +119,7 @@ impl HolderPlace {
         match self {
             HolderPlace::Here(place) => _ = place.name_process(process),
             HolderPlace::Agent(place) => place.name_process(process),
-            // Etcd shows no processes.
+            // It was named with its key, once: `towpath lock`, whose end is that of the lock.
             #[cfg(feature = "etcd")]
             HolderPlace::Etcd(_) => {}
         }
@@ -165,18 +167,21 @@ pub fn hold(
 ) -> Outcome {
     let (access, description) = (arguments.access(), shown_command(command));
     let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
+    // The number that the caller knows.
+    let front = getppid().map(|front| front.as_raw_nonzero().get().cast_unsigned());
     let mut place = match (read_hosts(arguments)?, &arguments.etcd) {
         (None, None) => {
             HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?))
         }
         #[cfg(feature = "etcd")]
         (None, Some(urls)) => {
-            HolderPlace::Etcd(Box::new(EtcdPlace::enter(urls, name, tries).map_err(refused)?))
+            let user = EtcdUser::new(front.unwrap_or(0), &description);
+            let wish = EtcdWish { name, shared: arguments.shared, tries, user };
+            HolderPlace::Etcd(Box::new(EtcdPlace::enter(urls, &wish).map_err(refused)?))
         }
         #[cfg(not(feature = "etcd"))]
         (None, Some(_)) => {
-            let why = "this build of towpath has no locks of an etcd: build it with the feature etcd";
-            return Err(refused(why));
+            return Err(refused(NO_ETCD));
         }
         (Some(hosts), _) => {
             let host = arguments.host.as_deref();
@@ -184,9 +189,8 @@ pub fn hold(
             HolderPlace::Agent(Box::new(place.map_err(refused)?))
         }
     };
-    // The number that the caller knows.
-    if let Some(front) = getppid() {
-        place.name_process(front.as_raw_nonzero().get().cast_unsigned());
+    if let Some(front) = front {
+        place.name_process(front);
     }
     let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
     let waited = match &mut place {

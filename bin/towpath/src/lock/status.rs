@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use towpath_agent::{HostLockRow, HostReport, HostsFile, cluster_status};
+#[cfg(feature = "etcd")]
+use towpath_etcd::{Etcd, EtcdLock, EtcdLockPlace};
 use towpath_lockfile::{LockAccess, LockInfo, LockUser, survey};
 use towpath_shm::shown;
 
@@ -15,6 +17,8 @@ use crate::{CommandFailure, Outcome};
 /// Holder or waiter, as JSON.
 #[derive(Serialize)]
 struct UserRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     pid: u32,
     command: String,
     shared: bool,
@@ -91,11 +95,30 @@ pub fn show(name: Option<&str>, as_json: bool) -> Outcome {
     }
     let code = if strange.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     let locks = locks.into_iter().filter(|lock| !lock.is_unused() || lock.previous_owner_died);
-    let rows: Vec<LockRow> = locks.map(row).collect();
+    show_rows(&locks.map(row).collect::<Vec<_>>(), name, as_json)?;
+    Ok(code)
+}
+
+/// Shows the locks of an etcd, or the one of that name, as its keys say.
+#[cfg(feature = "etcd")]
+pub fn show_etcd(urls: &str, arguments: &Arguments) -> Outcome {
+    let (name, failed) = (arguments.name.as_deref(), |e| CommandFailure::new(e).with_code(NOT_MADE));
+    let locks = Etcd::new(urls).and_then(|etcd| etcd.locks(name)).map_err(failed)?;
+    show_rows(&locks.into_iter().map(row_of_etcd).collect::<Vec<_>>(), name, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that this build knows no etcd.
+#[cfg(not(feature = "etcd"))]
+pub fn show_etcd(_: &str, _: &Arguments) -> Outcome {
+    Err(CommandFailure::new(super::NO_ETCD).with_code(NOT_MADE))
+}
+
+fn show_rows(rows: &[LockRow], name: Option<&str>, as_json: bool) -> Result<(), CommandFailure> {
     if as_json {
-        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::new)?;
+        let text = serde_json::to_string_pretty(rows).map_err(CommandFailure::new)?;
         say!("{text}")?;
-        return Ok(code);
+        return Ok(());
     }
     if rows.is_empty() {
         match name {
@@ -103,14 +126,15 @@ pub fn show(name: Option<&str>, as_json: bool) -> Outcome {
             None => say!("no lock is held")?,
         }
     }
-    for lock in &rows {
+    for lock in rows {
         say!("{}", text_of(lock))?;
     }
-    Ok(code)
+    Ok(())
 }
 
 fn row(lock: LockInfo) -> LockRow {
     let user = |user: LockUser| UserRow {
+        host: None,
         pid: user.process,
         command: user.description,
         shared: user.access == LockAccess::Shared,
@@ -123,6 +147,28 @@ fn row(lock: LockInfo) -> LockRow {
         previous_owner_died: lock.previous_owner_died,
         holders: lock.holders.into_iter().map(user).collect(),
         waiters: lock.waiters.into_iter().map(user).collect(),
+    }
+}
+
+#[cfg(feature = "etcd")]
+fn row_of_etcd(lock: EtcdLock) -> LockRow {
+    let user = |place: EtcdLockPlace, holds: bool| UserRow {
+        pid: place.user.process,
+        seconds: if place.user.since == 0 { 0.0 } else { seconds_since(place.user.since) },
+        command: match place.user.host.as_str() {
+            "" => format!("another client of the etcd, lease {:x}", place.lease),
+            _ => place.user.description,
+        },
+        host: Some(place.user.host).filter(|host| !host.is_empty()),
+        shared: place.shared,
+        token: holds.then_some(place.revision),
+    };
+    LockRow {
+        name: lock.name,
+        token: lock.holders.last().map_or(0, |holder| holder.revision),
+        previous_owner_died: false,
+        holders: lock.holders.into_iter().map(|place| user(place, true)).collect(),
+        waiters: lock.waiters.into_iter().map(|place| user(place, false)).collect(),
     }
 }
 
@@ -146,8 +192,10 @@ fn text_of(lock: &LockRow) -> String {
     for (role, user) in users.chain(lock.waiters.iter().map(|user| ("waiter", user))) {
         let access = if user.shared { "shared" } else { "exclusive" };
         let token = user.token.map_or(String::new(), |token| format!(", token {token}"));
-        let (pid, since, command) = (user.pid, user.seconds, shown(&user.command));
-        text.push_str(&format!("\n  {role}  process {pid}, {access}{token}, for {since:.1} s: {command}"));
+        let host = user.host.as_ref().map_or(String::new(), |host| format!(" of {}", shown(host)));
+        let process = if user.pid == 0 { String::new() } else { format!("process {}{host}, ", user.pid) };
+        let (since, command) = (user.seconds, shown(&user.command));
+        text.push_str(&format!("\n  {role}  {process}{access}{token}, for {since:.1} s: {command}"));
     }
     text
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use towpath_agent::client::Manager;
-use towpath_etcd::{Etcd, EtcdLease, EtcdNews, EtcdPlace, LEASE};
+use towpath_etcd::{Etcd, EtcdLease, EtcdNews, EtcdPlace, EtcdUser, EtcdWish, LEASE};
 use towpath_net::{Link, PolledLink};
 
 use super::players::LockPlayer;
@@ -70,8 +70,9 @@ impl LockPlayer for EtcdPlacePlayer {
     const HAS_SERVER: bool = true;
 
     fn hold(&self, inside: impl FnOnce()) -> Result<(), String> {
-        let mut place =
-            EtcdPlace::enter(&format!("http://{}", self.0), "bench", false).map_err(|e| e.to_string())?;
+        let wish = EtcdWish { name: "bench", shared: false, tries: false, user: EtcdUser::default() };
+        let place = EtcdPlace::enter(&format!("http://{}", self.0), &wish);
+        let mut place = place.map_err(|e| e.to_string())?;
         match place.wait() {
             EtcdNews::Granted { .. } => inside(),
             other => return Err(format!("{other:?}")),
