@@ -9,7 +9,7 @@
 
 use std::io::{self, Read};
 
-use snow::StatelessTransportState;
+use crate::cipher::RecordCipher;
 
 /// Maximum number of bytes of a frame.
 pub const MAX_FRAME: usize = 16 << 20;
@@ -37,55 +37,33 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Sealer of records: the next record's number.
-#[derive(Debug, Default)]
+/// Sealer of records.
+#[derive(Debug)]
 pub struct Sealer {
-    number: u64,
+    pub cipher: RecordCipher,
     plain: Vec<u8>,
 }
 
 impl Sealer {
-    /// Number of the next record.
-    #[cfg(feature = "fabric")]
-    pub fn number(&self) -> u64 {
-        self.number
+    pub fn new(cipher: RecordCipher) -> Sealer {
+        Sealer { cipher, plain: Vec::new() }
     }
 
     /// Seals the next record of a frame into `to`.
     ///
     /// There is room for [`MAX_RECORD`] bytes, or for the frame's rest. Returns the record's
     /// length, and the frame's rest after it.
-    pub fn seal<'f>(
-        &mut self,
-        cipher: &StatelessTransportState,
-        frame: &'f [u8],
-        to: &mut [u8],
-    ) -> io::Result<(usize, &'f [u8])> {
+    pub fn seal<'f>(&mut self, frame: &'f [u8], to: &mut [u8]) -> (usize, &'f [u8]) {
         let (part, rest) = frame.split_at(frame.len().min(MAX_PART));
         self.plain.clear();
         self.plain.push(u8::from(rest.is_empty()));
         self.plain.extend_from_slice(part);
-        let written = cipher.write_message(self.number, &self.plain, to).map_err(io::Error::other)?;
-        self.number += 1;
-        Ok((written, rest))
-    }
-
-    /// Seals bytes that are no record of a frame.
-    #[cfg(feature = "fabric")]
-    pub fn seal_other(
-        &mut self,
-        cipher: &StatelessTransportState,
-        bytes: &[u8],
-        to: &mut [u8],
-    ) -> io::Result<usize> {
-        let written = cipher.write_message(self.number, bytes, to).map_err(io::Error::other)?;
-        self.number += 1;
-        Ok(written)
+        (self.cipher.seal(&self.plain, to), rest)
     }
 }
 
 /// Writer of frames: the sealer, and the bytes that were not sent yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameWriter {
     pub sealer: Sealer,
     bytes: Vec<u8>,
@@ -94,15 +72,19 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
+    pub fn new(cipher: RecordCipher) -> FrameWriter {
+        FrameWriter { sealer: Sealer::new(cipher), bytes: Vec::new(), sent: 0 }
+    }
+
     /// Adds a frame of at most [`MAX_FRAME`] bytes to those that are to be sent.
-    pub fn add(&mut self, cipher: &StatelessTransportState, frame: &[u8]) -> io::Result<()> {
+    pub fn add(&mut self, frame: &[u8]) -> io::Result<()> {
         self.bytes.drain(..self.sent);
         self.sent = 0;
         let mut rest = frame;
         loop {
             let begin = self.bytes.len();
             self.bytes.resize(begin + 2 + 1 + rest.len().min(MAX_PART) + TAG, 0);
-            let (written, after) = self.sealer.seal(cipher, rest, &mut self.bytes[begin + 2..])?;
+            let (written, after) = self.sealer.seal(rest, &mut self.bytes[begin + 2..]);
             rest = after;
             let length = u16::try_from(written).map_err(io::Error::other)?;
             self.bytes[begin..begin + 2].copy_from_slice(&length.to_le_bytes());
@@ -111,9 +93,7 @@ impl FrameWriter {
             }
         }
     }
-}
 
-impl FrameWriter {
     /// Returns the bytes that are to be sent.
     pub fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
@@ -125,10 +105,10 @@ impl FrameWriter {
     }
 }
 
-/// Opener of records: the next record's number.
-#[derive(Debug, Default)]
+/// Opener of records.
+#[derive(Debug)]
 pub struct Opener {
-    number: u64,
+    pub cipher: RecordCipher,
     plain: Vec<u8>,
 }
 
@@ -145,20 +125,19 @@ pub enum NumberedRecord {
 }
 
 /// Reader of frames: the opener, and room for a record.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameReader {
     pub opener: Opener,
     record: Vec<u8>,
 }
 
 impl FrameReader {
+    pub fn new(cipher: RecordCipher) -> FrameReader {
+        FrameReader { opener: Opener::new(cipher), record: Vec::new() }
+    }
+
     /// Reads a frame into `frame`, which is cleared first.
-    pub fn read(
-        &mut self,
-        cipher: &StatelessTransportState,
-        from: &mut impl Read,
-        frame: &mut Vec<u8>,
-    ) -> Result<(), ReadFailure> {
+    pub fn read(&mut self, from: &mut impl Read, frame: &mut Vec<u8>) -> Result<(), ReadFailure> {
         frame.clear();
         loop {
             let mut length = [0; 2];
@@ -169,7 +148,7 @@ impl FrameReader {
             self.record.resize(length, 0);
             from.read_exact(&mut self.record)?;
             let record = std::mem::take(&mut self.record);
-            let ended = self.opener.open(cipher, &record, frame);
+            let ended = self.opener.open(&record, frame);
             self.record = record;
             if ended? {
                 return Ok(());
@@ -180,17 +159,12 @@ impl FrameReader {
     /// Reads the part of a frame at the beginning of `bytes`, and appends it to `frame`.
     ///
     /// Returns the number of bytes that were read, and whether the frame has ended with them.
-    pub fn read_part(
-        &mut self,
-        cipher: &StatelessTransportState,
-        bytes: &[u8],
-        frame: &mut Vec<u8>,
-    ) -> Result<(usize, bool), ReadFailure> {
+    pub fn read_part(&mut self, bytes: &[u8], frame: &mut Vec<u8>) -> Result<(usize, bool), ReadFailure> {
         let mut begin = 0;
         while let Some((length, rest)) = bytes[begin..].split_first_chunk() {
             let Some(record) = rest.get(..usize::from(u16::from_le_bytes(*length))) else { break };
             begin += length.len() + record.len();
-            if self.opener.open(cipher, record, frame)? {
+            if self.opener.open(record, frame)? {
                 return Ok((begin, true));
             }
         }
@@ -199,72 +173,51 @@ impl FrameReader {
 }
 
 impl Opener {
+    pub fn new(cipher: RecordCipher) -> Opener {
+        Opener { cipher, plain: Vec::new() }
+    }
+
     /// Appends the next record's bytes to a frame.
     ///
     /// Returns whether it is the frame's last one.
-    fn open(
-        &mut self,
-        cipher: &StatelessTransportState,
-        record: &[u8],
-        frame: &mut Vec<u8>,
-    ) -> Result<bool, ReadFailure> {
-        if record.len() <= TAG {
-            return Err(ReadFailure::Damaged);
-        }
-        let count = self.decrypt(cipher, self.number, record).ok_or(ReadFailure::Damaged)?;
+    fn open(&mut self, record: &[u8], frame: &mut Vec<u8>) -> Result<bool, ReadFailure> {
+        let number = self.cipher.number();
+        let count = self.decrypt(number, record).ok_or(ReadFailure::Damaged)?;
         self.append(count, frame)
     }
 
     /// Appends a record's bytes to a frame, if it is the next one.
     ///
-    /// A later record means that one was lost: the link is damaged.
+    /// A later record means that one was lost: the link is damaged. One that is sealed with a
+    /// later key is not known to be the peer's.
     #[cfg(feature = "fabric")]
     pub fn open_numbered(
         &mut self,
-        cipher: &StatelessTransportState,
         number: u64,
         record: &[u8],
         frame: &mut Vec<u8>,
     ) -> Result<NumberedRecord, ReadFailure> {
-        if record.len() <= TAG || number < self.number {
+        if number < self.cipher.number() {
             return Ok(NumberedRecord::Foreign);
         }
-        let Some(count) = self.decrypt(cipher, number, record) else { return Ok(NumberedRecord::Foreign) };
-        if number != self.number {
+        let Some(count) = self.decrypt(number, record) else { return Ok(NumberedRecord::Foreign) };
+        if number != self.cipher.number() {
             return Err(ReadFailure::Damaged);
         }
         let is_last = self.append(count, frame)?;
         Ok(if is_last { NumberedRecord::Last } else { NumberedRecord::Part })
     }
 
-    /// Number of the next record.
-    #[cfg(feature = "fabric")]
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Returns whether the peer sealed these bytes with this number.
-    #[cfg(feature = "fabric")]
-    pub fn is_sealed(
-        &mut self,
-        cipher: &StatelessTransportState,
-        number: u64,
-        sealed: &[u8],
-        bytes: &[u8],
-    ) -> bool {
-        self.decrypt(cipher, number, sealed).is_some_and(|count| &self.plain[..count] == bytes)
-    }
-
-    fn decrypt(&mut self, cipher: &StatelessTransportState, number: u64, record: &[u8]) -> Option<usize> {
+    fn decrypt(&mut self, number: u64, record: &[u8]) -> Option<usize> {
         self.plain.resize(record.len(), 0);
-        cipher.read_message(number, record, &mut self.plain).ok()
+        self.cipher.open(number, record, &mut self.plain)
     }
 
     /// Appends the decrypted record to a frame.
     ///
     /// Returns whether it is the frame's last one.
     fn append(&mut self, count: usize, frame: &mut Vec<u8>) -> Result<bool, ReadFailure> {
-        self.number += 1;
+        self.cipher.advance();
         let (Some(&last), part) = (self.plain.first(), &self.plain[1..count.max(1)]) else {
             return Err(ReadFailure::Damaged);
         };

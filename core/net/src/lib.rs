@@ -13,6 +13,7 @@
 //! [`LinkMonitor::is_silent`] otherwise. A peer that is stopped keeps its link.
 #![deny(unsafe_code)]
 
+mod cipher;
 mod error;
 #[cfg(feature = "fabric")]
 mod fabric;

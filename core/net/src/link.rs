@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use snow::{HandshakeState, StatelessTransportState};
+use snow::HandshakeState;
 
+use crate::cipher::RecordCipher;
 #[cfg(feature = "fabric")]
 use crate::fabric::{LaneReceiver, LaneSender};
 use crate::frame::{FrameReader, FrameWriter, MAX_FRAME, ReadFailure};
@@ -21,7 +22,7 @@ use crate::{Error, Key, PolledLink, SILENCE};
 /// ChaChaPoly's time.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 /// Text of both ends' handshakes. Peers of another version fail in it.
-const VERSION: &str = "towpath-net 2 ";
+const VERSION: &str = "towpath-net 3 ";
 /// Maximum number of bytes of a message of the handshake.
 const MAX_HANDSHAKE: usize = 256;
 
@@ -70,7 +71,6 @@ pub struct LinkMonitor(Arc<Common>);
 pub(crate) struct Common {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    pub(crate) cipher: StatelessTransportState,
 }
 
 /// Reads from the stream that both halves share.
@@ -114,21 +114,28 @@ impl Link {
         Link::over(stream, peer, handshake)
     }
 
-    fn over(stream: TcpStream, peer: SocketAddr, handshake: HandshakeState) -> Result<Link, Error> {
-        let cipher = handshake.into_stateless_transport_mode().map_err(|_| Error::NotOurs(peer))?;
+    fn over(stream: TcpStream, peer: SocketAddr, mut handshake: HandshakeState) -> Result<Link, Error> {
+        if !handshake.is_handshake_finished() {
+            return Err(Error::NotOurs(peer));
+        }
+        // The keys of both directions, the connecting end's first.
+        let (asks, answers) = handshake.dangerously_get_raw_split();
+        let (here, there) = if handshake.is_initiator() { (asks, answers) } else { (answers, asks) };
+        let cipher = |key| RecordCipher::new(key).ok_or(Error::NotOurs(peer));
+        let (writer, reader) = (FrameWriter::new(cipher(&here)?), FrameReader::new(cipher(&there)?));
         settle(&stream).map_err(|error| Error::Unreachable(peer, error))?;
-        let common = Arc::new(Common { stream, peer, cipher });
+        let common = Arc::new(Common { stream, peer });
         Ok(Link {
             sender: FrameSender {
                 common: common.clone(),
-                writer: FrameWriter::default(),
+                writer,
                 #[cfg(feature = "fabric")]
                 lane: None,
             },
             receiver: FrameReceiver {
                 buffered: io::BufReader::with_capacity(1 << 16, SharedStream(common.clone())),
                 common,
-                reader: FrameReader::default(),
+                reader,
                 #[cfg(feature = "fabric")]
                 lane: None,
             },
@@ -280,8 +287,8 @@ impl FrameSender {
         self.add(frame)?;
         #[cfg(feature = "fabric")]
         if let Some(lane) = &mut self.lane {
-            let Common { peer, cipher, .. } = &*self.common;
-            let sent = lane.send_now(cipher, &mut self.writer.sealer);
+            let Common { peer, .. } = &*self.common;
+            let sent = lane.send_now(&mut self.writer.sealer);
             return sent.map_err(|error| Error::Unreachable(*peer, error));
         }
         self.push(SendFlags::DONTWAIT)
@@ -303,8 +310,8 @@ impl FrameSender {
     #[cfg(feature = "fabric")]
     fn flush_until(&mut self, until: Option<Instant>) -> Result<(), Error> {
         let Some(lane) = &mut self.lane else { return Ok(()) };
-        let Common { peer, cipher, stream } = &*self.common;
-        let sent = lane.flush(cipher, &mut self.writer.sealer, stream, until);
+        let Common { peer, stream } = &*self.common;
+        let sent = lane.flush(&mut self.writer.sealer, stream, until);
         sent.map_err(|error| Error::Unreachable(*peer, error))
     }
 
@@ -320,8 +327,8 @@ impl FrameSender {
     pub fn finish(&mut self, within: Duration) -> Result<(), Error> {
         #[cfg(feature = "fabric")]
         if let Some(lane) = &mut self.lane {
-            let Common { peer, cipher, stream } = &*self.common;
-            let finished = lane.finish(cipher, &mut self.writer.sealer, stream, within);
+            let Common { peer, stream } = &*self.common;
+            let finished = lane.finish(&mut self.writer.sealer, stream, within);
             return finished.map_err(|error| Error::Unreachable(*peer, error));
         }
         Ok(())
@@ -336,8 +343,8 @@ impl FrameSender {
             lane.add(frame);
             return Ok(());
         }
-        let Common { peer, cipher, .. } = &*self.common;
-        self.writer.add(cipher, frame).map_err(|error| Error::Unreachable(*peer, error))
+        let Common { peer, .. } = &*self.common;
+        self.writer.add(frame).map_err(|error| Error::Unreachable(*peer, error))
     }
 
     fn push(&mut self, flags: SendFlags) -> Result<bool, Error> {
@@ -388,14 +395,14 @@ impl FrameReceiver {
     /// [`Error::Closed`] if the peer has closed the link; [`Error::Unreachable`] if its host is
     /// gone; [`Error::Damaged`].
     pub fn receive(&mut self, frame: &mut Vec<u8>) -> Result<(), Error> {
-        let Common { peer, cipher, .. } = &*self.common;
+        let Common { peer, .. } = &*self.common;
         #[cfg(feature = "fabric")]
         let read = match &mut self.lane {
-            Some(lane) => lane.receive(cipher, &mut self.reader.opener, &self.common.stream, frame),
-            None => self.reader.read(cipher, &mut self.buffered, frame),
+            Some(lane) => lane.receive(&mut self.reader.opener, &self.common.stream, frame),
+            None => self.reader.read(&mut self.buffered, frame),
         };
         #[cfg(not(feature = "fabric"))]
-        let read = self.reader.read(cipher, &mut self.buffered, frame);
+        let read = self.reader.read(&mut self.buffered, frame);
         read.map_err(|failure| match failure {
             ReadFailure::Io(error) => Error::Unreachable(*peer, error),
             ReadFailure::Damaged => Error::Damaged(*peer),

@@ -59,9 +59,7 @@ impl PolledLink {
         if self.writer.unsent().len() > MAX_WAITING {
             return Err(self.unreachable(io::ErrorKind::WouldBlock.into()));
         }
-        self.writer
-            .add(&self.common.cipher, frame)
-            .map_err(|error| Error::Unreachable(self.common.peer, error))?;
+        self.writer.add(frame).map_err(|error| self.unreachable(error))?;
         self.flush()
     }
 
@@ -100,7 +98,7 @@ impl PolledLink {
         let peer = self.common.peer;
         loop {
             let bytes = &self.input[self.begin..self.end];
-            let part = self.reader.read_part(&self.common.cipher, bytes, &mut self.frame);
+            let part = self.reader.read_part(bytes, &mut self.frame);
             let (count, ended) = part.map_err(|failure| match failure {
                 ReadFailure::Io(error) => Error::Unreachable(peer, error),
                 ReadFailure::Damaged | ReadFailure::Closed => Error::Damaged(peer),

@@ -243,3 +243,17 @@ fn polled_link_takes_and_sends_frames_without_blocking() {
     };
     assert!(matches!(closed, Error::Closed(_)), "{closed}");
 }
+
+#[test]
+#[ignore = "takes some seconds: see CONTRIBUTING.md"]
+fn frames_arrive_across_changes_of_the_key() {
+    const FRAMES: u32 = (2 << 20) + 100;
+    let (mut one, mut other) = pair();
+    let sends = thread::spawn(move || (0..FRAMES).try_for_each(|n| one.send(&n.to_le_bytes())));
+    let mut frame = Vec::new();
+    for n in 0..FRAMES {
+        other.receive(&mut frame).unwrap();
+        assert_eq!(frame, n.to_le_bytes());
+    }
+    sends.join().unwrap().unwrap();
+}

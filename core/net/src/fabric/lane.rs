@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use snow::StatelessTransportState;
 
 use super::endpoint::{FabricEndpoint, Half, MESSAGE};
 use crate::SILENCE;
@@ -187,13 +186,13 @@ impl LaneSender {
     /// Sends as far as that is possible without waiting. Returns whether nothing is left.
     ///
     /// Messages that the provider has taken leave while either half is used.
-    pub fn send_now(&mut self, cipher: &StatelessTransportState, sealer: &mut Sealer) -> io::Result<bool> {
+    pub fn send_now(&mut self, sealer: &mut Sealer) -> io::Result<bool> {
         while !self.is_empty() {
             let (slot, length) = match self.refused.take() {
                 Some(refused) => refused,
                 None => {
                     let Some(slot) = self.lane.free_slot()? else { return Ok(false) };
-                    (slot, self.fill(slot, cipher, sealer)?)
+                    (slot, self.fill(slot, sealer)?)
                 }
             };
             // Relaxed: as in `FabricLane::leaving`.
@@ -220,12 +219,11 @@ impl LaneSender {
     /// Sends all, and waits until it has left.
     pub fn flush(
         &mut self,
-        cipher: &StatelessTransportState,
         sealer: &mut Sealer,
         stream: &TcpStream,
         until: Option<Instant>,
     ) -> io::Result<()> {
-        while !self.send_now(cipher, sealer)? {
+        while !self.send_now(sealer)? {
             self.wait(stream, until)?;
         }
         while self.lane.leaving() > 0 {
@@ -236,21 +234,15 @@ impl LaneSender {
     }
 
     /// Waits until all messages have left, and says farewell.
-    pub fn finish(
-        &mut self,
-        cipher: &StatelessTransportState,
-        sealer: &mut Sealer,
-        stream: &TcpStream,
-        within: Duration,
-    ) -> io::Result<()> {
+    pub fn finish(&mut self, sealer: &mut Sealer, stream: &TcpStream, within: Duration) -> io::Result<()> {
         let until = Instant::now() + within;
-        self.flush(cipher, sealer, stream, Some(until))?;
+        self.flush(sealer, stream, Some(until))?;
         if std::mem::replace(&mut self.is_finished, true) {
             return Ok(());
         }
         let mut bytes = [0; FAREWELL_BYTES];
-        bytes[..NUMBER].copy_from_slice(&sealer.number().to_le_bytes());
-        sealer.seal_other(cipher, FAREWELL, &mut bytes[NUMBER..])?;
+        bytes[..NUMBER].copy_from_slice(&sealer.cipher.number().to_le_bytes());
+        sealer.cipher.seal_aside(FAREWELL, &mut bytes[NUMBER..]);
         // The connection has carried nothing since the handshake: there is room.
         send(stream, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
         Ok(())
@@ -271,19 +263,14 @@ impl LaneSender {
     /// Seals the next record of the first frame into a slot.
     ///
     /// Returns the message's length.
-    fn fill(
-        &mut self,
-        slot: usize,
-        cipher: &StatelessTransportState,
-        sealer: &mut Sealer,
-    ) -> io::Result<usize> {
+    fn fill(&mut self, slot: usize, sealer: &mut Sealer) -> io::Result<usize> {
         let Some(frame) = self.frames.front() else { return Err(io::ErrorKind::InvalidInput.into()) };
         let message = self.lane.endpoint.message(Half::Send, slot);
         // SAFETY: the slot has room for so many bytes, and is this half's: it was free.
         let message = unsafe { std::slice::from_raw_parts_mut(message, MESSAGE) };
         let (number, record) = message.split_at_mut(NUMBER);
-        number.copy_from_slice(&sealer.number().to_le_bytes());
-        let (length, rest) = sealer.seal(cipher, &frame[self.sealed..], record)?;
+        number.copy_from_slice(&sealer.cipher.number().to_le_bytes());
+        let (length, rest) = sealer.seal(&frame[self.sealed..], record);
         if rest.is_empty() {
             self.frames.pop_front();
             self.sealed = 0;
@@ -298,7 +285,6 @@ impl LaneReceiver {
     /// Waits for a frame, and leaves it in `frame`.
     pub fn receive(
         &mut self,
-        cipher: &StatelessTransportState,
         opener: &mut Opener,
         stream: &TcpStream,
         frame: &mut Vec<u8>,
@@ -314,7 +300,7 @@ impl LaneReceiver {
                 let message = unsafe { std::slice::from_raw_parts(message, completed.length) };
                 let record = match message.split_first_chunk::<NUMBER>() {
                     Some((number, record)) => {
-                        opener.open_numbered(cipher, u64::from_le_bytes(*number), record, frame)
+                        opener.open_numbered(u64::from_le_bytes(*number), record, frame)
                     }
                     None => Ok(NumberedRecord::Foreign),
                 };
@@ -330,7 +316,7 @@ impl LaneReceiver {
             }
             match &mut self.peer {
                 PeerState::There => {}
-                PeerState::Farewell(records, _) if opener.number() >= *records => {
+                PeerState::Farewell(records, _) if opener.cipher.number() >= *records => {
                     return Err(if frame.is_empty() { ReadFailure::Closed } else { ReadFailure::Damaged });
                 }
                 PeerState::Farewell(_, since) if now - *since >= SILENCE => {
@@ -342,7 +328,7 @@ impl LaneReceiver {
                 PeerState::Farewell(..) | PeerState::Gone(..) => {}
             }
             let left = until.map_or(IDLE, |until| until - now).min(IDLE);
-            self.wait(cipher, opener, stream, left)?;
+            self.wait(opener, stream, left)?;
         }
     }
 
@@ -359,13 +345,7 @@ impl LaneReceiver {
     }
 
     /// Waits for a message, or for bytes on the TCP connection.
-    fn wait(
-        &mut self,
-        cipher: &StatelessTransportState,
-        opener: &mut Opener,
-        stream: &TcpStream,
-        left: Duration,
-    ) -> io::Result<()> {
+    fn wait(&mut self, opener: &mut Opener, stream: &TcpStream, left: Duration) -> io::Result<()> {
         if self.lane.leaving() > 0 {
             self.lane.reclaim()?;
         }
@@ -375,13 +355,13 @@ impl LaneReceiver {
         let events = if is_there { PollFlags::IN } else { PollFlags::empty() };
         let events = self.lane.sleep(Half::Receive, stream, events, time)?;
         if is_there && !events.is_empty() {
-            self.hear(cipher, opener, stream);
+            self.hear(opener, stream);
         }
         Ok(())
     }
 
     /// Reads the TCP connection: a farewell, or its end.
-    fn hear(&mut self, cipher: &StatelessTransportState, opener: &mut Opener, stream: &TcpStream) {
+    fn hear(&mut self, opener: &mut Opener, stream: &TcpStream) {
         let mut bytes = [0; FAREWELL_BYTES];
         let room = &mut bytes[self.farewell.len()..];
         let gone = |error| PeerState::Gone(Instant::now(), error);
@@ -395,7 +375,7 @@ impl LaneReceiver {
             && self.farewell.len() == FAREWELL_BYTES
         {
             let records = u64::from_le_bytes(*number);
-            self.peer = match opener.is_sealed(cipher, records, sealed, FAREWELL) {
+            self.peer = match opener.cipher.is_sealed_aside(records, sealed, FAREWELL) {
                 true => PeerState::Farewell(records, Instant::now()),
                 false => gone(Some(io::Error::other("damaged bytes"))),
             };
