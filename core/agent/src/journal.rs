@@ -89,18 +89,13 @@ impl Journal {
                 }
             }
         }
-        let whole = path.with_extension("new");
-        let mut file = create(&whole).map_err(failed)?;
-        write(&mut file, &state.lines()).map_err(failed)?;
-        fs::rename(&whole, path).map_err(failed)?;
-        if let Some(directory) = path.parent() {
-            File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
-        }
+        let file = text_of(&state.lines()).and_then(|bytes| replace(path, &bytes)).map_err(failed)?;
         Ok(Journal { path: path.to_owned(), file, state })
     }
 
     fn put(&mut self, lines: Vec<JournalLine>) -> StorageResult<()> {
-        write(&mut self.file, &lines).map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
+        let written = text_of(&lines).and_then(|bytes| write(&mut self.file, &bytes));
+        written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
         for line in lines {
             self.state.apply(line);
         }
@@ -108,60 +103,79 @@ impl Journal {
     }
 }
 
-/// File with the largest epoch that an agent of this host has seen: a number as text.
+/// File with the epochs that agents of this host have seen: a line of text each.
 ///
-/// Also under another list of hosts.
+/// Also under another list of hosts. The last one counts, and is the largest. The file stays open:
+/// an agent that may open no more files can note an epoch.
 #[derive(Debug)]
 pub(crate) struct EpochFile {
     path: PathBuf,
-    /// The number in it.
+    file: File,
+    /// The largest epoch in it.
     pub seen: Epoch,
 }
 
 impl EpochFile {
+    /// Opens the file at a path, and writes it anew.
     pub fn open(path: PathBuf) -> Result<EpochFile, Error> {
-        let seen = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map_err(|_| {
-                let why = "it is no epoch: a number is expected; restore it, or write a larger number than that of any token so far divided by 2^44";
-                Error::State(path.clone(), why.to_owned())
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(Error::State(path, error.to_string())),
+        let failed = |error: std::io::Error| Error::State(path.clone(), error.to_string());
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "0\n".to_owned(),
+            Err(error) => return Err(failed(error)),
         };
-        Ok(EpochFile { path, seen })
+        // A line that is cut off was not noted.
+        let whole = text.rfind('\n').map_or(text.as_str(), |end| &text[..end]);
+        let last = whole.lines().next_back().unwrap_or("").trim();
+        let seen = last.parse().map_err(|_| {
+            let why = "it is no epoch: a number is expected; restore it, or write a larger number than that of any token so far divided by 2^44";
+            Error::State(path.clone(), why.to_owned())
+        })?;
+        let file = replace(&path, format!("{seen}\n").as_bytes()).map_err(failed)?;
+        Ok(EpochFile { path, file, seen })
     }
 
-    /// Writes a larger number.
+    /// Notes a larger number.
     pub fn note(&mut self, epoch: Epoch) -> Result<(), Error> {
         if epoch <= self.seen {
             return Ok(());
         }
-        let failed = |error: std::io::Error| Error::State(self.path.clone(), error.to_string());
-        let whole = self.path.with_extension("new");
-        let mut file = create(&whole).map_err(failed)?;
-        writeln!(file, "{epoch}").and_then(|()| file.sync_data()).map_err(failed)?;
-        fs::rename(&whole, &self.path).map_err(failed)?;
+        let written = write(&mut self.file, format!("{epoch}\n").as_bytes());
+        written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
         self.seen = epoch;
         Ok(())
     }
 }
 
-fn create(path: &Path) -> std::io::Result<File> {
-    match fs::remove_file(path) {
+/// Makes a file with these bytes, in the place of the one at the path, and keeps it open.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+    let whole = path.with_extension("new");
+    match fs::remove_file(&whole) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
+    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&whole)?;
+    write(&mut file, bytes)?;
+    fs::rename(&whole, path)?;
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(file)
 }
 
-fn write(file: &mut File, lines: &[JournalLine]) -> std::io::Result<()> {
+/// Appends bytes to a file, and waits until they are on disk.
+fn write(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_data()
+}
+
+fn text_of(lines: &[JournalLine]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for line in lines {
         serde_json::to_writer(&mut bytes, line)?;
         bytes.push(b'\n');
     }
-    file.write_all(&bytes)?;
-    file.sync_data()
+    Ok(bytes)
 }
 
 fn unsupported() -> Box<dyn AnyError> {
@@ -306,6 +320,12 @@ mod tests {
         for (note, seen) in [(3, 3), (9, 9), (4, 9)] {
             EpochFile::open(path.clone()).unwrap().note(note).unwrap();
             assert_eq!(EpochFile::open(path.clone()).unwrap().seen, seen);
+        }
+        for (text, seen) in
+            [("7\n8\n", Some(8)), ("7\n1", Some(7)), ("12", Some(12)), ("7\nx\n", None), ("", None)]
+        {
+            fs::write(&path, text).unwrap();
+            assert_eq!(EpochFile::open(path.clone()).ok().map(|file| file.seen), seen, "{text:?}");
         }
         fs::remove_file(&path).unwrap();
     }

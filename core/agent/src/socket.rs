@@ -13,13 +13,13 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::fstat;
 #[cfg(feature = "serve")]
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use towpath_mplock::Node;
+use towpath_shm::number_in_pidfs;
 
 use crate::Error;
 use crate::hosts::HostsFile;
@@ -149,14 +149,8 @@ pub(crate) struct PeerEnded;
 
 /// Returns a number of this process, for [`ClientLine::Stay`]. 0: the system gives none.
 pub(crate) fn own_number() -> u64 {
-    pidfd_open(getpid(), PidfdFlags::empty()).as_ref().map_or(0, process_number)
-}
-
-/// Returns the number of a process, which no other ever has: that of its inode.
-///
-/// Before Linux 6.9 it is that of all processes. 0: unknown.
-fn process_number(process: &OwnedFd) -> u64 {
-    fstat(process).map_or(0, |stat| stat.st_ino)
+    let process = pidfd_open(getpid(), PidfdFlags::empty());
+    process.ok().as_ref().and_then(number_in_pidfs).unwrap_or(0)
 }
 
 /// Connection, whose lines are read and written without blocking.
@@ -180,7 +174,7 @@ impl LineConnection {
     #[cfg(feature = "serve")]
     pub fn peer_process(&self, number: u64) -> Result<Option<OwnedFd>, PeerEnded> {
         let Ok(peer) = socket_peercred(&self.stream) else { return Ok(None) };
-        let is_other = |process| number != 0 && ![0, number].contains(&process_number(process));
+        let is_other = |process| number != 0 && number_in_pidfs(process).is_some_and(|it| it != number);
         match pidfd_open(peer.pid, PidfdFlags::empty()) {
             // Another process has its pid.
             Ok(process) if is_other(&process) => Err(PeerEnded),

@@ -74,6 +74,7 @@ pub use primitives::{
     SizedReceiver, SizedSender, StillHeld, WorldBroadcast, WorldBytes, WorldMessages, WorldPool, WorldQueue,
     WorldRing, WorldVenue,
 };
+pub use process::number_in_pidfs;
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};
 pub use sweep::{Leftover, NamedFiles, OtherFile, leftovers, named_files};

@@ -90,9 +90,12 @@ fn own_start_time() -> Result<u64, Error> {
     Ok(start)
 }
 
-/// The number of a process that no other ever has while the machine runs, if this kernel
-/// has such numbers.
-fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
+/// Returns the number of the process behind a pidfd, which no other ever has.
+///
+/// While the machine runs. `None`: this kernel has no such numbers (before Linux 6.9), or the
+/// descriptor is none of a process.
+#[must_use]
+pub fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
     // Of 32 bits, there would not be enough.
     if !cfg!(target_pointer_width = "64") || fstatfs(pidfd).ok()?.f_type as u64 != PID_FS_MAGIC {
         return None;

@@ -75,7 +75,7 @@ fn grant(answer: &str) -> (u64, bool, String) {
 }
 
 pub fn guards_and_requests(dog: &Watchdog) {
-    let cluster = Cluster::start(dog, "1s");
+    let mut cluster = Cluster::start(dog, "1s");
     let managers = NAMES.map(|name| Manager::connect_as(cluster.hosts_path(), name).unwrap());
     let lock = |host: usize| managers[host].lock("table");
 
@@ -157,16 +157,22 @@ pub fn guards_and_requests(dog: &Watchdog) {
     });
     assert_eq!(managers[0].lock("number").acquire().unwrap().data(), 300u64.to_le_bytes());
 
-    agent_without_descriptors(&cluster, &managers[0]);
+    agent_without_descriptors(&mut cluster, &managers[0]);
 }
 
 /// An agent that may open no more files serves its clients, and others when it may again.
-fn agent_without_descriptors(cluster: &Cluster<'_>, manager: &Manager) {
+///
+/// Also across a change of the epoch, which it notes on disk.
+fn agent_without_descriptors(cluster: &mut Cluster<'_>, manager: &Manager) {
     let agent = cluster.agents[0].as_ref().unwrap().pid();
     let pid = Pid::from_raw(agent as i32).unwrap();
     let is_free = |fd: &u64| !Path::new(&format!("/proc/{agent}/fd/{fd}")).exists();
-    let limit = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
-    let former = prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let open = || std::fs::read_dir(format!("/proc/{agent}/fd")).unwrap().count();
+    let forbid_more = || {
+        let limit = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
+        prlimit(Some(pid), Resource::Nofile, limit).unwrap()
+    };
+    let former = forbid_more();
     let late = Manager::connect_as(cluster.hosts_path(), NAMES[0]).unwrap().lock("late");
     let mut request = late.request().unwrap();
     // User's and system's time, in hundredths of a second.
@@ -179,6 +185,14 @@ fn agent_without_descriptors(cluster: &Cluster<'_>, manager: &Manager) {
     assert!(request.wait_until(Some(Instant::now() + Duration::from_millis(500))).unwrap().is_none());
     assert!(used() - before < 25, "the agent spends half of the time and more with refusing it");
     manager.lock("table").acquire().unwrap().release().unwrap();
+    let before = open();
+    cluster.kill_agent(2);
+    // The place of its link is free now.
+    until(|| open() < before);
+    forbid_more();
+    let has_lost_its_home = |name: &String| Identity::of(name).home(0..3) == Some(2);
+    let name = (0..).map(|n| format!("home {n}")).find(has_lost_its_home).unwrap();
+    manager.lock(&name).acquire().unwrap().release().unwrap();
     prlimit(Some(pid), Resource::Nofile, former).unwrap();
     drop(request.wait().unwrap());
 }
