@@ -57,25 +57,29 @@ pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
         };
         say!("{}: {state}", shown(host))?;
         for row in &report.locks {
-            say!("{}", text_of_row(row, hosts))?;
+            let home = hosts.hosts.get(usize::from(row.home)).map_or("?", |host| host.name.as_str());
+            say!("{}", text_of_row(row, home))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text_of_row(row: &HostLockRow, hosts: &HostsFile) -> String {
-    let home = hosts.hosts.get(usize::from(row.home)).map_or("?", |host| host.name.as_str());
+fn text_of_row(row: &HostLockRow, home: &str) -> String {
     let died = if row.previous_owner_died { ", an owner died before" } else { "" };
-    let state = match (row.holders.is_empty(), row.cached) {
-        (false, _) => {
-            let waited = row.waited as f64 / 1e6;
-            format!("held, last grant after {waited:.3} ms by {} messages between hosts", row.hops)
-        }
-        (_, true) => "idle, kept here".to_owned(),
-        _ => "waited for".to_owned(),
+    let state = match (row.holders.is_empty(), row.cached, row.waiters.is_empty()) {
+        (false, ..) => "held",
+        (_, true, _) => "idle, kept here",
+        (.., false) => "waited for",
+        _ => "lost with this host's lease",
     };
-    let mut text =
-        format!("  {}: {state}, last token {}, home {}{died}", shown(&row.name), row.token, shown(home));
+    let mut text = format!("  {}: {state}", shown(&row.name));
+    // Of a grant to this host.
+    if row.token != 0 {
+        let (waited, hops) = (row.waited as f64 / 1e6, row.hops);
+        text.push_str(&format!(", last grant after {waited:.3} ms by {hops} messages between hosts"));
+        text.push_str(&format!(", last token {}", row.token));
+    }
+    text.push_str(&format!(", home {}{died}", shown(home)));
     let users = row.holders.iter().map(|user| ("holder", user));
     let users = users.chain(row.waiters.iter().map(|user| ("waiter", user)));
     for (role, user) in users.chain(row.lost.iter().map(|user| ("former holder", user))) {
@@ -198,4 +202,29 @@ fn text_of(lock: &LockRow) -> String {
         text.push_str(&format!("\n  {role}  {process}{access}{token}, for {since:.1} s: {command}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_of_a_host_says_how_it_has_the_lock() {
+        let user = |pid: u32| serde_json::json!([{ "pid": pid, "command": "true", "shared": false, "token": 7, "since": 0 }]);
+        let none = serde_json::json!([]);
+        let text = |token: u64, cached: bool, users: [&serde_json::Value; 3]| {
+            let row = serde_json::json!({
+                "name": "x", "home": 1, "token": token, "cached": cached, "hops": 3, "waited": 2_000_000,
+                "previous_owner_died": false, "holders": users[0], "waiters": users[1], "lost": users[2],
+            });
+            text_of_row(&serde_json::from_value(row).unwrap(), "beta")
+        };
+        let grant = "last grant after 2.000 ms by 3 messages between hosts, last token 7, home beta";
+        assert_eq!(text(7, true, [&none; 3]), format!("  x: idle, kept here, {grant}"));
+        assert!(text(7, false, [&user(1), &none, &none]).starts_with(&format!("  x: held, {grant}\n")));
+        let waits = text(0, false, [&none, &user(2), &none]);
+        assert!(waits.starts_with("  x: waited for, home beta\n    waiter  process 2, "), "{waits}");
+        let lost = text(0, false, [&none, &none, &user(3)]);
+        assert!(lost.starts_with("  x: lost with this host's lease, home beta\n    former"), "{lost}");
+    }
 }
