@@ -161,16 +161,17 @@ def test_array_of_another_size_is_refused():
         world.array("a", 11, "uint8")
 
 
-def test_broadcast_reaches_all_readers():
-    ctx = towpath.get_context("fork")
-    ring, results, ready = towpath.World(create=True).broadcast("frames"), ctx.Queue(), ctx.Semaphore(0)
+def read_three(ring, ready, results):
+    ring.subscribe()
+    ready.release()
+    results.put([ring.receive_bytes(30) for _ in range(3)])
 
-    def read():
-        ring.subscribe()
-        ready.release()
-        results.put([ring.receive_bytes(30) for _ in range(3)])
 
-    readers = [ctx.Process(target=read) for _ in range(2)]
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_broadcast_reaches_all_readers(method):
+    ctx = towpath.get_context(method)
+    ring, results, ready = ctx.broadcast(), ctx.Queue(), ctx.Semaphore(0)
+    readers = [ctx.Process(target=read_three, args=(ring, ready, results)) for _ in range(2)]
     for reader in readers:
         reader.start()
     for _ in readers:

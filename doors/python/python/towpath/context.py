@@ -13,7 +13,7 @@ from .errors import WorldFull
 from .executor import Executor
 from .pool import Pool
 from .queues import JoinableQueue, Queue, SimpleQueue
-from .world import Barrier, Condition, World, buffer_of
+from .world import Barrier, Broadcast, Condition, World, buffer_of
 
 # Longest value that lies in the world of the small objects.
 _SMALL = 4096
@@ -83,6 +83,11 @@ class Context:
     def RwLock(self) -> _towpath.RwLock:
         """A readers-writer lock."""
         return self._make(lambda world, name: world.rwlock(name))
+
+    def broadcast(self, capacity: int = 1 << 16) -> Broadcast:
+        """A broadcast ring of so many bytes: one writer, up to 64 readers."""
+        world = World(create=True, processes=self._processes, memory=capacity + (1 << 16))
+        return world.broadcast("ring", capacity)
 
     def Queue(self, maxsize: int = 0, **size: int) -> Queue:
         """A queue; ``buffers`` and ``buffer_bytes``: see Queue."""
