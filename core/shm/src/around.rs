@@ -20,6 +20,10 @@ impl Surroundings for Inner {
         Some(self.known_cores())
     }
 
+    fn switch_cost(&self) -> u64 {
+        Inner::switch_cost(self)
+    }
+
     fn oversubscribed(&self) -> bool {
         let cores = self.known_cores();
         let mut running = 0;

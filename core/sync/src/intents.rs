@@ -139,6 +139,9 @@ impl Surroundings for Watching<'_> {
     fn oversubscribed(&self) -> bool {
         self.around.oversubscribed()
     }
+    fn switch_cost(&self) -> u64 {
+        self.around.switch_cost()
+    }
     fn abandoned(&self) -> bool {
         self.around.abandoned() || self.intents.abandoned(self.cpu, self.around)
     }

@@ -61,6 +61,8 @@
 mod releasing;
 mod waiting;
 
+use core::num::NonZeroU64;
+
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::places::place_of;
@@ -131,31 +133,39 @@ struct WaiterWords<W> {
 #[derive(Debug)]
 pub struct RobustHeld {
     me: u64,
-    /// Identity of the dead owner, 0: there was none; above [`INCONSISTENT`].
-    death: u64,
+    /// Identity of the dead owner, 0: there was none; above [`INCONSISTENT`], and with [`HELD`].
+    death: NonZeroU64,
 }
 
 /// In a holder's state: the data are half changed.
 const INCONSISTENT: u64 = 1;
+/// In a holder's state, always: so an `Option` of it takes no further word.
+const HELD: NonZeroU64 = NonZeroU64::new(1 << 63).unwrap();
 
 impl RobustHeld {
     const fn dead(&self) -> u32 {
-        (self.death >> 1) as u32
+        (self.death.get() >> 1) as u32
     }
 
     const fn is_inconsistent(&self) -> bool {
-        self.death & INCONSISTENT != 0
+        self.death.get() & INCONSISTENT != 0
+    }
+
+    /// State of a holder that found consistent data.
+    #[inline(always)]
+    const fn of(me: u64) -> Self {
+        RobustHeld { me, death: HELD }
     }
 
     /// State of a holder that found half-changed data of a dead owner.
-    const fn after(me: u64, dead: u32) -> Self {
-        RobustHeld { me, death: (dead as u64) << 1 | INCONSISTENT }
+    fn after(me: u64, dead: u32) -> Self {
+        RobustHeld { me, death: HELD | u64::from(dead) << 1 | INCONSISTENT }
     }
 
     /// Two words, which a caller without guards keeps until it releases.
     #[inline(always)]
     pub fn into_words(self) -> [u64; 2] {
-        [self.me, self.death]
+        [self.me, self.death.get()]
     }
 
     /// The state of these words.
@@ -166,7 +176,7 @@ impl RobustHeld {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub unsafe fn from_words(words: [u64; 2]) -> RobustHeld {
-        RobustHeld { me: words[0], death: words[1] }
+        RobustHeld { me: words[0], death: HELD | words[1] }
     }
 }
 
@@ -290,7 +300,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     ) -> Result<RobustHeld, LockError> {
         let me = Self::owner(cpu, wait.identity());
         if self.takes_free(cpu, me) {
-            return self.enter(cpu, wait, RobustHeld { me, death: 0 });
+            return self.enter(cpu, wait, RobustHeld::of(me));
         }
         self.lock_slowly(cpu, wait, me, deadline)
     }
@@ -314,7 +324,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;
         }
-        Some(RobustHeld { me, death: 0 })
+        Some(RobustHeld::of(me))
     }
 
     fn lock_after<W: Waiting<P>>(
@@ -367,7 +377,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
         // (9) Release: the repair comes first, also for a survivor of this process; pairs with the
         // kernel's order of all stores of the dead before their death.
         cpu.store(&self.head.state, 0, Ordering::Release);
-        held.death &= !INCONSISTENT;
+        held.death = HELD | held.death.get() & !INCONSISTENT;
     }
 }
 

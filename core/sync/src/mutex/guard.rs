@@ -39,16 +39,22 @@ impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
     }
 }
 
+/// In a guard: it has no place among the mutex's intents.
+const NO_PLACE: u32 = u32::MAX;
+
 /// The lock is held while this lives.
+///
+/// It lies in memory wherever a critical section may panic, and a release waits for the stores to
+/// it: so it has few words.
 pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     mutex: &'a Mutex<T, L>,
     pub(super) held: Option<L::Held>,
-    wait: Wait<'a>,
+    around: &'a dyn Surroundings,
     /// The processor that called.
     caller: Native,
-    /// Among the mutex's intents.
-    place: Option<u32>,
-    /// Owner of the memory of `mutex` and `wait`, if the guard outlives the handle. Such
+    /// Among the mutex's intents, or [`NO_PLACE`].
+    place: u32,
+    /// Owner of the memory of `mutex` and `around`, if the guard outlives the handle. Such
     /// a guard leaves a repair to the next owner.
     keep: ManuallyDrop<Option<Keep>>,
     /// To be dropped by the thread that locked.
@@ -64,8 +70,8 @@ impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T
 impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
     #[inline(always)]
     pub(super) fn new(mutex: &'a Mutex<T, L>, caller: Native, wait: Wait<'a>, held: L::Held) -> Self {
-        let (held, keep) = (Some(held), ManuallyDrop::new(None));
-        MutexGuard { mutex, held, wait, caller, place: None, keep, thread: PhantomData }
+        let (held, around, keep) = (Some(held), wait.around, ManuallyDrop::new(None));
+        MutexGuard { mutex, held, around, caller, place: NO_PLACE, keep, thread: PhantomData }
     }
 
     /// The guard of a caller that has this place, and not yet the lock.
@@ -75,17 +81,14 @@ impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
         wait: Wait<'a>,
         place: usize,
     ) -> Self {
-        let (place, keep) = (Some(place as u32), ManuallyDrop::new(None));
-        MutexGuard { mutex, held: None, wait, caller, place, keep, thread: PhantomData }
+        let (place, around, keep) = (place as u32, wait.around, ManuallyDrop::new(None));
+        MutexGuard { mutex, held: None, around, caller, place, keep, thread: PhantomData }
     }
 
     /// The processor that has the lock.
     #[inline(always)]
     pub(super) const fn cpu(&self) -> Native {
-        match self.place {
-            Some(place) => Native::with_id(place),
-            None => self.caller,
-        }
+        if self.place == NO_PLACE { self.caller } else { Native::with_id(self.place) }
     }
 
     /// Returns whether the last owner died while it held the lock. The data may be
@@ -112,11 +115,8 @@ impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
     /// }
     /// ```
     pub fn make_consistent(&mut self) {
+        let cpu = self.cpu();
         if let Some(held) = &mut self.held {
-            let cpu = match self.place {
-                Some(place) => Native::with_id(place),
-                None => self.caller,
-            };
             self.mutex.lock.make_consistent(&cpu, held);
         }
     }
@@ -143,15 +143,16 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     {
         // SAFETY: valid as long as `keep` lives (the caller's promise), and the guard drops that
         // last.
-        let (mutex, wait) = unsafe {
+        let (mutex, around) = unsafe {
             (
                 core::mem::transmute::<&Mutex<T, L>, &'static Mutex<T, L>>(self.mutex),
-                core::mem::transmute::<Wait<'_>, Wait<'static>>(self.wait),
+                core::mem::transmute::<&dyn Surroundings, &'static dyn Surroundings>(self.around),
             )
         };
-        let (held, place, caller) = (self.held.take(), self.place.take(), self.caller);
+        let (held, place, caller) = (self.held.take(), self.place, self.caller);
+        self.place = NO_PLACE;
         let keep = ManuallyDrop::new(Some(Box::new(keep)));
-        MutexGuard { mutex, held, wait, caller, place, keep, thread: PhantomData }
+        MutexGuard { mutex, held, around, caller, place, keep, thread: PhantomData }
     }
 }
 
@@ -180,7 +181,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
     /// ```
     #[inline]
     pub fn into_held(mut self) -> Option<L::Held> {
-        if self.place.is_some() || self.keep.is_some() {
+        if self.place != NO_PLACE || self.keep.is_some() {
             return None;
         }
         self.held.take()
@@ -188,22 +189,21 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
 
     pub(crate) fn caller(&self) -> Caller<'a, T, L> {
         let keep = (*self.keep).clone();
-        Caller { mutex: self.mutex, cpu: self.caller, wait: self.wait, keep }
+        Caller { mutex: self.mutex, cpu: self.caller, wait: Wait::adaptive(self.around), keep }
     }
 
     /// Surroundings with which the mutex was acquired, for the rooms that lend mutexes to
     /// processes.
     pub fn surroundings(&self) -> &dyn Surroundings {
-        self.wait.around
+        self.around
     }
 
     /// Releases half-changed data without a repair: the next owner is told of the death.
     pub fn hand_on(mut self) {
-        let (mutex, wait, cpu) = (self.mutex, self.wait, self.cpu());
-        if self.place.is_none()
+        if self.place == NO_PLACE
             && let Some(held) = self.held.take()
         {
-            mutex.lock.hand_on(&cpu, &wait, held);
+            self.mutex.lock.hand_on(&self.caller, &Wait::adaptive(self.around), held);
         }
     }
 }
@@ -234,8 +234,8 @@ impl<T, L: Lock<Native>> DerefMut for MutexGuard<'_, T, L> {
 impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     #[cold]
     #[inline(never)]
-    fn unlock_slowly(mutex: &Mutex<T, L>, cpu: Native, wait: Wait<'_>, held: L::Held) {
-        mutex.lock.unlock_after(&cpu, &wait, held);
+    fn unlock_slowly(mutex: &Mutex<T, L>, cpu: Native, around: &dyn Surroundings, held: L::Held) {
+        mutex.lock.unlock_after(&cpu, &Wait::adaptive(around), held);
     }
 
     /// Releases for a guard with a place among the intents, or that outlives its handle.
@@ -244,21 +244,21 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     fn drop_unusual(
         mutex: &Mutex<T, L>,
         cpu: Native,
-        wait: Wait<'_>,
+        around: &dyn Surroundings,
         held: Option<L::Held>,
-        place: Option<u32>,
+        place: u32,
         keep: Option<Keep>,
     ) {
-        let Some(place) = place else {
+        if place == NO_PLACE {
             if let Some(held) = held {
-                mutex.lock.hand_on(&cpu, &wait, held);
+                mutex.lock.hand_on(&cpu, &Wait::adaptive(around), held);
             }
             // Last, since it owns the mutex's memory.
             return drop(keep);
-        };
+        }
         if let Some(held) = held {
-            let watching = Watching { cpu: &cpu, around: wait.around, intents: &mutex.intents };
-            mutex.lock.unlock(&cpu, &Wait { around: &watching, ..wait }, held);
+            let watching = Watching { cpu: &cpu, around, intents: &mutex.intents };
+            mutex.lock.unlock(&cpu, &Wait::adaptive(&watching), held);
         }
         mutex.intents.leave(&cpu, place as usize);
     }
@@ -268,21 +268,19 @@ impl<T, L: Lock<Native>> Drop for MutexGuard<'_, T, L> {
     #[inline(always)]
     fn drop(&mut self) {
         // Only copies lead out of what is inlined, and only in unusual cases: the guard stays in
-        // registers, and the release does not wait for stores to the stack.
-        let (mutex, caller, place) = (self.mutex, self.caller, self.place);
+        // registers where it can, and the release does not wait for stores to the stack.
+        let (mutex, caller, around, place) = (self.mutex, self.caller, self.around, self.place);
         let held = self.held.take();
-        if place.is_some() || self.keep.is_some() {
+        if place != NO_PLACE || self.keep.is_some() {
             // SAFETY: dropped once, here.
             let keep = unsafe { ManuallyDrop::take(&mut self.keep) };
-            let cpu = place.map_or(caller, Native::with_id);
-            return Self::drop_unusual(mutex, cpu, self.wait, held, place, keep);
+            return Self::drop_unusual(mutex, self.cpu(), around, held, place, keep);
         }
         let Some(held) = held else { return };
         if !L::KNOWS_OWNER {
-            let wait = self.wait;
-            mutex.lock.unlock(&caller, &wait, held);
+            mutex.lock.unlock(&caller, &Wait::adaptive(around), held);
         } else if let Some(held) = mutex.lock.unlock_at_once(&caller, held) {
-            Self::unlock_slowly(mutex, caller, self.wait, held);
+            Self::unlock_slowly(mutex, caller, around, held);
         }
     }
 }

@@ -87,6 +87,9 @@ impl Surroundings for Elsewhere<'_> {
     fn oversubscribed(&self) -> bool {
         self.around.oversubscribed()
     }
+    fn switch_cost(&self) -> u64 {
+        self.around.switch_cost()
+    }
     fn abandoned(&self) -> bool {
         self.around.abandoned()
     }

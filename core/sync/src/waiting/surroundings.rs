@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use towpath_machine::Native;
+
 /// Knowledge of a waiter about the world around it. Asked only on slow paths.
 pub trait Surroundings: Sync {
     /// Returns whether more runnable participants than cores share the machine.
@@ -11,6 +13,10 @@ pub trait Surroundings: Sync {
     /// Number of cores that the participants share, if it is known.
     fn cores(&self) -> Option<u64> {
         None
+    }
+    /// Cost of a context switch, in nanoseconds.
+    fn switch_cost(&self) -> u64 {
+        Native::switch_cost()
     }
     /// Returns whether the wait can't end any more. Asked about every millisecond of a
     /// wait.

@@ -232,6 +232,13 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     }
 }
 
+impl<'a> Wait<'a> {
+    /// Wait as [`Policy::Adaptive`] does, that spins for a context switch.
+    pub fn adaptive(around: &'a dyn Surroundings) -> Self {
+        Wait { policy: Policy::Adaptive, around, budget: around.switch_cost() }
+    }
+}
+
 impl Wait<'_> {
     /// Returns the way of waiting on a machine whose threads do not sleep: it yields
     /// where the policy would park.

@@ -155,7 +155,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
             cpu.store(&self.head.tenant, me & PROCESSOR, Ordering::Relaxed);
             cpu.store(&self.head.looked, 0, Ordering::Relaxed);
         }
-        let held = if dead == 0 { RobustHeld { me, death: 0 } } else { RobustHeld::after(me, dead) };
+        let held = if dead == 0 { RobustHeld::of(me) } else { RobustHeld::after(me, dead) };
         self.enter(cpu, wait, held)
     }
 
