@@ -29,7 +29,7 @@ mod watching;
 pub use descriptor::{Means, ReadyDescriptor};
 pub use operation::{
     Acquisition, AsyncEvent, AsyncOperation, AsyncReader, AsyncReceiver, AsyncSemaphore, AsyncSender,
-    EventSetting, NextMessage, ValueReception, ValueSending,
+    BarrierEpisode, EventSetting, NextMessage, ValueReception, ValueSending,
 };
 pub use pollable::{Pollable, PollableError};
 pub use repeating::{Repeating, until};

@@ -1,12 +1,12 @@
-//! Operations that can be tried again and again: those of queues, rings, events and
-//! semaphores.
+//! Operations that can be tried again and again: those of queues, rings, events,
+//! semaphores and barriers.
 
 use towpath_machine::Plain;
 use towpath_shm::{SemaphorePermit, Shared};
 use towpath_sync::queues::{
     BroadcastMessage, BroadcastReader, BroadcastVenue, TransferError, ValueReceiver, ValueSender, Venue,
 };
-use towpath_sync::robust::{Event, Semaphore, ThreadPermit};
+use towpath_sync::robust::{Barrier, EpisodeError, Event, Semaphore, ThreadPermit};
 use towpath_sync::{Attempt, LockError, TimedOut};
 
 use crate::repeating::{Repeating, until};
@@ -65,6 +65,12 @@ pub struct EventSetting<'a, E> {
 #[derive(Clone, Copy, Debug)]
 pub struct Acquisition<'a, S>(pub &'a S);
 
+/// Wait for all participants of a barrier.
+///
+/// The thread that tries it first is one of them, and alone tries it again.
+#[derive(Clone, Copy, Debug)]
+pub struct BarrierEpisode<'a>(pub &'a Shared<Barrier>);
+
 impl<'a> EventSetting<'a, Event> {
     /// Wait for an event between threads.
     pub fn new(event: &'a Event) -> Self {
@@ -109,6 +115,13 @@ impl<'a> AsyncOperation for Acquisition<'a, Shared<Semaphore>> {
     type Output = Result<SemaphorePermit<'a>, LockError>;
     fn attempt(&mut self) -> Attempt<Self::Output> {
         self.0.attempt_acquire()
+    }
+}
+
+impl AsyncOperation for BarrierEpisode<'_> {
+    type Output = Result<(), EpisodeError>;
+    fn attempt(&mut self) -> Attempt<Self::Output> {
+        self.0.attempt_wait()
     }
 }
 

@@ -9,11 +9,11 @@ use towpath_sync::LockError;
 use towpath_sync::queues::{
     BroadcastMessage, BroadcastReader, BroadcastVenue, TransferError, ValueReceiver, ValueSender, Venue,
 };
-use towpath_sync::robust::{Event, Semaphore};
+use towpath_sync::robust::{Barrier, EpisodeError, Event, Semaphore};
 
 use crate::descriptor::{Means, ReadyDescriptor};
 use crate::operation::{
-    Acquisition, AsyncOperation, EventSetting, NextMessage, ValueReception, ValueSending,
+    Acquisition, AsyncOperation, BarrierEpisode, EventSetting, NextMessage, ValueReception, ValueSending,
 };
 
 /// Object with a descriptor that becomes readable when an operation that was refused may
@@ -281,5 +281,30 @@ impl Pollable<Shared<Semaphore>> {
     /// ```
     pub fn try_acquire(&mut self) -> Result<Option<SemaphorePermit<'_>>, PollableError<LockError>> {
         attempt(&mut self.descriptor, Acquisition(&self.object))
+    }
+}
+
+impl Pollable<Shared<Barrier>> {
+    /// Arrives, unless this thread has. Returns whether all participants have.
+    ///
+    /// After that the next call arrives once more. One thread makes all calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::wait`]; the system's.
+    ///
+    /// ```
+    /// use towpath::readiness::Pollable;
+    ///
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let mut alone = Pollable::new(world.barrier_of("alone", 1)?)?;
+    /// assert!(alone.try_wait()?);
+    /// let mut both = Pollable::new(world.barrier_of("both", 2)?)?;
+    /// assert!(!both.try_wait()?, "readable when the other one has come");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_wait(&mut self) -> Result<bool, PollableError<EpisodeError>> {
+        attempt(&mut self.descriptor, BarrierEpisode(&self.object)).map(|done| done.is_some())
     }
 }

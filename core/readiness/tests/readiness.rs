@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use towpath_readiness::{
-    Acquisition, AsyncOperation, AsyncReader, EventSetting, Means, NextMessage, Pollable, ReadyDescriptor,
-    ValueReception, ValueSending, until,
+    Acquisition, AsyncOperation, AsyncReader, BarrierEpisode, EventSetting, Means, NextMessage, Pollable,
+    ReadyDescriptor, ValueReception, ValueSending, until,
 };
 use towpath_shm::{World, WorldSpec};
 use towpath_sync::queues::TransferError;
+use towpath_sync::robust::EpisodeError;
 use towpath_testkit::{Child, shared_words, watchdog};
 
 /// Number of values of a test.
@@ -225,6 +226,38 @@ fn events_and_permits_wake_their_waiters(way: Way) {
     end_well([waiter, setter]);
 }
 
+fn episodes_of_a_barrier_end_and_tell_of_a_death(way: Way) {
+    let world = world();
+    let [arrived] = shared_words(1) else { unreachable!() };
+    let waiter = member(&world, 0, |world| {
+        let phase = world.barrier_of("b", 2).unwrap();
+        let mut waiter = Waiter::new(way, Some(HOUR));
+        for n in 1..=VALUES {
+            arrived.store(n, SeqCst);
+            waiter.wait(BarrierEpisode(&phase)).unwrap();
+        }
+        arrived.store(VALUES + 1, SeqCst);
+        // Told by the time of a turn: the dead wake no waiter.
+        let told = Waiter::new(way, None).wait(BarrierEpisode(&phase));
+        assert_eq!(told, Err(EpisodeError::PeerDied { rank: Some(1) }));
+        assert_eq!(Waiter::new(way, None).wait(BarrierEpisode(&phase)), Ok(()), "the survivor alone");
+    });
+    let other = member(&world, 1, |world| {
+        let phase = world.barrier_of("b", 2).unwrap();
+        for n in 1..=VALUES {
+            pause(n);
+            phase.wait().unwrap();
+            assert!(arrived.load(SeqCst) >= n, "passed without the waiter");
+        }
+        loop {
+            thread::park();
+        }
+    });
+    wait_for(arrived, VALUES + 1);
+    other.kill();
+    end_well([waiter]);
+}
+
 fn each_pulse_of_an_event_reaches_its_pollable(way: Way) {
     let Way::Descriptor(means) = way else { return };
     let world = world();
@@ -326,6 +359,7 @@ const CASES: &[Case] = &[
     ("reader_gets_each_message", reader_gets_each_message),
     ("events_and_permits_wake_their_waiters", events_and_permits_wake_their_waiters),
     ("each_pulse_of_an_event_reaches_its_pollable", each_pulse_of_an_event_reaches_its_pollable),
+    ("episodes_of_a_barrier_end_and_tell_of_a_death", episodes_of_a_barrier_end_and_tell_of_a_death),
     ("killed_sender_ends_the_wait", killed_sender_ends_the_wait),
     ("killed_waiter_takes_no_wake_up_along", killed_waiter_takes_no_wake_up_along),
 ];

@@ -32,7 +32,7 @@
 //! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
 //! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead, or are completed into another queue in one step. |
 //! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
-//! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events and semaphores: [`Pollable`](readiness::Pollable). |
+//! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events, semaphores and barriers: [`Pollable`](readiness::Pollable). |
 //! | [`pool`] | Buffers that move between processes and are never copied ([`World::pool`]): those of the dead come back. |
 //! | [`messages`] | Queues of messages of any length, by name ([`World::messages`]): one that a dead receiver had comes in again. |
 //! | [`mplock`] | Locks by message, with fencing tokens and time-outs; the next holder learns of a dead one. Across hosts: [`mplock::hosts`]. |

@@ -1,8 +1,9 @@
 //! Descriptors for event loops, and futures for executors.
 //!
-//! A [`Pollable`] receiver, sender, event or semaphore has a descriptor (`AsFd`) for `poll`,
-//! `epoll` or tokio's `AsyncFd`; [`AsyncReceiver::receive_async`] and its like return futures that
-//! any executor runs. The other end may be another process, which blocks, and may be killed.
+//! A [`Pollable`] receiver, sender, event, semaphore or barrier has a descriptor (`AsFd`) for
+//! `poll`, `epoll` or tokio's `AsyncFd`; [`AsyncReceiver::receive_async`] and its like return
+//! futures that any executor runs. The other end may be another process, which blocks, and may be
+//! killed.
 //!
 //! ```
 //! use towpath::readiness::{AsyncReceiver, Pollable};

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
-use towpath_sync::Deadline;
 use towpath_sync::robust::{Barrier, EpisodeError};
+use towpath_sync::{Attempt, Deadline};
 
 use crate::{Error, Shared, World};
 
@@ -136,6 +136,28 @@ impl Shared<Barrier> {
     /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), EpisodeError> {
         self.wait_before(Deadline::at(instant))
+    }
+
+    /// Arrives, and looks whether all participants have; otherwise says where it would
+    /// sleep until they have: for event loops.
+    ///
+    /// This thread is a participant, as in [`Shared::wait`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::sync::Attempt;
+    ///
+    /// let phase = world.barrier_of("phase", 2)?;
+    /// assert!(matches!(phase.attempt_wait(), Attempt::Asleep(..)), "the other one has not come");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn attempt_wait(&self) -> Attempt<Result<(), EpisodeError>> {
+        let Ok((cpu, wait)) = self.world().participation() else {
+            return Attempt::Done(Err(EpisodeError::Capacity));
+        };
+        let gave_up = |error: &EpisodeError| *error == EpisodeError::TimedOut;
+        Attempt::of(&wait, gave_up, |wait, turn| of(self).wait_as(&cpu, wait, turn))
     }
 
     fn wait_before(&self, deadline: Deadline) -> Result<(), EpisodeError> {

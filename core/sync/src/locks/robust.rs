@@ -133,7 +133,7 @@ struct WaiterWords<W> {
 #[derive(Debug)]
 pub struct RobustHeld {
     me: u64,
-    /// Identity of the dead owner, 0: there was none; above [`INCONSISTENT`], and with [`HELD`].
+    /// Identity of the dead owner (0: none) above [`INCONSISTENT`], with [`HELD`].
     death: NonZeroU64,
 }
 

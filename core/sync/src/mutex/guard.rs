@@ -54,8 +54,9 @@ pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     caller: Native,
     /// Among the mutex's intents, or [`NO_PLACE`].
     place: u32,
-    /// Owner of the memory of `mutex` and `around`, if the guard outlives the handle. Such
-    /// a guard leaves a repair to the next owner.
+    /// Owner of the memory of `mutex` and `around`, if the guard outlives the handle.
+    ///
+    /// Such a guard leaves a repair to the next owner.
     keep: ManuallyDrop<Option<Keep>>,
     /// To be dropped by the thread that locked.
     thread: PhantomData<*const ()>,
