@@ -188,8 +188,7 @@ impl Opener {
 
     /// Appends a record's bytes to a frame, if it is the next one.
     ///
-    /// A later record means that one was lost: the link is damaged. One that is sealed with a
-    /// later key is not known to be the peer's.
+    /// A later record means that one was lost: the link is damaged.
     #[cfg(feature = "fabric")]
     pub fn open_numbered(
         &mut self,

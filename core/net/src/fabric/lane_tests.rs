@@ -93,13 +93,18 @@ fn strangers_and_repetitions_are_passed_over() {
 
 #[test]
 fn message_behind_a_gap_is_the_end() {
-    let Some(mut scene) = Scene::new() else { return };
-    let behind = scene.receive(|peer, _, stream| {
-        let mut sealer = sealer(&KEYS[0]);
-        sealer.seal(b"lost", &mut [0; 100]);
-        say(peer, &mut sealer, stream, b"behind it");
-    });
-    assert!(matches!(behind, Err(ReadFailure::Damaged)), "{behind:?}");
+    // Also where the next key begins.
+    for lost in [1, 3] {
+        let Some(mut scene) = Scene::new() else { return };
+        let behind = scene.receive(|peer, _, stream| {
+            let mut sealer = sealer(&KEYS[0]);
+            for _ in 0..lost {
+                sealer.seal(b"lost", &mut [0; 100]);
+            }
+            say(peer, &mut sealer, stream, b"behind it");
+        });
+        assert!(matches!(behind, Err(ReadFailure::Damaged)), "{lost}: {behind:?}");
+    }
 }
 
 #[test]
