@@ -69,8 +69,8 @@ pub struct Arguments {
     /// processes, then fewer, at least 64]
     #[arg(long, value_name = "N", conflicts_with = "join")]
     packets: Option<u32>,
-    /// Number of blocks of 32 KiB in each queue, for payloads [default: 12 for up to 64
-    /// processes, then fewer, at least 2]
+    /// Number of blocks of 32 KiB in each queue, for payloads [default: 64 for up to 8
+    /// processes, then fewer, 12 for 43 to 64, at least 2]
     #[arg(long, value_name = "N", conflicts_with = "join")]
     blocks: Option<u32>,
     /// Size of the world's area, with K, M or G for powers of 1024; memory beyond the

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use towpath_channel::answer_line::aux_of;
+use towpath_channel::store_mode::{MEASURED, timed};
 use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
@@ -263,7 +264,9 @@ impl<D: Domain> Core<D> {
                     self.dispatch.scratch.borrow_mut().push(buffer);
                 }
                 Content::Piece { block, len, offset, whole, last } => {
-                    if !self.segment.store(self.cpu(), offset, &q.bytes, q.block_at(block), len) {
+                    let cpu = self.cpu();
+                    let store = || self.segment.store(cpu, offset, &q.bytes, q.block_at(block), len);
+                    if !(if len < MEASURED { store() } else { timed(cpu, q, block, store) }) {
                         return Err(Status::BadSegmentOffset);
                     }
                     if last {

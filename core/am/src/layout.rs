@@ -15,7 +15,7 @@ use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::QueueControl;
 
 /// Version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 7;
+pub const LAYOUT: u64 = 8;
 
 /// Number of endpoints on each side, in a circle of all, with which an endpoint has an
 /// answer line.
@@ -60,10 +60,11 @@ pub struct WorldConfig {
 impl WorldConfig {
     /// Makes the default for this many processes, one endpoint each.
     ///
-    /// Up to 64 processes have 512 packets and 12 blocks in each queue, about 1 MiB a process.
-    /// More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes take 62
-    /// MiB, 256 take 68 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that the same
-    /// payloads fit.
+    /// Up to 64 processes have 512 packets in each queue. Up to 8 have 64 blocks there, about 4 MiB
+    /// a process: a line of a block has left the receiver's cache by the time that it is written
+    /// again. More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes
+    /// take 62 MiB, 256 take 68 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that
+    /// the same payloads fit.
     ///
     /// ```
     /// let config = towpath::WorldConfig { packets: 256, ..towpath::WorldConfig::new(4) };
@@ -75,7 +76,7 @@ impl WorldConfig {
             processes,
             endpoints: processes,
             packets: 1 << share(512).max(64).ilog2(),
-            blocks: share(12).max(2),
+            blocks: share(12).max(2).max((512 / processes.max(1)).min(64)),
             block_size: 32_768,
             segment_bytes: 0,
             object_bytes: OBJECT_BYTES,
@@ -184,6 +185,11 @@ impl WorldConfig {
     /// ```
     pub fn has_answer_lines(&self) -> bool {
         self.answer_lines && self.algorithm == Algorithm::Towpath
+    }
+
+    /// Returns the number of bytes of a queue's blocks.
+    pub(crate) fn bytes_of_blocks(&self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.block_size)
     }
 
     /// Returns the number of streams that each endpoint has.
@@ -410,14 +416,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_of_sixteen_fits_in_sixteen_mebibytes() {
-        assert!(WorldConfig::new(16).area_bytes() <= 16 << 20, "{}", WorldConfig::new(16).area_bytes());
+    fn deeper_queues_of_few_take_less_than_those_of_64() {
+        let bytes = |processes| WorldConfig::new(processes).area_bytes();
+        for processes in 1..64 {
+            assert!(bytes(processes) < bytes(64), "{processes}: {}", bytes(processes));
+        }
     }
 
     #[test]
     fn queues_are_smaller_where_there_are_many() {
         let of = |n| (WorldConfig::new(n).packets, WorldConfig::new(n).blocks);
-        let sizes = [(1, (512, 12)), (64, (512, 12)), (65, (256, 11)), (256, (128, 3)), (1024, (64, 2))];
+        let sizes = [
+            (1, (512, 64)),
+            (8, (512, 64)),
+            (16, (512, 32)),
+            (64, (512, 12)),
+            (65, (256, 11)),
+            (256, (128, 3)),
+            (1024, (64, 2)),
+        ];
         for (processes, queue) in sizes {
             assert_eq!(of(processes), queue, "{processes}");
         }

@@ -2,7 +2,9 @@
 //!
 //! Which way is faster depends on the machine, the length, and on the caches in which the bytes
 //! are: a sender that has just written them has them in its own, and the receiver's copy is slow.
-//! So both ways are measured now and then, for each peer and class of lengths ([`AbTest`]). After
+//! So both ways are measured now and then, for each peer and class of lengths ([`AbTest`]): blocks
+//! when they have all been used a few times, since how they are best written is found by then
+//! (`towpath_channel::store_mode`). After
 //! offers that came to nothing, the next one waits for twice as many transfers each time.
 //!
 //! **Fields.** All of them belong to the sender's thread.
@@ -10,11 +12,14 @@
 use core::cell::{Cell, OnceCell, RefCell};
 
 use towpath_channel::ab_test::{AbTest, Round};
+use towpath_channel::store_mode::COLD;
 
 /// Minimum number of bytes of a transfer that is offered.
 pub(crate) const LEAST: usize = 64 << 10;
 /// Classes of lengths, by powers of two: that of [`LEAST`], and longer ones.
 const CLASSES: usize = 8;
+/// Number of times that all of many blocks are used before a transfer through them is measured.
+const ROUNDS_OF_BLOCKS: u64 = 3;
 
 /// Choice between blocks and offers for transfers to a peer, measured.
 struct Choices {
@@ -54,13 +59,18 @@ pub(crate) struct OffersToPeer {
 }
 
 impl OffersToPeer {
-    /// Returns whether the next transfer is to be offered.
-    pub fn is_due(&self, len: usize, now: u64) -> bool {
+    /// Returns whether the next transfer is to be offered. `bytes_of_blocks`: those of the
+    /// peer's queue together.
+    pub fn is_due(&self, len: usize, bytes_of_blocks: u64, now: u64) -> bool {
         let pause = self.pause.get();
         self.pause.set(pause.saturating_sub(1));
-        let new = || Choices { classes: [AbTest::new(false); CLASSES], trial: None };
-        pause == 0
-            && self.choices.get_or_init(|| Box::new(RefCell::new(new()))).borrow_mut().offers(len as u64, now)
+        let new = || {
+            let bytes = if bytes_of_blocks >= COLD { ROUNDS_OF_BLOCKS * bytes_of_blocks } else { 0 };
+            let turns = |class| (bytes / (LEAST << class) as u64) as u32;
+            let classes = std::array::from_fn(|class| AbTest::with_warm_up(turns(class)));
+            Box::new(RefCell::new(Choices { classes, trial: None }))
+        };
+        pause == 0 && self.choices.get_or_init(new).borrow_mut().offers(len as u64, now)
     }
 
     /// Notes whether an offer was taken.

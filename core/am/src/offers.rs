@@ -150,7 +150,7 @@ impl<D: Domain> Core<D> {
             || offers.is_busy.get()
             || out.args.len() > OFFER_ARGS
             || !peer.offers.is_remote.get_or_init(|| self.domain.may_offer(peer.participant))
-            || !peer.offers.is_due(payload.len(), self.cpu().now())
+            || !peer.offers.is_due(payload.len(), self.domain.config().bytes_of_blocks(), self.cpu().now())
         {
             return None;
         }

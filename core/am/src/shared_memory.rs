@@ -96,8 +96,7 @@ impl Attached {
         let locks = &self.slice::<Locks<Native>>(start + q.locks, 1)?[0];
         // SAFETY: no references to the blocks' bytes are ever made (the slices above and below end
         // before them), and the view is used only while this attachment lives.
-        let bytes =
-            unsafe { self.area.bytes(start + q.bytes, u64::from(c.blocks) * u64::from(c.block_size))? };
+        let bytes = unsafe { self.area.bytes(start + q.bytes, c.bytes_of_blocks())? };
         Ok(NativeSide {
             queue: Queue {
                 id: u32::from(endpoint) * 2 + u32::from(reply),

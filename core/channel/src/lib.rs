@@ -30,6 +30,7 @@ mod plain;
 pub mod queue;
 pub mod ring;
 pub mod shared_line;
+pub mod store_mode;
 pub mod stream;
 pub mod suspicion;
 

@@ -216,8 +216,13 @@ pub struct BlockHead<P: Processor> {
     pub offset: P::Cell,
     /// Long: where the whole transfer starts, and its length.
     pub whole: [P::Cell; 2],
+    /// Long, not short: ticket of a piece whose time the sender asks for, or else 0.
+    pub timed: P::Cell,
+    /// The receiver: time that it took for such a piece
+    /// ([`report`](crate::store_mode::report)).
+    pub told: P::Word,
     /// Unused.
-    pub spare: [P::Cell; 3],
+    pub spare: P::Cell,
 }
 
 impl<P: Processor> Slot<P> {
@@ -251,7 +256,9 @@ impl<P: Processor> BlockHead<P> {
             len: cell(),
             offset: cell(),
             whole: [cell(), cell()],
-            spare: [cell(), cell(), cell()],
+            timed: cell(),
+            told: arena.word(Place::SameLine, 0),
+            spare: cell(),
         }
     }
 }

@@ -17,6 +17,7 @@ use towpath_sync::WaitForSpace;
 use crate::claim::Claim;
 use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
 use crate::queue::{Arrival, ClaimError, Queue, Receiver, Sender, write_intent};
+use crate::store_mode::{BlockStores, MEASURED};
 
 /// The limits of a poll's quota.
 const QUOTA: (usize, usize) = (16, 512);
@@ -50,7 +51,7 @@ pub struct Piece<'a> {
     /// Long: the whole transfer's offset and length.
     pub whole: (u64, u64),
     /// The receiver runs elsewhere, and its processor reads the bytes next: they are
-    /// written by [`Processor::copy_away`].
+    /// written by [`Processor::copy_away`], or as is measured ([`crate::store_mode`]).
     pub away: bool,
 }
 
@@ -189,6 +190,11 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         cpu.write(&head.offset, piece.offset);
         cpu.write(&head.whole[0], piece.whole.0);
         cpu.write(&head.whole[1], piece.whole.1);
+        if piece.away && piece.bytes.len() >= MEASURED {
+            let stores = &mut self.sender.borrow_mut().stores;
+            let new = || Box::new(BlockStores::new(q.blocks.len(), q.block_size));
+            return stores.get_or_insert_with(new).write(cpu, q, block, piece);
+        }
         let (bytes, at) = (&q.bytes, q.block_at(block));
         if piece.away { cpu.copy_away(bytes, at, piece.bytes) } else { cpu.copy_in(bytes, at, piece.bytes) }
     }

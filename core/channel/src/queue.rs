@@ -13,6 +13,7 @@ use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
+use crate::store_mode::BlockStores;
 
 pub use crate::census::{Census, STALL, announce, read_intent, stop, write_intent};
 
@@ -233,6 +234,8 @@ pub struct Sender {
     pub hasty: bool,
     /// The claimed ticket found the receiver asleep: wake it after publishing.
     pub must_wake: bool,
+    /// Its way to write long pieces, from the first one on.
+    pub stores: Option<Box<BlockStores>>,
 }
 
 impl Sender {
@@ -251,6 +254,7 @@ impl Sender {
             misses: 0,
             hasty: false,
             must_wake: false,
+            stores: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::memcpy::Copier;
+use crate::experiments::floor::two_copies::TwoCopies;
 use towpath_host::Error;
 use towpath_papers::paper;
 use towpath_report::format::bandwidth;
@@ -20,6 +21,7 @@ pub struct Bulk;
 enum BulkVariant {
     Contender(usize, u64, &'static str),
     Memcpy(u64),
+    TwoCopies(u64),
 }
 
 impl Experiment for Bulk {
@@ -79,15 +81,23 @@ impl Measure for Bulk {
                     same_size.push(Variant { subject, key: BulkVariant::Contender(*contender, bytes, path) });
                 }
             }
-            let memcpy = RecordSubject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
-            insert_beside_ours(&mut same_size, Variant { subject: memcpy, key: BulkVariant::Memcpy(bytes) });
+            let floors =
+                [("two copies", BulkVariant::TwoCopies(bytes)), ("memcpy", BulkVariant::Memcpy(bytes))];
+            for (name, key) in floors {
+                let subject = RecordSubject::new(self.name(), name, "none", 1).with("bytes", bytes);
+                insert_beside_ours(&mut same_size, Variant { subject, key });
+            }
             variants.append(&mut same_size);
         }
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let mut copier = Copier::new(largest as usize)?;
+        let mut two_copies = TwoCopies::new(largest as usize);
         bench.compare(&variants, |contenders, key, run| match *key {
             BulkVariant::Memcpy(bytes) => {
                 Ok(Samples::one(BYTES_PER_S, copier.measure(bytes as usize, run.placement)))
+            }
+            BulkVariant::TwoCopies(bytes) => {
+                Ok(Samples::one(BYTES_PER_S, two_copies.measure(bytes as usize, run.placement)?))
             }
             BulkVariant::Contender(n, bytes, path) => {
                 Ok(Samples::one(BYTES_PER_S, contenders[n].bulk(bytes, path, run)?))
@@ -120,7 +130,7 @@ fn bulk(results: &Results) -> Table {
         experiment: "bulk",
         title: "Bulk transfers".into(),
         note: format!(
-            "Bandwidth in GB/s by size of a transfer, beside memcpy of the same size within one process. The paper reaches roughly {:.0} % of \
+            "Bandwidth in GB/s by size of a transfer, beside memcpy of the same size within one process, and beside the limit of a transfer through blocks: two cores that copy through a bare ring. The paper reaches roughly {:.0} % of \
              its machine's copy rate at its peak (L, Section 4.1).",
             paper::BULK_OF_MEMCPY * 100.0
         ),
@@ -159,7 +169,7 @@ mod tests {
         let found: Vec<_> = sink.records.iter().map(|r| (r.algorithm.as_str(), r.number("bytes"))).collect();
         assert_eq!(
             found,
-            [("towpath", Some(64)), ("memcpy", Some(64)), ("towpath", Some(4096)), ("memcpy", Some(4096))]
+            [64, 4096].map(|n| ["towpath", "memcpy", "two copies"].map(|name| (name, Some(n)))).concat()
         );
         assert!(
             sink.records.iter().all(|r| r.value > 0.0 && r.unit == "bytes/s" && r.text("path").is_none())

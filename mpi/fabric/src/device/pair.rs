@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use towpath_channel::packet::{Form, Header, Slot};
 use towpath_channel::ring::{Found, RingReceiver, RingSender};
 use towpath_channel::shared_line::SharedLine;
+use towpath_channel::store_mode::{StoreModes, report};
 use towpath_machine::Native;
 
 use crate::device::connect::attach::{AttachError, PairMemory};
@@ -31,7 +32,9 @@ use crate::device::connect::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES
 use crate::device::protocol::wire::{Arrived, LINE, PayloadSource, RawFrame as Frame};
 use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::tune::copy_mode::now;
-use crate::device::tune::store_mode::{StoreModes, TIMED, report};
+
+/// Mark of a piece whose time is to be told, among the bits of its place.
+const TIMED: u64 = 1 << 31;
 
 /// Number of bytes that a pair has moved when it has earned all of its memory.
 const EARNS: u64 = 4 << 20;

@@ -4,6 +4,7 @@
 pub mod kernel;
 pub mod line;
 pub mod memcpy;
+pub mod two_copies;
 
 use std::time::Duration;
 use towpath_report::format::{in_unit, size};

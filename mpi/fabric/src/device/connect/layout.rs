@@ -90,7 +90,7 @@ pub struct SlotsHeader {
     /// The receiver: [`ACCEPTED`] or [`DECLINED`].
     pub answer: OwnLine<AtomicU64>,
     /// The receiver: how long the piece took that was to be timed, and its ticket
-    /// ([`report`](crate::device::tune::store_mode::report)).
+    /// ([`report`](towpath_channel::store_mode::report)).
     pub told: OwnLine<AtomicU64>,
 }
 

@@ -1,4 +1,3 @@
 //! Settings, and choices that are measured at run time.
 pub mod copy_mode;
 pub mod settings;
-pub mod store_mode;

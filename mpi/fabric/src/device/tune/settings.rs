@@ -22,7 +22,7 @@ pub struct Settings {
     pub direct_oversubscribed: Option<usize>,
     /// `TOWPATH_PAST_CACHES`: from how many bytes on a piece of a message is written past
     /// the caches (non-temporal stores), 0: never. Not set: as is measured
-    /// ([`StoreModes`](crate::device::tune::store_mode::StoreModes)).
+    /// ([`StoreModes`](towpath_channel::store_mode::StoreModes)).
     pub past_caches: Option<usize>,
     /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in
     /// nanoseconds, once the program polls in a loop.

@@ -1,6 +1,6 @@
 //! Store mode of a sender: plain stores, or stores past the caches. For bytes that
-//! another core will read ([`copy_past_caches`](towpath_machine::copy_past_caches)). The mode is
-//! measured at run time, as [`copy_mode`](crate::device::tune::copy_mode) is.
+//! another core will read ([`Processor::copy_away`], [`copy_past_caches`]). The mode is measured at
+//! run time.
 //!
 //! A plain store fetches the line that it overwrites from the core that has read it last. Where
 //! that is far away it takes several times as long as to write to memory and to read from there;
@@ -8,24 +8,30 @@
 //! round.
 //!
 //! **What is measured.** The sender's time for a piece and the receiver's together, per byte. The
-//! sender marks a piece whose time it has taken ([`TIMED`]); the receiver takes its own and tells
-//! it beside its progress, with the piece's ticket. The sender looks there before its next piece,
-//! only while it waits for it.
+//! sender marks a piece whose time it has taken; the receiver takes its own and tells it, with the
+//! piece's ticket: of a ring's piece beside its progress, of a block in its head
+//! ([`BlockHead::told`]). The sender looks there before its next piece, only while it waits for it.
 //!
 //! **A death.** A piece that is never taken gives no value. **Hostile bytes.** A receiver that lies
 //! about its time gets its bytes more slowly. **Memory.** Nothing is allocated. **Don't use it**
 //! for short pieces: there is nothing to win below [`SHORTEST`].
+//!
+//! [`copy_past_caches`]: towpath_machine::copy_past_caches
+//! [`BlockHead::told`]: crate::packet::BlockHead::told
 
-use crate::device::connect::layout::SLOT_PIECE;
-use towpath_channel::ab_test::{AbTest, Round};
+use towpath_machine::{Ordering, Processor};
+
+use crate::ab_test::{AbTest, Round};
+use crate::path::Piece;
+use crate::queue::Queue;
 
 /// Shorter pieces are written with plain stores.
 pub const SHORTEST: usize = 2 << 10;
-/// The mark of a piece whose time is to be told, among the bits of its place.
-pub const TIMED: u64 = 1 << 31;
+/// Number of bytes of the longest class's pieces. Longer ones are counted as these.
+const LONGEST: usize = 32 << 10;
 
-/// One for each power of two, up to the longest piece.
-const CLASSES: usize = (SLOT_PIECE.ilog2() - SHORTEST.ilog2() + 1) as usize;
+/// One for each power of two.
+const CLASSES: usize = (LONGEST.ilog2() - SHORTEST.ilog2() + 1) as usize;
 /// A piece whose time has not come when so many others have been sent will not be told
 /// any more.
 const LOST: u64 = 1 << 12;
@@ -62,8 +68,14 @@ pub struct StoreModes {
 
 impl StoreModes {
     /// `fixed`: from so many bytes on past the caches (0: never), or as is measured.
-    pub fn new(fixed: Option<usize>) -> StoreModes {
+    pub const fn new(fixed: Option<usize>) -> StoreModes {
         StoreModes { classes: [AbTest::new(false); CLASSES], pending: None, fixed }
+    }
+
+    /// Measured from the `turns`-th piece of plain stores on: while they write memory for
+    /// the first time, or after others, they say nothing of those that follow.
+    const fn with_warm_up(turns: u32) -> StoreModes {
+        StoreModes { classes: [AbTest::with_warm_up(turns); CLASSES], pending: None, fixed: None }
     }
 
     /// Chooses whether a piece is written past the caches, and whether it is measured.
@@ -91,7 +103,7 @@ impl StoreModes {
                 self.pending = None;
             }
         }
-        let class = len.ilog2().min(SLOT_PIECE.ilog2()) - SHORTEST.ilog2();
+        let class = len.ilog2().min(LONGEST.ilog2()) - SHORTEST.ilog2();
         let (past, round) = self.classes[class as usize].turn();
         let trial = round.filter(|_| self.pending.is_none());
         (past, trial.map(|round| StoreTrial { class: class as u8, round }))
@@ -104,10 +116,72 @@ impl StoreModes {
     }
 }
 
+/// Minimum number of bytes of a block's piece whose store mode is measured. Shorter ones
+/// are written past the caches.
+pub const MEASURED: usize = 16 << 10;
+
+/// Minimum number of bytes of a queue's blocks whose lines leave the receiver's caches
+/// before they are written again. Fewer are as fast at first as later.
+pub const COLD: u64 = 1 << 20;
+
+/// Store modes of a sender to the blocks of one queue.
+#[derive(Debug)]
+pub struct BlockStores {
+    modes: StoreModes,
+    /// Number of pieces so far: their tickets.
+    pieces: u64,
+    /// Block of the piece whose time is awaited.
+    asked: usize,
+}
+
+impl BlockStores {
+    /// Nothing is measured yet. `blocks`: number of the queue's, and their size.
+    pub const fn new(blocks: usize, size: usize) -> BlockStores {
+        let turns = if (blocks * size) as u64 >= COLD { blocks as u32 } else { 0 };
+        BlockStores { modes: StoreModes::with_warm_up(turns), pieces: 0, asked: 0 }
+    }
+
+    /// Writes a piece into a block that the caller has claimed.
+    pub fn write<P: Processor>(&mut self, cpu: &P, q: &Queue<'_, P>, block: usize, piece: Piece<'_>) {
+        let (to, at, len) = (&q.bytes, q.block_at(block), piece.bytes.len());
+        self.pieces += 1;
+        // Relaxed: nothing else depends on it. Another sender may own the block by now.
+        let told = || cpu.load(&q.blocks[self.asked].told, Ordering::Relaxed);
+        let (past, trial) = self.modes.choose(self.pieces, len, told);
+        let begun = trial.map(|trial| (trial, cpu.now()));
+        if past {
+            cpu.copy_away(to, at, piece.bytes)
+        } else {
+            cpu.copy_in(to, at, piece.bytes)
+        }
+        cpu.write(&q.blocks[block].timed, begun.map_or(0, |_| self.pieces));
+        if let Some((trial, begun)) = begun {
+            self.modes.wrote(trial, self.pieces, len, cpu.now().saturating_sub(begun));
+            self.asked = block;
+        }
+    }
+}
+
+/// Runs `take`, which copies a block of [`MEASURED`] bytes or more, and tells its time if
+/// the sender has asked for it.
+#[inline]
+pub fn timed<P: Processor, T>(cpu: &P, q: &Queue<'_, P>, block: usize, take: impl FnOnce() -> T) -> T {
+    let head = &q.blocks[block];
+    let ticket = cpu.read(&head.timed);
+    if ticket == 0 {
+        return take();
+    }
+    let begun = cpu.now();
+    let took = take();
+    // Relaxed: as in `BlockStores::write`.
+    cpu.store(&head.told, report(ticket, cpu.now().saturating_sub(begun)), Ordering::Relaxed);
+    took
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_channel::ab_test::{REST, SAMPLES};
+    use crate::ab_test::{REST, SAMPLES};
 
     /// Pieces of this length, for which plain stores and others take the sender and the
     /// receiver so long: how many went past the caches.
@@ -166,6 +240,43 @@ mod tests {
             assert!(!past && trial.is_none());
         }
         assert!(stores.choose(LOST + 6, 8192, || report(4, 1)).1.is_some());
+    }
+
+    /// A queue of two blocks: each of its pieces is received at once.
+    #[test]
+    fn blocks_are_timed_by_both_ends() {
+        use crate::packet::BlockHead;
+        use crate::queue::QueueControl;
+        use towpath_machine::{Arena, Heap, Native};
+
+        let (cpu, control) = (Native::with_id(0), QueueControl::new(&Heap));
+        let heads = [BlockHead::new(&Heap), BlockHead::new(&Heap)];
+        let bytes = std::sync::Arc::new(Heap.bytes(2 * MEASURED));
+        let q = Queue {
+            id: 0,
+            control: &control,
+            slots: &[],
+            extras: &[],
+            blocks: &heads,
+            bytes,
+            block_size: MEASURED,
+        };
+        let mut stores = BlockStores::new(2, MEASURED);
+        let mut asked = 0;
+        for number in 0..200u64 {
+            let (block, sent) = (number as usize % 2, vec![number as u8; MEASURED]);
+            stores.write(&cpu, &q, block, Piece { bytes: &sent, offset: 0, whole: (0, 0), away: true });
+            let ticket = cpu.read(&heads[block].timed);
+            assert!(ticket == 0 || ticket == number + 1);
+            asked += u64::from(ticket != 0);
+            let mut came = vec![0; MEASURED];
+            timed(&cpu, &q, block, || cpu.copy_out(&q.bytes, q.block_at(block), &mut came));
+            assert!(came == sent);
+            let told = cpu.load(&heads[block].told, Ordering::Relaxed);
+            assert!(ticket == 0 || told >> 32 == ticket && told as u32 > 0, "told: {told:x}");
+        }
+        assert_eq!(asked % TRIALS, 0, "judged each time");
+        assert!((TRIALS..100).contains(&asked), "and then settled: {asked}");
     }
 
     #[test]
