@@ -15,7 +15,7 @@ use towpath_explore::{
 };
 use towpath_sync::Policy;
 
-use crate::output::{self, say};
+use crate::output::{self, remark, say};
 use crate::{CommandFailure, Outcome};
 
 /// Default number of orderings of steps that a fault may need under random priorities.
@@ -31,8 +31,9 @@ const DEPTH: u32 = 3;
     after_long_help = HELP
 )]
 pub struct Arguments {
-    /// Subject to explore: a name, or a family for all of its members (see --list)
-    #[arg(value_name = "SUBJECT", required_unless_present = "list")]
+    /// Subject to explore: a name, or a family (`queue`, `list`) for all of its members
+    /// [default: none; the subjects are listed, as by --list]
+    #[arg(value_name = "SUBJECT")]
     subject: Option<String>,
 
     /// Number of threads
@@ -92,13 +93,14 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// List the subjects
+    /// List the subjects, and explore none
     #[arg(long)]
     list: bool,
 }
 
 const HELP: &str = "\
 Examples:
+  towpath explore --list                                      the subjects, family by family
   towpath explore queue/michael-scott                         100,000 random schedules of 3 threads with 4 operations each
   towpath explore queue --schedules 10000 --pct               every queue, by random priorities
   towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
@@ -130,6 +132,9 @@ pub fn run(args: &Arguments) -> Outcome {
     let cases = find(name, policy);
     if cases.is_empty() {
         return Err(unknown(name, policy).with_code(2));
+    }
+    if cases.len() > 1 {
+        remark!("{name}: {} subjects (`towpath explore --list` names all that there are)", cases.len());
     }
     let settings = args.settings();
     let mut faults = 0;
@@ -168,19 +173,17 @@ fn list(policy: Policy, json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refusal of a name, with the subjects that are named like it, or with all.
+/// Refusal of a name, with the subjects that are named like it.
 fn unknown(name: &str, policy: Policy) -> CommandFailure {
     let wanted = name.replace('_', "-");
     let words: Vec<&str> =
         wanted.split(['/', '-']).filter(|w| w.len() > 2 && !FAMILIES.contains(w)).collect();
     let names: Vec<String> = subjects(policy).into_iter().map(|c| c.name).collect();
-    let like: Vec<String> = names.iter().filter(|n| words.iter().any(|w| n.contains(w))).cloned().collect();
-    let shown = if like.is_empty() { names } else { like };
+    let like: Vec<String> = names.into_iter().filter(|n| words.iter().any(|w| n.contains(w))).collect();
+    let like = if like.is_empty() { String::new() } else { format!(" Like it: {}.", like.join(", ")) };
     CommandFailure::new(format!(
-        "there is no subject `{name}`. Families: {}, planted. Subjects{}: {}",
+        "there is no subject `{name}`.{like} Families: {}, planted. All subjects: `towpath explore --list`",
         [&FAMILIES[..], &STRUCTURES].concat().join(", "),
-        if words.is_empty() { "" } else { " like it, or all" },
-        shown.join(", ")
     ))
 }
 
