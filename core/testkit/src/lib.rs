@@ -26,15 +26,18 @@ pub use victim::{Victim, mark};
 
 use std::sync::atomic::AtomicU64;
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::process::nice;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
 /// New words, all zero, that this process shares with the children that it forks from now
 /// on. They begin on a page, and stay for good.
 pub fn shared_words(count: usize) -> &'static [AtomicU64] {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; it is
     // zeroed, aligned to a page, long enough, and never unmapped.
     unsafe {
-        let page = libc::mmap(std::ptr::null_mut(), count * 8, access, kind, -1, 0);
-        assert_ne!(page, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let page = mmap_anonymous(std::ptr::null_mut(), count * 8, access, MapFlags::SHARED).unwrap();
         std::slice::from_raw_parts(page.cast(), count)
     }
 }
@@ -42,25 +45,16 @@ pub fn shared_words(count: usize) -> &'static [AtomicU64] {
 /// The core on which this process runs, and another one on which it may (the same if
 /// there is none).
 pub fn two_cores() -> [usize; 2] {
-    // SAFETY: a set of processors is plain data, which the call fills in.
-    let allowed = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-        set
-    };
-    // SAFETY: no preconditions.
-    let here = unsafe { libc::sched_getcpu() }.max(0) as usize;
-    // SAFETY: reads a bit of the set; the number is below its size.
-    let there =
-        (0..libc::CPU_SETSIZE as usize).find(|&c| c != here && unsafe { libc::CPU_ISSET(c, &allowed) });
+    let (allowed, here) = (sched_getaffinity(None).unwrap_or_default(), sched_getcpu());
+    let there = (0..CpuSet::MAX_CPU).find(|&core| core != here && allowed.is_set(core));
     [here, there.unwrap_or(here)]
 }
 
 /// Lets the other processes on this core go first: for one that spins where another is
 /// stepped.
 pub fn give_way() {
-    // SAFETY: takes a number; any process may lower its own priority.
-    unsafe { libc::nice(19) };
+    // Where it is not permitted the test is slower.
+    let _ = nice(19);
 }
 
 /// Keeps this process, and the children that it forks from now on, on one core. Tracer
@@ -71,12 +65,10 @@ pub fn pin(core: usize) {
 
 /// Keeps this process, and the children that it forks from now on, on these cores.
 pub fn pin_to(cores: &[usize]) {
-    // SAFETY: a set of processors is plain data; the call reads it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for &core in cores {
-            libc::CPU_SET(core, &mut set);
-        }
-        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core);
     }
+    // Where it is not possible the test is slower.
+    let _ = sched_setaffinity(None, &set);
 }

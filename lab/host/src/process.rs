@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use towpath_machine::Concurrent;
 pub use towpath_process::{Child, ChildState, Exit, PANICKED};
@@ -229,7 +230,7 @@ fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<O
             Some(ended) => match ended.code {
                 PANICKED => "panicked".to_string(),
                 NOT_PINNED => "could not be pinned to its core (try --no-pin)".to_string(),
-                code if code == -libc::SIGBUS => {
+                code if code == -Signal::BUS.as_raw() => {
                     format!("was killed by signal {} (is there room in /dev/shm?)", -code)
                 }
                 code if code < 0 => format!("was killed by signal {}", -code),
@@ -275,9 +276,7 @@ mod tests {
         let pinned = team(&[Some(usize::MAX)], LIMIT, |_| 0).unwrap_err().to_string();
         assert!(pinned.contains("--no-pin"), "{pinned}");
         let killed = team(&[None], LIMIT, |_| {
-            // SAFETY: a process may kill itself.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            0
+            rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).map_or(1, |()| 0)
         });
         assert!(killed.unwrap_err().to_string().contains("signal 9"));
     }
@@ -307,8 +306,8 @@ mod tests {
         let waited = wait(&mut child, Instant::now() + Duration::from_millis(30));
         assert!(matches!(waited, Err(Error::Stuck { .. })), "{waited:?}");
         drop(child);
-        // SAFETY: signal 0 only asks whether the process exists.
-        assert_eq!(unsafe { libc::kill(pid, 0) }, -1, "the process is gone");
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        assert!(rustix::process::test_kill_process(pid).is_err(), "the process is gone");
     }
 
     #[test]
