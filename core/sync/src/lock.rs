@@ -145,6 +145,17 @@ pub trait Lock<P: Processor>: Sized {
     type Held;
 
     /// A lock in memory of the given arena.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// let free = lock.try_lock(&me);
+    /// assert!(free.is_some(), "a new one is unlocked");
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn new(arena: &impl Arena<P>) -> Self;
 
     /// Prepares a lock that came to be as all-zero memory in a segment, for use between
@@ -172,6 +183,18 @@ pub trait Lock<P: Processor>: Sized {
     unsafe fn prepare(&self) {}
 
     /// Number of processors (ids below this) that may use it; `usize::MAX` if any number.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// use towpath_sync::locks::Anderson;
+    /// assert_eq!(lock.capacity(), usize::MAX);
+    /// assert!(Anderson::<Native>::new(&Heap).capacity() < 10_000, "a place for each contender");
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn capacity(&self) -> usize {
         usize::MAX
     }
@@ -182,6 +205,19 @@ pub trait Lock<P: Processor>: Sized {
     ///
     /// [`LockError::Abandoned`] if the wait was given up because it cannot end; the caller then is
     /// not in the queue any more.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// let held = lock.lock(&me, &Spinning)?;
+    /// assert!(lock.try_lock(&other).is_none());
+    /// lock.unlock(&me, &Spinning, held);
+    /// assert!(lock.try_lock(&other).is_some());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
 
     /// Acquires as [`Lock::lock`] does, but gives up at the deadline. With
@@ -193,6 +229,20 @@ pub trait Lock<P: Processor>: Sized {
     /// # Errors
     ///
     /// As [`Lock::lock`], and [`LockError::TimedOut`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// let held = lock.lock(&me, &Spinning)?;
+    /// let late = lock.lock_until(&other, &Spinning, Deadline::PAST);
+    /// assert_eq!(late.err(), Some(towpath_sync::LockError::TimedOut));
+    /// lock.unlock(&me, &Spinning, held);
+    /// assert!(lock.lock_until(&other, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn lock_until<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -217,6 +267,17 @@ pub trait Lock<P: Processor>: Sized {
 
     /// Acquires if the lock is free and has no queue; never waits. (Never succeeds
     /// without [`Lock::TRIES`].)
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// let held = lock.try_lock(&me);
+    /// assert!(held.is_some() && lock.try_lock(&other).is_none());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
     /// Tries once, for an owner of that identity, as [`Lock::try_lock`].
@@ -242,6 +303,18 @@ pub trait Lock<P: Processor>: Sized {
     }
 
     /// Releases.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # let lock = Ticket::<Native>::new(&Heap);
+    /// let held = lock.lock(&me, &Spinning)?;
+    /// lock.unlock(&me, &Spinning, held);
+    /// lock.lock(&other, &Spinning)?; // does not wait
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 
     /// Releases if no other waits and there is nothing to tell the next owner: without a
