@@ -18,7 +18,7 @@ use towpath_channel::store_mode::COLD;
 pub(crate) const LEAST: usize = 64 << 10;
 /// Classes of lengths, by powers of two: that of [`LEAST`], and longer ones.
 const CLASSES: usize = 8;
-/// Number of times that all of many blocks are used before a transfer through them is measured.
+/// Number of times that all blocks are used before a transfer through them is measured.
 const ROUNDS_OF_BLOCKS: u64 = 3;
 
 /// Choice between blocks and offers for transfers to a peer, measured.
@@ -59,8 +59,8 @@ pub(crate) struct OffersToPeer {
 }
 
 impl OffersToPeer {
-    /// Returns whether the next transfer is to be offered. `bytes_of_blocks`: those of the
-    /// peer's queue together.
+    /// Returns whether the next transfer is to be offered. `bytes_of_blocks`: those of
+    /// the peer's queue together.
     pub fn is_due(&self, len: usize, bytes_of_blocks: u64, now: u64) -> bool {
         let pause = self.pause.get();
         self.pause.set(pause.saturating_sub(1));

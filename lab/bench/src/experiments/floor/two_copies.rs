@@ -1,5 +1,5 @@
-//! The floor of transfers through blocks: one core copies into a bare ring of blocks while
-//! another copies out of it. No claim, no packet, no handler.
+//! The floor of transfers through blocks: one core copies into a bare ring of blocks
+//! while another copies out of it. No claim, no packet, no handler.
 //!
 //! The ring is as large as the blocks of a world of few processes, two transfers are under way, as
 //! in the experiment, and the better of plain stores and stores past the caches counts: what this
@@ -128,7 +128,7 @@ fn receive(ring: &<Native as Processor>::Bytes, to: &mut [u8], progress: &BlockC
     }
 }
 
-/// Waits until a word has reached a number. Returns what it is then.
+/// Waits until a word has reached a number. Returns its value.
 fn wait_for(word: &AtomicU64, number: u64) -> u64 {
     loop {
         // (T2) Acquire, pairs with the Releases (T1), (T3) and (T4).
