@@ -5,7 +5,7 @@
 
 use towpath_machine::Place;
 
-use crate::parameters::{FIRST_TOUCH, Parameters};
+use crate::parameters::{FIRST_SHARE, FIRST_TOUCH, Parameters};
 
 /// States of a copy of a line in a cache, ordered by the accesses that they allow.
 pub(crate) mod copy {
@@ -20,6 +20,9 @@ pub(crate) mod copy {
     /// The only one.
     pub const MODIFIED: u8 = 4;
 }
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// The bit of a word's number that says that it lies at memory, and is never cached.
 pub(crate) const AT_MEMORY: u32 = 1 << 31;
@@ -88,6 +91,8 @@ pub(crate) struct Memory {
     nodes: usize,
     /// True if lines without a home of their own lie at the first node.
     first_touch: bool,
+    /// Lines without a home of their own, which [`Memory::deal`] has yet to deal out.
+    unplaced: Option<Vec<usize>>,
     /// Node whose thread makes the lines.
     first: usize,
     next_home: usize,
@@ -108,7 +113,8 @@ impl Memory {
             shift,
             used: 1 << shift,
             nodes,
-            first_touch: p.placement == FIRST_TOUCH,
+            first_touch: p.placement == FIRST_TOUCH || p.placement == FIRST_SHARE,
+            unplaced: (p.placement == FIRST_SHARE).then(Vec::new),
             first: 0,
             next_home: 0,
         }
@@ -140,6 +146,23 @@ impl Memory {
         self.used = 0;
     }
 
+    /// Deals pages out: the first ones stay, an equal share, at the node that made them.
+    ///
+    /// The others go to the other nodes in turn (`memory.placement=first-share`).
+    pub fn deal(&mut self) {
+        let Some(lines) = &mut self.unplaced else { return };
+        let lines = std::mem::take(lines);
+        let a_page = ((PAGE / 8) >> self.shift).max(1) as usize;
+        let share = lines.len().div_ceil(a_page).div_ceil(self.nodes);
+        for (page, lines) in lines.chunks(a_page).enumerate().skip(share) {
+            let others = self.nodes.max(2) - 1;
+            for &line in lines {
+                let home = usize::from(self.lines[line].home) + 1 + (page - share) % others;
+                self.lines[line].home = (home % self.nodes) as u16;
+            }
+        }
+    }
+
     /// Makes a word. Lines without a home of their own lie where `memory.placement` says.
     pub fn word(&mut self, place: Place, value: u64) -> u32 {
         match place {
@@ -147,6 +170,9 @@ impl Memory {
             Place::SameLine | Place::NewLine => {
                 let home = if self.first_touch { self.first } else { self.next_home };
                 self.next_home += 1;
+                if let Some(unplaced) = &mut self.unplaced {
+                    unplaced.push(self.lines.len());
+                }
                 self.new_line(home, false);
             }
             Place::Home(node) => self.new_line(node as usize, false),

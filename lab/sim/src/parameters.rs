@@ -330,6 +330,8 @@ pub const CLASSES: u64 = 1;
 pub const SWITCHES: u64 = 2;
 /// `memory.placement`: lines without a home of their own lie at the first node.
 pub const FIRST_TOUCH: u64 = 1;
+/// `memory.placement`: at most an equal share of the pages at the first node.
+pub const FIRST_SHARE: u64 = 2;
 /// `memory.locks`: all at the first node.
 pub const LOCKS_AT_FIRST: u64 = 1;
 /// `directory.protocol`: owners reply to requesters, sharers acknowledge to writers.
@@ -349,6 +351,8 @@ pub const NACK: u64 = 0;
 pub const FIFO: u64 = 0;
 /// `directory.service`: the oldest request of the home's own node, else the oldest.
 pub const LOCAL_FIRST: u64 = 2;
+/// `processor.fetch_add`: loops of a load and a compare-and-swap.
+pub const BY_EXCHANGE: u64 = 1;
 /// `processor.reservation`: a miss between load-linked and store-conditional loses it.
 pub const NO_MISS: u64 = 1;
 /// `os.policy`.
@@ -362,6 +366,7 @@ parameters! {
     load "processor.load" Unit::Time, "", "", "a load that hits";
     store "processor.store" Unit::Time, "", "", "a store that hits";
     atomics "processor.atomics" Unit::Choice(&["native", "ll-sc"]), "", "native", "of what exchange, compare-and-swap and fetch-and-add on cached words are made";
+    fetch_add "processor.fetch_add" Unit::Choice(&["native", "exchange"]), "", "native", "of what fetch-and-add, -or and -and on cached words are made: instructions, or loops of a load and a compare-and-swap";
     rmw "processor.rmw" Unit::Time, "", "", "an exchange, compare-and-swap or fetch-and-add on a line that the cache owns (without coherence: test&set, at memory)";
     linked "processor.load_linked" Unit::Time, "", "5ns", "a load-linked that hits";
     conditional "processor.store_conditional" Unit::Time, "", "5ns", "a store-conditional on a line that the cache owns, or one that fails at once";
@@ -380,7 +385,7 @@ parameters! {
     cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";
     ways "cache.ways" Unit::Count, "", "1", "lines in a set";
     fabric "fabric" Unit::Choice(&["bus", "directory", "none"]), "", "", "what keeps the caches coherent: a snooping bus, directories, or nothing";
-    placement "memory.placement" Unit::Choice(&["in-turn", "first-touch"]), "directory", "in-turn", "where lines lie without a home of their own: at the nodes in turn, or all at the first node, whose thread makes them";
+    placement "memory.placement" Unit::Choice(&["in-turn", "first-touch", "first-share"]), "directory", "in-turn", "where lines lie without a home of their own: at the nodes in turn, all at the first node, whose thread makes them, or there up to an equal share of the pages of 4 KiB, and the other pages at the other nodes in turn";
     lock_homes "memory.locks" Unit::Choice(&["in-turn", "first-node"]), "switches", "in-turn", "where paper K's locks in shared memory lie: at the nodes in turn, or all at the first node";
     protocol "bus.protocol" Unit::Choice(&["moesi", "write-once"]), "bus", "moesi", "split transactions with owned lines, or a bus that is held for each transaction, with write-once";
     bus_address "bus.address" Unit::Time, "moesi", "", "time between two address slots";

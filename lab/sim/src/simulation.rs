@@ -211,6 +211,7 @@ impl Simulation {
         {
             let machine = &mut *self.machine.borrow_mut();
             machine.engine.events.ceiling = limit + 1;
+            machine.engine.memory.deal();
             machine.start();
         }
         loop {

@@ -12,13 +12,21 @@ use towpath_host::Error;
 use towpath_report::format::{digits, percent};
 use towpath_report::record::metrics::{COMPLETION_CYCLES, INTERRUPTS_INSIDE, LOCAL_IDLE, REMOTE_BUSY};
 
-/// Other values of parameters that have no source: the homes of data, the controllers'
-/// occupancy, the links' width (8 bytes a cycle; Myrinet's 160 MB/s are 1.33).
+/// Other values of parameters that have no source.
+///
+/// Homes of pages: where they are touched first, at most an equal share at each node, and the rest
+/// at the other nodes in turn (R AS-COMA, UUCS-98-010, by the same authors for the same simulator).
+/// The controllers' occupancy. The links' width (8 bytes a cycle; Myrinet's 160 MB/s are 1.33).
 const VARIED: [&[&str]; 3] = [
-    &["memory.placement=first-touch"],
+    &["memory.placement=first-share"],
     &["directory.occupancy_lookup=500ns", "directory.occupancy_data=967ns"],
     &["network.port_request=100ns", "network.port_data=900ns"],
 ];
+
+/// Other values of parameters that are derived from K18's 163 %.
+///
+/// They are shown, and not varied, since they contradict that input.
+pub(super) const EXCLUDED: [&str; 2] = ["directory.transactions=2", "memory.locks=in-turn"];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
@@ -222,8 +230,23 @@ fn k16(context: &Context<'_>) -> Result<Finding, Error> {
             percent(most)
         ));
     }
-    let because = "with the data at the nodes in turn it holds; where their home is the locks' they wait there under locks by message, too";
-    Ok(Finding::new(ours.join("; "), against).because(because))
+    // Not among the values that are varied: no kernel leaves all pages to one node.
+    let at_one = |machine, procs| {
+        let sweep = Sweep {
+            algorithms: algorithms.iter().map(|a| a.to_string()).collect(),
+            procs,
+            ..question(machine, "mp3d")
+        };
+        context.ask_once(&sweep.set("memory.placement=first-touch"))
+    };
+    let (fast, slow) = (at_one(BOTH[0], vec![32])?, at_one(BOTH[1], vec![32])?);
+    let most = [fast, slow].map(|series| gain(time(&series, MCS, 32), best(&series, &MESSAGES, 32)));
+    let caveat = format!(
+        "with all data at the first node, beside the locks, {} (fast) and {} (slow): with that among the values that are varied it was missed (93 % are asked for); AS-COMA's kernel, by the same authors for the same simulator, leaves a node an equal share at most (from memory), which was found after that",
+        percent(most[0]),
+        percent(most[1])
+    );
+    Ok(Finding { caveat, ..Finding::new(ours.join("; "), against) })
 }
 
 fn k17(context: &Context<'_>) -> Result<Finding, Error> {
@@ -263,7 +286,20 @@ fn k18(context: &Context<'_>) -> Result<Finding, Error> {
     let many = many.into_iter().chain([gain(best(&fast, &SHARED, 32), best(&fast, &MESSAGES, 32))]);
     let most = many.fold(f64::MIN, f64::max);
     against.extend(within_factor("the gain of locks by message", most, 1.63, 2.0));
-    let ours = format!("{}, {}; {}", percent(few), percent(most), show_both(context, "spark98")?);
+    let mut others = Vec::new();
+    for change in EXCLUDED {
+        let sweep = Sweep { procs: vec![32], ..question(BOTH[1], "spark98") };
+        let series = context.ask_once(&sweep.set(change))?;
+        let most = gain(best(&series, &SHARED, 32), best(&series, &MESSAGES, 32));
+        others.push(format!("with {change} {}", percent(most)));
+    }
+    let ours = format!(
+        "{}, {} ({}); {}",
+        percent(few),
+        percent(most),
+        others.join(", "),
+        show_both(context, "spark98")?
+    );
     let because = "not explained: on 4 nodes, where MP-dist's rate is Table 4's (an input), a lock by message costs 1,050 cycles more than MCS's (300 of system calls, 350 of interrupts, the rest waiting), where the paper's 70 % leave 680";
     let plots = charts(context, "spark98", [&[], &[]])?;
     Ok(Finding::new(ours, against).with(plots).because(because))

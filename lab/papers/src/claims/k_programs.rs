@@ -9,7 +9,7 @@
 //! follow.
 
 use super::context::{At, Lookup, Series, judge_together, within_factor};
-use super::k_kernels::varied;
+use super::k_kernels::{EXCLUDED, varied};
 use super::k_patterns::BOTH;
 use super::{Claim, Context, Finding, Verdict, above, below, not_above};
 use crate::sim::Sweep;
@@ -353,6 +353,14 @@ fn slow_varied(
         let gain = Times(&medians).gain(0, &[DISTRIBUTED], &[MCS], 32);
         finding.ours.push_str(&format!("; MP-dist's gain on 32, slow, {name}: {}", percent(gain)));
         finding = finding.varied(&name, against);
+    }
+    for change in EXCLUDED {
+        let sweep = question(BOTH[SLOW], program);
+        let algorithms = [DISTRIBUTED, MCS].map(str::to_string).into();
+        let series = context.ask_once(&Sweep { algorithms, procs: vec![32], ..sweep }.set(change))?;
+        let medians = |_: usize, at: At<'_>, metric: Metric| series.median(at, metric);
+        let gain = Times(&medians).gain(0, &[DISTRIBUTED], &[MCS], 32);
+        finding.ours.push_str(&format!("; with {change}, which K18 excludes, {}", percent(gain)));
     }
     Ok(finding)
 }

@@ -91,13 +91,16 @@ fn l1(context: &Context<'_>) -> Result<Finding, Error> {
     for seed in 1..=u64::from(context.seeds) {
         let memory = access(seed, |_, _| {}, load)?;
         let cache = access(seed, |cpu, word| cpu.store(word, 1, Relaxed), load)?;
-        let once = access(seed, |_, _| {}, |cpu, word| cpu.store(word, 1, Relaxed))?;
+        let swap = |cpu: &Sim, word: &SimWord| {
+            cpu.swap(word, 1, Relaxed);
+        };
+        let once = access(seed, |_, _| {}, swap)?;
         let twice = access(
             seed,
             |_, _| {},
-            |cpu, word| {
-                cpu.store(word, 1, Relaxed);
-                cpu.swap(word, 2, Relaxed);
+            move |cpu, word| {
+                swap(cpu, word);
+                swap(cpu, word);
             },
         )?;
         last = [memory, cache, twice - once];

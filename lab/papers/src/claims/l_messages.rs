@@ -166,7 +166,7 @@ fn l2(context: &Context<'_>) -> Result<Finding, Error> {
     let rows = [SEND_OVERHEAD, RECEIVE_OVERHEAD, GAP, ROUND_TRIP];
     let text = rows.map(|m| format!("{}: {}", m.name, row(&series, &PAPER, 1, m))).join("; ");
     let finding = Finding::new(text, against).with(table_1(&series));
-    explained(finding, || l_causes::sending(context))
+    explained(finding, || l_causes::latency(context))
 }
 
 /// Cells of a parameter in the paper's table, in microseconds.

@@ -7,13 +7,18 @@ const COUNTS: [&str; 17] = [
 ];
 
 /// Claims that hang on a value of their own.
-const OWN: [(&str, &str); 15] = [
+const OWN: [(&str, &str); 17] = [
     ("G1", "§7.2's costs of a CAS2; the R4000's two cycles from a load to its use (from memory)"),
     ("G3", "a sequence of instructions written by hand, with the paper's number known"),
     (
         "K5",
         "the numbering of spark98's mesh (sf10's levels, and blocks within them, of which half and double are tried); for busy locks an instruction's time (Table 4 on 4 nodes)",
     ),
+    (
+        "K16",
+        "the homes of pages (from memory: a node's share of them; at the nodes in turn is tried, too; with all at the first node it fails); one transaction at a time of a home, and one home of all locks in shared memory (input K18)",
+    ),
+    ("L3", "the store buffer's eight entries (from memory); with four it fails"),
     ("L8", "the part of o_r that a poll takes: 25 to 75 % are tried"),
     ("L9", "the part of o_r that a poll takes: 25 to 75 % are tried"),
     (
@@ -47,7 +52,7 @@ pub(super) fn depends_on(id: &str) -> &'static str {
             "occupancy of controllers, width of links, blocks of 128 bytes (estimated); one transaction at a time of a home, and one home of all locks in shared memory (input K18); the interrupt's time (input K2); in programs an instruction's time (Table 4 on 4 nodes)"
         }
         "L" => {
-            "instructions of the message path (o_s and o_r of test&set), an upgrade's 150 ns (estimated), and no store buffer"
+            "instructions of the message path (o_s and o_r of test&set), an upgrade's 150 ns (estimated), the store buffer's eight entries (from memory)"
         }
         "M" => {
             "what a semaphore, a flush and MPICH's own instructions take (inputs M1, M6, M9); latencies of memory (estimated)"

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::event_queue::{FOREVER, Time};
 use crate::machine::Machine;
 use crate::memory::place_of;
-use crate::parameters::Parameters;
+use crate::parameters::{BY_EXCHANGE, Parameters};
 use crate::request::Op;
 use crate::task::Task;
 use crate::thread::Doing;
@@ -255,6 +255,22 @@ impl Sim {
         self.path.update(self, word, op)
     }
 
+    /// Performs a fetch-and-add, -or or -and, as the machine's processors do it.
+    fn fetch_update(&self, word: &SimWord, op: Op) -> u64 {
+        if self.engine().p.fetch_add != BY_EXCHANGE {
+            return self.update(word.0, op);
+        }
+        loop {
+            // Relaxed: a guess, confirmed by the exchange.
+            let old = self.load(word, Ordering::Relaxed);
+            let mut new = old;
+            op.apply(&mut new);
+            if self.update(word.0, Op::Exchange(old, new)) == old {
+                return old;
+            }
+        }
+    }
+
     /// Stops until all that happens before this thread's clock has happened.
     pub(crate) fn await_turn(&self) {
         loop {
@@ -313,13 +329,13 @@ impl Processor for Sim {
     }
     #[inline(always)]
     fn fetch_add(&self, word: &SimWord, delta: u64, _order: Ordering) -> u64 {
-        self.update(word.0, Op::Add(delta))
+        self.fetch_update(word, Op::Add(delta))
     }
     fn fetch_or(&self, word: &SimWord, bits: u64, _order: Ordering) -> u64 {
-        self.update(word.0, Op::Or(bits))
+        self.fetch_update(word, Op::Or(bits))
     }
     fn fetch_and(&self, word: &SimWord, mask: u64, _order: Ordering) -> u64 {
-        self.update(word.0, Op::And(mask))
+        self.fetch_update(word, Op::And(mask))
     }
     fn fence(&self, _order: Ordering) {
         self.path.fence(self);

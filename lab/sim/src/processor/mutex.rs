@@ -8,6 +8,9 @@ use towpath_machine::{KernelMutex, LockOutcome, Ordering, Park, Place, Processor
 use crate::parameters::NO_HANDOVER;
 use crate::processor::{Sim, SimWord};
 
+/// Time after which a sleeper looks again by itself, in nanoseconds.
+const LONG: u64 = 1_000_000_000;
+
 /// The operating system's mutex: a word that a thread takes with one exchange if it is
 /// free, and sleeps on otherwise. Its holders never die.
 ///
@@ -23,6 +26,28 @@ pub struct SimMutex {
 impl Sim {
     fn word_of(&self, mutex: &SimMutex) -> SimWord {
         SimWord(*mutex.word.get_or_init(|| self.engine().memory.word(Place::NewLine, 0)))
+    }
+
+    /// Sleeps until woken.
+    ///
+    /// Where mutexes are handed over, the system looks at the word under a lock of its own, and
+    /// puts the thread to sleep; else the thread looks again, past its cache, before it does.
+    fn sleep_on(&self, word: &SimWord) {
+        if self.engine().p.mutex_handover == NO_HANDOVER {
+            return self.park(word, 2, LONG);
+        }
+        self.path.synchronise(self);
+        self.await_turn();
+        {
+            let machine = &mut *self.machine.borrow_mut();
+            if machine.engine.memory.values[word.0 as usize] != 2 {
+                let e = &mut machine.engine;
+                e.threads[self.thread].clock += e.p.system_call;
+                return;
+            }
+            machine.park(self.thread, word.0, LONG * 1000);
+        }
+        self.stop();
     }
 
     /// Returns whether the lock was handed to this thread, which a release has woken.
@@ -63,7 +88,7 @@ impl KernelMutex for Sim {
             return LockOutcome::Acquired;
         }
         while self.swap(&word, 2, Ordering::Acquire) != 0 {
-            self.park(&word, 2, 1_000_000_000);
+            self.sleep_on(&word);
             if Self::was_handed(mutex) {
                 break;
             }

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_machine::{KernelMutex, LockOutcome, Processor};
+use towpath_machine::{Arena, KernelMutex, LockOutcome, Ordering, Place, Processor};
 use towpath_sim::{Parameters, Sim, SimMutex, Simulation, machines};
 use towpath_sync::locks::Robust;
 use towpath_sync::{Lock, Policy, Spinning, Surroundings, Wait, for_each_lock};
@@ -110,6 +110,32 @@ fn owners(handover: &str) -> Vec<usize> {
 fn a_mutex_is_handed_to_its_sleeper_where_the_system_does_so() {
     assert_eq!(owners("yes"), [0, 1, 0]);
     assert_eq!(owners("no"), [0, 0, 1]);
+}
+
+#[test]
+fn fetch_add_by_exchange_counts_and_fails_under_contention() {
+    let failed = |how: &str| {
+        let p = machine("enterprise5000", &[&format!("processor.fetch_add={how}")]);
+        let mut s = Simulation::new(&p, 4, 1);
+        let word = s.arena().word(Place::NewLine, 0);
+        let drawn: Rc<RefCell<Vec<u64>>> = Rc::default();
+        for me in 0..4 {
+            let drawn = Rc::clone(&drawn);
+            s.spawn(me, me, move |cpu| {
+                for _ in 0..100 {
+                    let number = cpu.fetch_add(&word, 1, Ordering::Relaxed);
+                    drawn.borrow_mut().push(number);
+                }
+            });
+        }
+        let outcome = s.run().unwrap();
+        let mut drawn = drawn.take();
+        drawn.sort_unstable();
+        assert_eq!(drawn, (0..400).collect::<Vec<_>>());
+        outcome.counters.failed_exchanges
+    };
+    assert_eq!(failed("native"), 0);
+    assert!(failed("exchange") > 0);
 }
 
 /// Threads that share two processors.

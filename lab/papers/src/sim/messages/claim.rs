@@ -7,10 +7,11 @@ use towpath_am::claim::{Claim, LockFree, Locked, Towpath};
 use towpath_am::packet::Header;
 use towpath_am::queue::{Census, ClaimError, Queue, Receiver, Sender};
 use towpath_sim::{Sim, SimArena, SimWord};
-use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
+use towpath_sync::locks::{Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
 use towpath_sync::{Lock, WaitForSpace};
 
 use super::algorithm::MessageAlgorithm;
+use super::indicator::IndicatorLock;
 
 /// The paper's: no sender dies.
 type Under<L> = Locked<Rc<L>, false>;
@@ -23,7 +24,7 @@ pub enum AnyClaim {
     TestAndTestAndSet(Under<TestAndTestAndSet<Sim>>),
     Ticket(Under<Ticket<Sim>>),
     TicketTwoLines(Under<TicketTwoLines<Sim>>),
-    Anderson(Under<Anderson<Sim, 64>>),
+    Anderson(Under<IndicatorLock>),
     Mcs(Under<Mcs<Sim, 64>>),
     Posix(Under<Posix<Sim>>),
     LockFree(LockFree),

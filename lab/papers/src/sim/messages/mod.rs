@@ -8,6 +8,7 @@ pub mod bulk;
 mod claim;
 pub mod deadlock;
 pub mod domain;
+mod indicator;
 pub mod logp;
 pub mod stress;
 pub mod waiting;
@@ -37,9 +38,9 @@ pub struct Layer {
 /// Time of a send on the Enterprise 5000 besides its accesses to shared memory, in
 /// nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less the
 /// simulated accesses' time; no process dies, so that a send tells no survivor anything).
-const ENTERPRISE_SEND: u64 = 821;
+const ENTERPRISE_SEND: u64 = 971;
 /// Time of a receive besides its accesses, from o_r of test&set (1.2 µs).
-const ENTERPRISE_RECEIVE: u64 = 437;
+const ENTERPRISE_RECEIVE: u64 = 587;
 
 impl Layer {
     /// The layer on a machine with so many processors, one of which receives `messages`
