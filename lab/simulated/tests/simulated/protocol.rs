@@ -209,7 +209,10 @@ fn act_more(cpu: &Sim, work: &Work) {
 }
 
 fn torture(p: &Parameters, processors: usize, copies: usize, operations: usize, seed: u64) -> Counters {
-    let mut s = Simulation::new(p, processors, seed);
+    // The log is that of sequentially consistent memory.
+    let mut p = p.clone();
+    p.store_buffer = 0;
+    let mut s = Simulation::new(&p, processors, seed);
     let arena = s.arena();
     let place = |i: u32| if i.is_multiple_of(3) { Place::Home(i) } else { Place::SameLine };
     let work = Rc::new(Work {
