@@ -31,8 +31,8 @@
 //! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead or no longer in turn |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
-//! `lease`, `tenant`, `looked`, `due`: hints, by the holder or the last one; `lease` also by the
-//! first waiter. `rests`, `waiters[i].rested`: hints, by any; by the place's user.
+//! `lease`, `tenant`, `looked`, `due`, `spared`: hints, by the holder or the last one; `lease`
+//! also by the first waiter. `rests`, `waiters[i].rested`: hints, by any; by the place's user.
 //! `waiters[i].turn`: set by a waiter on its own place (by its `id`), cleared by the waiter
 //! when it has the lock or gives up, and by others when it is dead. Marks on a place: `PARKED` when
 //! its waiter goes to sleep; `CALLED` by the process that wakes it; `AWAKE` by the called waiter,
@@ -117,6 +117,8 @@ struct LockHead<P: Processor> {
     looked: P::Word,
     /// 1: the next release looks for the waiter to hand over to.
     due: P::Word,
+    /// Releases that read no clock, see [`releasing`].
+    spared: P::Word,
     /// Number of rests until there must be more users than cores again.
     rests: P::Word,
 }
@@ -275,6 +277,7 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
                 tenant: arena.word(Place::SameLine, 0),
                 looked: arena.word(Place::SameLine, 0),
                 due: arena.word(Place::SameLine, 0),
+                spared: arena.word(Place::SameLine, 0),
                 rests: arena.word(Place::SameLine, 0),
             },
             waiters: core::array::from_fn(|_| {

@@ -1,4 +1,12 @@
 //! A holder's steps where others wait: calling one, and handing over.
+//!
+//! The clock takes as long as a short critical section. So where releases are frequent, several in
+//! a row do not read it: an eighth of those between two looks for waiters, at most [`MOST_SPARED`].
+//!
+//! ```text
+//! spared:  63                          16 15           8 7         0
+//!          [ times the clock was read    ][ in a row   ][ left     ]
+//! ```
 
 use towpath_machine::{Ordering, Processor};
 
@@ -15,13 +23,44 @@ enum Next<'a, W> {
     Waiter(&'a W, u64),
 }
 
+/// Maximum number of releases in a row that do not read the clock.
+const MOST_SPARED: u64 = 15;
+/// In `spared`: releases that are left until the clock is read.
+const LEFT: u64 = 0xff;
+/// In `spared`: first bit of the number of releases in a row.
+const IN_A_ROW: u32 = 8;
+/// In `spared`: once that the clock was read.
+const READ: u64 = 1 << 16;
+
+/// The word `spared` after a release.
+const fn after_release(spared: u64) -> u64 {
+    match spared & LEFT {
+        0 => (spared | spared >> IN_A_ROW & LEFT).wrapping_add(READ),
+        _ => spared - 1,
+    }
+}
+
+/// The word `spared` after a look for waiters.
+fn after_look(spared: u64) -> u64 {
+    let in_a_row = spared >> IN_A_ROW & LEFT;
+    let releases = (spared / READ).wrapping_mul(in_a_row + 1);
+    let in_a_row = (releases / 8).min(MOST_SPARED);
+    in_a_row << IN_A_ROW | in_a_row
+}
+
 impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     #[cold]
     pub(super) fn release_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // Relaxed, both: under the lock.
+        // Relaxed, all: under the lock.
         if LEASE > 0 && cpu.load(&self.head.due, Ordering::Relaxed) == 0 {
+            let spared = cpu.load(&self.head.spared, Ordering::Relaxed);
+            let next = after_release(spared);
+            cpu.store(&self.head.spared, next, Ordering::Relaxed);
             self.set_free(cpu);
-            return self.look(cpu, wait, me);
+            if spared & LEFT == 0 {
+                self.look(cpu, wait, me, next);
+            }
+            return;
         }
         cpu.store(&self.head.due, 0, Ordering::Relaxed);
         match self.next(cpu, wait, me, cpu.now()) {
@@ -50,13 +89,14 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     /// Looks for sleepers now and then, when the lock is free, and calls one.
     ///
     /// The next release looks for a waiter to hand over to if there is one.
-    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+    fn look<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, spared: u64) {
         let now = cpu.now();
         // Relaxed, all: hints.
         if now.wrapping_sub(cpu.load(&self.head.looked, Ordering::Relaxed)) <= LEASE / CALLS {
             return;
         }
         cpu.store(&self.head.looked, now, Ordering::Relaxed);
+        cpu.store(&self.head.spared, after_look(spared), Ordering::Relaxed);
         match self.next(cpu, wait, me, now) {
             Next::AnyAwake(turn, place) => Self::tell(cpu, wait, turn, place, CALLED),
             Next::Any | Next::Waiter(..) => cpu.store(&self.head.due, 1, Ordering::Relaxed),
@@ -120,5 +160,30 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         };
         // Relaxed: a hint.
         let _ = cpu.compare_exchange(turn, place, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_is_read_less_often_where_releases_are_frequent() {
+        // Number of reads in an interval of so many releases.
+        let reads = |spared: &mut u64, releases: u64| {
+            let mut reads = 0;
+            for _ in 0..releases {
+                reads += u64::from(*spared & LEFT == 0);
+                *spared = after_release(*spared);
+            }
+            *spared = after_look(*spared);
+            reads
+        };
+        let mut spared = 0;
+        assert_eq!(reads(&mut spared, 200), 200);
+        assert_eq!(reads(&mut spared, 200), 12, "one of sixteen");
+        assert_eq!(reads(&mut spared, 32), 2);
+        assert_eq!(reads(&mut spared, 4), 0, "as many as were left");
+        assert_eq!(reads(&mut spared, 4), 4, "each, where they are rare");
     }
 }
