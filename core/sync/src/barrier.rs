@@ -62,5 +62,24 @@ pub trait Barrier<P: Processor>: Sized {
     ///
     /// [`BarrierError::NoSuchParticipant`]; [`BarrierError::Abandoned`] if the wait was given up
     /// because it cannot end.
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::barriers::Centralized;
+    /// # use towpath_sync::{Barrier, Spinning};
+    /// # let barrier: Centralized<Native, 2> = Barrier::new(&Heap, 2);
+    /// # let written = AtomicU32::new(0);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         written.store(7, Ordering::Relaxed);
+    ///         barrier.wait(&Native::with_id(1), 1, &Spinning)
+    ///     });
+    ///     barrier.wait(&Native::with_id(0), 0, &Spinning)?;
+    ///     assert_eq!(written.load(Ordering::Relaxed), 7);
+    ///     Ok::<(), towpath_sync::BarrierError>(())
+    /// })?;
+    /// # Ok::<(), towpath_sync::BarrierError>(())
+    /// ```
     fn wait<W: Waiting<P> + Clone>(&self, cpu: &P, me: usize, waiting: &W) -> Result<(), BarrierError>;
 }

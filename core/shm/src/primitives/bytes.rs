@@ -45,8 +45,14 @@ impl WorldBytes {
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
-    /// let table = world.bytes("table", 1000)?;
-    /// assert_eq!(table.as_ptr().addr().get() % 64, 0);
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let (one, other) = (world.bytes("table", 1000)?, world.bytes("table", 1000)?);
+    /// let word = |table: &towpath::WorldBytes| table.as_ptr().cast::<AtomicU64>();
+    /// // SAFETY: aligned words of the table, which every process accesses atomically.
+    /// let (first, second) = unsafe { (word(&one).as_ref(), word(&other).as_ref()) };
+    /// first.store(7, Ordering::Relaxed);
+    /// assert_eq!(second.load(Ordering::Relaxed), 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn as_ptr(&self) -> NonNull<u8> {

@@ -274,7 +274,8 @@ impl MessageSender {
     /// # use std::time::{Duration, Instant};
     /// let letters = world.messages("letters", &Default::default())?;
     /// let (sender, _receiver) = (letters.sender()?, letters.receiver()?);
-    /// sender.send_timeout(b"short", Duration::from_secs(1))?;
+    /// while sender.try_send(b"short").is_ok() {}
+    /// assert!(sender.send_timeout(b"late", Duration::from_millis(1)).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_timeout(&self, message: &[u8], time: Duration) -> Result<(), TransferError> {
@@ -294,8 +295,9 @@ impl MessageSender {
     /// use towpath::sync::Deadline;
     ///
     /// let letters = world.messages("letters", &Default::default())?;
-    /// let (sender, _receiver) = (letters.sender()?, letters.receiver()?);
+    /// let (sender, receiver) = (letters.sender()?, letters.receiver()?);
     /// sender.send_before(b"short", Deadline::within(Duration::from_secs(1)))?;
+    /// assert_eq!(receiver.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_before(&self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {

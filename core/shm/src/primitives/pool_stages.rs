@@ -42,8 +42,10 @@ impl WorldPool {
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
     /// let frames = world.pool("frames", 4, 1 << 12)?;
-    /// let decoded = frames.stage("decoded", 4)?;
-    /// decoded.sender()?.send(frames.take()?)?;
+    /// let sender = frames.stage("decoded", 4)?.sender()?;
+    /// sender.send(frames.take()?)?;
+    /// let receiver = frames.stage("decoded", 4)?.receiver()?;
+    /// assert_eq!(receiver.receive()?.len(), 1 << 12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stage(&self, name: &str, capacity: usize) -> Result<PoolStage, Error> {
@@ -70,7 +72,10 @@ impl PoolStage {
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
     /// let frames = world.pool("frames", 4, 1 << 12)?;
-    /// frames.stage("decoded", 4)?.sender()?.send(frames.take()?)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// let (sender, receiver) = (decoded.sender()?, decoded.receiver()?);
+    /// drop(sender);
+    /// assert!(receiver.receive().is_err(), "the last sender has gone");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sender(&self) -> Result<PoolSender, TransferError> {
@@ -139,9 +144,14 @@ impl PoolSender {
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
     /// # use std::time::{Duration, Instant};
-    /// let frames = world.pool("frames", 4, 1 << 12)?;
-    /// let sender = frames.stage("decoded", 4)?.sender()?;
-    /// sender.send_timeout(frames.take()?, Duration::from_secs(1))?;
+    /// let frames = world.pool("frames", 5, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// let (sender, _receiver) = (decoded.sender()?, decoded.receiver()?);
+    /// for _ in 0..4 {
+    ///     sender.send(frames.take()?)?;
+    /// }
+    /// let late = sender.send_timeout(frames.take()?, Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(late.value.len(), 1 << 12); // the buffer comes back
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_timeout(&self, buffer: PoolBuffer, time: Duration) -> Result<(), Unsent<PoolBuffer>> {
