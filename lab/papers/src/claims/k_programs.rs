@@ -222,26 +222,29 @@ fn most(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::MIN, f64::max)
 }
 
-/// Judges a program's times, and shows them in relation to MCS's.
+/// Judges a program's times on so many nodes, and shows them on all, of one seed, in
+/// relation to MCS's.
 fn judge(
     context: &Context<'_>,
     program: &str,
+    procs: &[usize],
     against: impl Fn(&Times<'_>) -> Vec<String>,
 ) -> Result<Finding, Error> {
-    let series = both(context, program)?;
+    let series = both_on(context, program, procs)?;
     let against = judge_together(&[&series[FAST], &series[SLOW]], &|v| against(&Times(v)));
+    let series = both(&context.with_seeds(1), program)?;
     let ours = format!("{}; {}", show(&series), rates(&series[FAST], program));
     Ok(Finding::new(ours, against))
 }
 
 /// The paper's charts of a program, left column: times by MCS's, on each machine, with
-/// what the text gives of the paper's.
+/// what the text gives of the paper's; ours of one seed.
 pub(super) fn charts(
     context: &Context<'_>,
     program: &str,
     paper: [&[OfPaper<'_>]; 2],
 ) -> Result<[String; 2], Error> {
-    let series = both(context, program)?;
+    let series = both(&context.with_seeds(1), program)?;
     Ok([FAST, SLOW].map(|m| {
         let value = |a: &str, n: u32| {
             let n = n as usize;
@@ -283,7 +286,7 @@ fn usual() -> impl Iterator<Item = (usize, usize)> {
 fn k6(context: &Context<'_>) -> Result<Finding, Error> {
     let four = [TTS, MCS, DISTRIBUTED, REACTIVE];
     let plots = charts(context, "barnes", [&[], &[(DISTRIBUTED, vec![(32, 1.0 / 1.08)])]])?;
-    judge(context, "barnes", |t| {
+    judge(context, "barnes", &PROCS, |t| {
         let mut against = Vec::new();
         for (m, n) in usual() {
             let worst = four.iter().map(|a| t.of(m, a, n) / t.best(m, &four, n)).fold(f64::MIN, f64::max);
@@ -297,7 +300,7 @@ fn k6(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k7(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "barnes", |t| {
+    judge(context, "barnes", &PROCS, |t| {
         let mut against = Vec::new();
         for (m, n) in usual() {
             let four = [TTS, MCS, DISTRIBUTED, REACTIVE].map(|a| t.of(m, a, n));
@@ -314,7 +317,7 @@ fn k7(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k8(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "barnes", |t| {
+    judge(context, "barnes", &[32], |t| {
         let mut against =
             within_factor("MP-dist's gain", t.gain(SLOW, &[DISTRIBUTED], &[MCS], 32), 0.08, 2.0);
         for other in [MCS, CENTRAL, DISTRIBUTED, REACTIVE] {
@@ -368,7 +371,7 @@ fn slow_varied(
 fn k9(context: &Context<'_>) -> Result<Finding, Error> {
     const BEST: &str = "the best by message";
     let plots = charts(context, "radiosity", [&[(BEST, vec![(4, 1.18)])], &[(BEST, vec![(4, 1.13)])]])?;
-    judge(context, "radiosity", |t| {
+    judge(context, "radiosity", &PROCS, |t| {
         [(FAST, 0.18), (SLOW, 0.13)]
             .into_iter()
             .flat_map(|(m, paper)| within_factor(BOTH[m], t.gain(m, &[MCS], &MESSAGES, 4), paper, 2.0))
@@ -382,7 +385,7 @@ fn k9(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k10(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "radiosity", |t| {
+    judge(context, "radiosity", &PROCS, |t| {
         let passes = |m| PROCS.into_iter().find(|&n| below(t.of(m, REACTIVE, n), t.of(m, MCS, n)));
         let mut against = Vec::new();
         if !BOTH.iter().enumerate().any(|(m, _)| passes(m).is_some_and(|n| n > 4)) {
@@ -405,7 +408,7 @@ fn k10(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k11(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "radiosity", |t| {
+    judge(context, "radiosity", &PROCS, |t| {
         let mut against = Vec::new();
         let ratio = |m, n| t.of(m, CENTRAL, n) / t.of(m, DISTRIBUTED, n);
         if !below(ratio(FAST, 4), 1.0) {
@@ -420,7 +423,7 @@ fn k11(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn k12(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "radiosity", |t| {
+    judge(context, "radiosity", &PROCS, |t| {
         let at = || [FAST, SLOW].into_iter().flat_map(|m| PROCS.map(|n| (m, n)));
         let gains = || at().map(|(m, n)| t.gain(m, &[REACTIVE], &[CENTRAL, DISTRIBUTED], n));
         let mut against = Vec::new();
@@ -442,7 +445,7 @@ fn k12(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn k13(context: &Context<'_>) -> Result<Finding, Error> {
     let plots = charts(context, "raytrace", [&[], &[]])?;
-    judge(context, "raytrace", |t| {
+    judge(context, "raytrace", &[4, 8], |t| {
         let gains = [FAST, SLOW].into_iter().flat_map(|m| [4, 8].map(|n| t.gain(m, &SHARED, &MESSAGES, n)));
         within_factor("the gain", most(gains), 0.14, 2.0)
     })
@@ -471,7 +474,7 @@ fn also_varied(
 }
 
 fn k14(context: &Context<'_>) -> Result<Finding, Error> {
-    judge(context, "raytrace", |t| {
+    judge(context, "raytrace", &[32], |t| {
         let gain = most([FAST, SLOW].map(|m| t.gain(m, &MESSAGES, &[MCS], 32)));
         within_factor("the gain", gain, 0.75, 2.0)
     })
