@@ -1,5 +1,6 @@
 //! A lock by message: every rank adds to an account under a lock whose tokens the account
-//! checks, as a resource beyond the reach of locks would.
+//! checks, as a resource beyond the reach of locks would. Shared objects are a host's own: with
+//! `--hosts` there is an account on each.
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/locks_by_message
