@@ -36,6 +36,8 @@ const PAUSES: BackOff = BackOff { base: 25, doublings: 4 };
 const SWITCHES: u64 = 2;
 /// Number of attempts at a lock before queueing when oversubscribed.
 const ATTEMPTS: u32 = 200;
+/// Longest spin of an adaptive waiter without a yield, in nanoseconds.
+const PIECE: u64 = 5_000;
 
 impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     #[inline(always)]
@@ -111,10 +113,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         let mut state = WaitState::after(round);
         let oversubscribed = || self.around.oversubscribed();
         let Step::Spin(spin) = strategy.next(&mut state, oversubscribed) else { return };
-        // Relaxed: a hint; the caller looks again.
-        let Err(value) = cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen) else {
-            return;
-        };
+        let Err(value) = self.spin_in_pieces(cpu, word, seen, spin) else { return };
         match strategy.next(&mut state, oversubscribed) {
             Step::Spin(_) => {}
             Step::Yield => cpu.yield_now(),
@@ -323,6 +322,29 @@ impl Wait<'_> {
                     };
                 }
             }
+        }
+    }
+
+    /// Spins until the word differs from `seen`, and yields in between.
+    ///
+    /// The process that is waited for may have been woken on this core. Returns the last value;
+    /// `Err`: as it was.
+    fn spin_in_pieces<P: Processor + Park>(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        seen: u64,
+        mut spin: u64,
+    ) -> Result<u64, u64> {
+        let piece = if self.policy == Policy::Adaptive { PIECE } else { u64::MAX };
+        loop {
+            // Relaxed: a hint; the caller looks again.
+            let looked = cpu.spin_until(word, Ordering::Relaxed, spin.min(piece), |v| v & !PARKED != seen);
+            if looked.is_ok() || spin <= piece {
+                return looked;
+            }
+            spin -= piece;
+            cpu.yield_now();
         }
     }
 
