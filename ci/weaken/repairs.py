@@ -36,8 +36,8 @@ REPAIRS = {
         "core/channel/src/census.rs": (["write_intent", "stop"], ["channel/announced", "channel/watched-*"]),
     },
     "am": {
-        "core/am/src/directory.rs": (["begin_opening", "bury", "acquit", "show_generation", "finish_opening", "reset", "give_up_entry"], ["endpoint/towpath", "endpoint/lock-free", "endpoint/ticket"]),
-        "core/am/src/upkeep.rs": (["copy_outstanding"], ["endpoint/towpath", "endpoint/lock-free", "endpoint/ticket"]),
+        "core/am/src/directory.rs": (["begin_opening", "bury", "acquit", "show_generation", "finish_opening", "reset", "give_up_entry"], ["endpoint/*"]),
+        "core/am/src/upkeep.rs": (["copy_outstanding"], ["endpoint/*"]),
     },
 }
 ACCESS = re.compile(r"(?<!fn )\b(store|swap|compare_exchange|fetch_add|fetch_or|fetch_and)\s*\(")

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::message::Direction;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
-use crate::packet::{CLAIMED, FREE, Header, from_source_code};
+use crate::packet::{CLAIMED, FREE, Header, TAKEN, from_source_code};
 use crate::path::{Failure, SendPath, WhileFull};
 use crate::queue::{
     CLOSED, Census, GENERATION, Sender, TICKET, intent, read_intent, stop, tail_generation, write_intent,
@@ -207,7 +207,11 @@ pub(crate) trait Directory: Membership + Hooks {
             block_intent,
         };
         let content = back.content(from.code());
+        // Before the claim by its Release: the packet bears the name of the last owner, which may
+        // have left one there, too.
+        write_intent(self.cpu(), block_intent, u64::from(side.queue().id) + 1);
         let sent = route.send(self.cpu(), &content, None, false, &self.wait(&around), OneAttempt);
+        write_intent(self.cpu(), block_intent, 0);
         if sent == Ok(true) {
             self.wake_owner(&to, owner, true);
         }
@@ -333,8 +337,11 @@ pub(crate) trait Directory: Membership + Hooks {
             .any(|e| census.load_intent(e, COPYING) == u64::from(queue) + 1 && census.owner_lives(e))
     }
 
-    /// Returns whether a living sender may still write into a closed queue: it has a
-    /// ticket, a packet or a block there and has not published it.
+    /// Takes the blocks of a closed queue. Returns whether a sender may write there yet.
+    /// It may if it lives, and has a ticket, a packet or a block which it has not published.
+    ///
+    /// A sender claims a block before it sees that the queue is closed, so all those that no
+    /// sender holds are taken, until the queue is reset.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
         let (q, cpu, census) = (side.queue(), self.cpu(), DirectoryCensus(self));
         let intended = (0..census.members())
@@ -349,29 +356,43 @@ pub(crate) trait Directory: Membership + Hooks {
             // the tail or in its intent.
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
             // A claim of the endpoint itself is a dead owner's, though it bears the name that the
-            // successor has until it shows its own.
+            // successor has until it shows its own; so is one of an endpoint that is being taken
+            // over, unless its successor sends something back: the two would wait for each other.
             let claimer = header.source() as u16;
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
                 && claimer != me
-                && census.alive(claimer, header.lap());
+                && census.alive(claimer, header.lap())
+                && (self.is_shown(claimer) || census.holds_block(claimer, q.id));
             if header.has_block()
-                && side.claim().is_undelivered(q, cpu, header, ticket)
+                && side.claim().undelivered(q, cpu, header, ticket).is_some()
                 && let Some(block) = published.get_mut(header.block())
             {
                 *block = true;
             }
         }
-        let filled = q.blocks.iter().zip(published).any(|(block, published)| {
-            // (E5) Acquire: a sender that has claimed the block since the last look is not taken
-            // for its endpoint's predecessor; pairs with the Release (B1) of its claim.
-            let owner = cpu.load(&block.owner, Ordering::Acquire);
-            owner != 0
-                && !published
-                && census.alive(owner as u16, (owner >> 16) as u16)
-                && census.holds_block(owner as u16, q.id)
-        });
+        let is_held = |owner: u64| {
+            census.alive(owner as u16, (owner >> 16) as u16) && census.holds_block(owner as u16, q.id)
+        };
+        let mut filled = false;
+        for (block, published) in q.blocks.iter().zip(published) {
+            // (E5) Acquire, both: the last claimer has done with the block; and a sender that has
+            // claimed it since the last look is not taken for its endpoint's predecessor. This
+            // pairs with the Release, (B2) and (B1).
+            let take =
+                |from| cpu.compare_exchange(&block.owner, from, TAKEN, Ordering::Acquire, Ordering::Acquire);
+            filled |= match take(0) {
+                Ok(_) | Err(TAKEN) => false,
+                Err(owner) => !published && is_held(owner) || take(owner).is_err(),
+            };
+        }
         intended || claimed || filled
+    }
+
+    /// Returns whether an endpoint, known by a packet that it has claimed, is open.
+    fn is_shown(&self, endpoint: u16) -> bool {
+        // Relaxed: it was open before it claimed the packet.
+        self.entry(endpoint).is_ok_and(|entry| self.cpu().load(&entry.open, Ordering::Relaxed) != 0)
     }
 
     /// Closes an endpoint of the caller's.
@@ -430,8 +451,9 @@ pub(crate) trait Directory: Membership + Hooks {
     /// Tickets go on where they were, so that a predecessor's sender remembers none that fits.
     /// `first`: the memory was never used and is all zero.
     ///
-    /// Relaxed, all of it: the entry is opened afterwards (E4), and no sender of the new generation
-    /// comes before it has seen that (E6); its predecessor's senders stop at the tail either way.
+    /// Relaxed, all but the blocks: the entry is opened afterwards (E4), and no sender of the new
+    /// generation comes before it has seen that (E6); its predecessor's senders stop at the tail
+    /// either way, after they have claimed a block.
     fn reset(&self, side: &Self::Side, first: bool, generation: u64) {
         let (q, cpu) = (side.queue(), self.cpu());
         let base = (cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET).next_multiple_of(q.len());
@@ -440,9 +462,7 @@ pub(crate) trait Directory: Membership + Hooks {
                 cpu.store(&slot.header, FREE, Ordering::Relaxed);
                 cpu.store(&extra.valid_from, 0, Ordering::Relaxed);
             }
-            for block in q.blocks {
-                cpu.store(&block.owner, 0, Ordering::Relaxed);
-            }
+            (0..q.blocks.len()).for_each(|block| q.free_block(cpu, block));
             cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
             // The streams themselves belong to their senders.
             cpu.store(&q.control.streams, 0, Ordering::Relaxed);
@@ -480,6 +500,14 @@ mod tests {
         };
         assert!(is_held_up_by(other.core.name), "it will publish");
         assert!(!is_held_up_by(core.name), "it died before it had published, and this is its successor");
+        let entry = &other.core.entry;
+        let open = core.cpu().swap(&entry.open, 0, Ordering::Relaxed);
+        assert!(!is_held_up_by(other.core.name), "it died, and its successor may wait for this one");
+        let queue = core.request.side.queue().id;
+        write_intent(core.cpu(), &entry.own.intents[3], u64::from(queue) + 1);
+        assert!(is_held_up_by(other.core.name), "its successor sends something back");
+        write_intent(core.cpu(), &entry.own.intents[3], 0);
+        core.cpu().store(&entry.open, open, Ordering::Relaxed);
         let predecessor = Name { generation: 0, ..other.core.name };
         assert!(!is_held_up_by(predecessor), "it is dead");
     }

@@ -35,7 +35,7 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// Copies requests out of the queue of an endpoint that is gone: all that `mine`
-    /// accepts by source, in the order of their places.
+    /// accepts by source, in the order of their tickets.
     pub fn find_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,
@@ -47,13 +47,12 @@ impl Outstanding {
         // or by its death.
         let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
         let mut all = Vec::new();
-        for ticket in consumed..consumed.saturating_add(q.len()) {
+        for place in consumed..consumed.saturating_add(q.len()) {
             // Relaxed: the caller's own message, or one that the successor has acquired when it
             // looked for stragglers (I4).
-            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
-            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
-                continue;
-            }
+            let header = Header(cpu.load(&q.slot(place).header, Ordering::Relaxed));
+            let undelivered = claim.undelivered(q, cpu, header, place);
+            let Some(ticket) = undelivered.filter(|_| mine(header.source())) else { continue };
             // Of a long transfer only the last piece is answered. An offer's sender waits for it,
             // and brings the message back itself.
             let is_answered = |form: &Form| !matches!(form, Form::LongPart | Form::LongOffered);
@@ -77,6 +76,8 @@ impl Outstanding {
                 ticket,
             });
         }
+        // The message of a place that was passed over is older than those of the places before.
+        all.sort_by_key(|back| back.ticket);
         all
     }
 

@@ -88,9 +88,9 @@ impl<D: Domain> Core<D> {
 
     /// Returns whether a peer's endpoint is open, and still the same.
     pub(crate) fn is_here(&self, peer: &PeerEndpoint<D>) -> bool {
-        // (E1) Acquire: pairs with the Release when the endpoint was closed (E3) or taken by
-        // another process (E2).
-        let read = |word| self.cpu().load(word, Ordering::Acquire);
+        // Relaxed: if it is not, nothing of its queues, lines and streams is read before the fence
+        // in `announce`, which acquires that it was closed (E3) or taken by another process (E2).
+        let read = |word| self.cpu().load(word, Ordering::Relaxed);
         read(&peer.entry.owner) == peer.participant.to_bits()
             && read(&peer.entry.generation) == peer.name.generation
             && read(&peer.entry.open) == peer.participant.to_bits()
@@ -117,9 +117,10 @@ impl<D: Domain> Core<D> {
 
     /// Brings back the requests that an endpoint which is gone did not finish.
     fn return_outstanding(&self, peer: &Rc<PeerEndpoint<D>>) {
+        // The queue first: its fence acquires how the peer ended.
+        let mut in_queue = self.copy_outstanding(peer);
         let mut in_line = self.take_unhandled(peer);
         let in_stream = self.take_unhandled_records(peer);
-        let mut in_queue = self.copy_outstanding(peer);
         let mut returns = self.back.returns.borrow_mut();
         // In the order in which they were sent.
         let mut packets_before = |order: u64| {

@@ -208,7 +208,7 @@ pub struct Extra<P: Processor> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct BlockHead<P: Processor> {
-    /// 0 if free, or else the claimer ([`block_owner`]).
+    /// 0 if free, or else the claimer ([`block_owner`], [`TAKEN`]).
     pub owner: P::Word,
     /// Bytes in the block.
     pub len: P::Cell,
@@ -262,6 +262,10 @@ impl<P: Processor> BlockHead<P> {
         }
     }
 }
+
+/// The owner word of a block of a closed queue that its next owner has taken, so that no
+/// sender claims it.
+pub const TAKEN: u64 = u64::MAX;
 
 /// The owner word of a block that an endpoint has claimed: never 0.
 #[inline(always)]

@@ -90,6 +90,14 @@ pub trait Processor: Sized + 'static {
     fn fetch_and(&self, word: &Self::Word, mask: u64, order: Ordering) -> u64;
     /// A memory fence.
     fn fence(&self, order: Ordering);
+    /// A fence for the compiler alone.
+    ///
+    /// It orders what a signal's handler on the same thread meets, or a survivor of this process.
+    #[inline(always)]
+    #[track_caller]
+    fn compiler_fence(&self, order: Ordering) {
+        core::sync::atomic::compiler_fence(order);
+    }
     /// Writes bytes to words, of which the last one is filled up with zeros: each word
     /// with Relaxed, as [`Processor::store`], in any order. Panics if the words are too few.
     #[inline]

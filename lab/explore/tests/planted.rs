@@ -3,13 +3,17 @@
 
 mod support;
 
+use std::rc::Rc;
 use support::{
     Aba, Slip, barrier, counter, crossed, figure_1, load_then_store, lock, michael_scott, sleeping, stack,
 };
+
 use towpath_explore::harness::Case;
 use towpath_explore::{
-    Fault, FoundFault, Liberties, Method, Plan, Schedule, SearchSettings, replay, replay_seed, search,
+    ExploredMemory, Explorer, Fault, FoundFault, Liberties, Method, Plan, Schedule, SearchSettings,
+    SubjectRun, Word, replay, replay_seed, search,
 };
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Policy;
 use towpath_sync::locks::{Posix, Ticket};
 
@@ -146,4 +150,53 @@ fn what_only_a_death_brings_about() {
         assert!(found.failure.text.contains("is dead"), "{}", found.failure.text);
         assert!(found.replay.to_string().contains('k'), "{}", found.replay);
     }
+}
+
+/// Access between two stores of a thread that dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    Nothing,
+    Release,
+    Fence,
+    Look,
+}
+
+/// Thread 0 stores two words, and dies; a survivor that finds the second finds the first.
+struct TwoStores([Word; 2], Between);
+
+impl SubjectRun for TwoStores {
+    fn thread(&self, cpu: &Explorer) {
+        let TwoStores([first, second], between) = self;
+        cpu.store(first, 1, Ordering::Relaxed);
+        let order = if *between == Between::Release { Ordering::Release } else { Ordering::Relaxed };
+        match between {
+            Between::Nothing | Between::Release => {}
+            Between::Fence => cpu.compiler_fence(Ordering::SeqCst),
+            Between::Look => drop(cpu.load(first, Ordering::Relaxed)),
+        }
+        cpu.store(second, 1, order);
+        cpu.load(second, Ordering::Relaxed);
+    }
+    fn last(&self, cpu: &Explorer) {
+        let [first, second] = [&self.0[0], &self.0[1]].map(|word| cpu.load(word, Ordering::Relaxed));
+        assert!(first >= second, "the second store without the first");
+    }
+}
+
+#[test]
+fn a_store_that_a_compiler_moved_behind_a_death() {
+    let search = |between, loses_stores| {
+        let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            Ok(Rc::new(TwoStores([0, 1].map(|_| memory.word(Place::NewLine, 0)), between)))
+        };
+        let case = Case { endures_deaths: true, loses_stores, ..Case::new("two stores", "", make) };
+        let liberties = Liberties { kills: 1, ..Liberties::default() };
+        search(&case, &SearchSettings { liberties, ..settings(DFS, 1, 1, 1_000) }, &mut |_| {}).unwrap()
+    };
+    let found = search(Between::Nothing, true).found.expect("found");
+    assert!(found.replay.to_string().contains("0l2"), "{}", found.replay);
+    for between in [Between::Release, Between::Fence, Between::Look] {
+        assert!(search(between, true).found.is_none(), "{between:?}");
+    }
+    assert!(search(Between::Nothing, false).found.is_none(), "it dies with all its stores");
 }

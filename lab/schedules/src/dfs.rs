@@ -11,7 +11,7 @@
 
 use crate::footprint::Footprint;
 use crate::run::{Chooser, View};
-use crate::schedule::{StepChoice, Turn};
+use crate::schedule::StepChoice;
 
 /// The place in the tree of schedules.
 #[derive(Debug)]
@@ -89,12 +89,8 @@ impl Chooser for Tree {
         let mut node =
             DfsNode { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
         if self.preemptions.is_some_and(|bound| interrupted >= bound) {
-            let kept: Vec<StepChoice> = node
-                .options
-                .iter()
-                .copied()
-                .filter(|o| o.turn == Turn::Kill || !node.interrupts(*o))
-                .collect();
+            let kept: Vec<StepChoice> =
+                node.options.iter().copied().filter(|o| o.turn.is_death() || !node.interrupts(*o)).collect();
             node.options = kept;
         }
         node.options.retain(|o| !node.asleep.iter().any(|(c, _)| c == o));

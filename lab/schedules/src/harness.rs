@@ -36,6 +36,8 @@ pub struct Case {
     pub endures_deaths: bool,
     /// See [`Subject::naps`].
     pub naps: bool,
+    /// See [`Subject::loses_stores`].
+    pub loses_stores: bool,
     /// See [`Subject::set_up`].
     pub make: Make,
 }
@@ -58,6 +60,7 @@ impl Case {
             about: about.into(),
             endures_deaths: false,
             naps: false,
+            loses_stores: false,
             make: Box::new(make),
         }
     }
@@ -78,6 +81,9 @@ impl Subject for Case {
     }
     fn naps(&self) -> bool {
         self.naps
+    }
+    fn loses_stores(&self) -> bool {
+        self.loses_stores
     }
 }
 

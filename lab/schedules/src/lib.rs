@@ -16,6 +16,7 @@
 mod arena;
 mod capabilities;
 mod coroutine;
+mod delayed;
 mod dfs;
 mod end;
 mod fault;

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{LINE, Ordering, Place};
 
+use crate::delayed::DelayedStore;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
 use crate::pending::{Gate, Other, Pending, WordAccess};
@@ -83,6 +84,8 @@ pub(crate) struct ExploredThread {
     /// Clock of its last release fence.
     pub fenced: Clock,
     pub view: ThreadView,
+    /// Its stores that its death may undo.
+    pub delayed: Vec<DelayedStore>,
     /// Number of the last step of each thread that its next step depends on; its own: of
     /// its last one.
     pub deps: Clock,
@@ -142,6 +145,7 @@ impl ExploredThread {
             read: [0; CLOCKS],
             fenced: [0; CLOCKS],
             view: ThreadView::default(),
+            delayed: Vec::new(),
             deps: [0; CLOCKS],
             looked: SeenWords::default(),
         }
@@ -196,6 +200,8 @@ pub(crate) struct RunState {
     pub left_over: Liberties,
     /// True if accesses to data are steps of their own.
     pub data_steps: bool,
+    /// True if a death may undo stores (`delayed.rs`).
+    pub loses_stores: bool,
     pub footprint: Footprint,
     pub failure: Option<LocatedFault>,
     /// A digest of all accesses, to compare two runs.
@@ -240,6 +246,7 @@ impl ExploredMemory {
             changes: 0,
             left_over: liberties,
             data_steps: liberties.kills > 0,
+            loses_stores: false,
             footprint: Footprint::default(),
             failure: None,
             digest: 0,
@@ -345,7 +352,7 @@ impl RunState {
             let turn = match choice.turn {
                 Turn::Normal => 0,
                 Turn::Earlier(n) => n,
-                Turn::Other | Turn::Kill => continue,
+                Turn::Other | Turn::Kill | Turn::Lose(_) => continue,
             };
             if self.threads[choice.thread].pending.access != WordAccess::Latest
                 && let Some(at) = self.candidate(choice.thread, turn)
@@ -404,7 +411,11 @@ impl RunState {
             }
         }
         if self.left_over.kills > 0 && !options.is_empty() {
-            options.extend(alive().map(|thread| StepChoice { thread, turn: Turn::Kill }));
+            for thread in alive() {
+                let losses = 1..=self.threads[thread].delayed.len() as u8;
+                let turns = losses.map(Turn::Lose).chain([Turn::Kill]);
+                options.extend(turns.map(|turn| StepChoice { thread, turn }));
+            }
             options.sort_unstable();
         }
     }
@@ -434,8 +445,8 @@ impl RunState {
         t.deps[choice.thread] += 1;
         t.other = choice.turn == Turn::Other;
         // A thread that goes on because no other can depends on all of them.
-        self.footprint.all = !open || matches!(choice.turn, Turn::Other | Turn::Kill);
-        if !open && choice.turn != Turn::Kill {
+        self.footprint.all = !open || choice.turn == Turn::Other || choice.turn.is_death();
+        if !open && !choice.turn.is_death() {
             // Threads see no more of the time than that it passes: a second stands for eternity.
             self.time += t.pending.ns.min(1_000_000_000);
         }
@@ -506,6 +517,10 @@ impl RunState {
     pub fn datum(&mut self, at: usize, write: Option<u64>) -> u64 {
         let old = self.data[at].value;
         if let Some(index) = self.current {
+            self.settle_datum(at);
+            if write.is_some() {
+                self.delay_store(index, DelayedStore::Datum { at, old: self.data[at] });
+            }
             let clock = self.threads[index].clock;
             let datum = &mut self.data[at];
             let behind = datum.written.is_some_and(|(writer, when)| clock[writer] < when)

@@ -115,6 +115,14 @@ impl Pending {
 }
 
 impl Pending {
+    /// Returns whether it is a call of the kernel, which a compiler moves nothing across.
+    pub fn is_call(&self) -> bool {
+        let is_on_object = self.object != TouchedObject::Nothing;
+        self.access == WordAccess::Kernel
+            || is_on_object && self.access == WordAccess::Latest
+            || matches!(self.gate, Gate::Moved { .. })
+    }
+
     /// A step that can be taken at once, and ends in one way.
     pub fn open(what: &'static str, object: TouchedObject) -> Pending {
         let (access, gate, other) = (WordAccess::Latest, Gate::Open, Other::None);

@@ -96,13 +96,19 @@ impl Explorer {
         // Relaxed, twice: there is one thread of the host.
         if self.memory.0.told.load(Ordering::Relaxed) != 0 {
             let dead = self.memory.0.told.swap(0, Ordering::Relaxed);
-            self.memory.0.inner.borrow_mut().learn(self.index, dead);
+            let mut inner = self.memory.0.inner.borrow_mut();
+            // It has asked the kernel.
+            inner.settle_stores(self.index);
+            inner.learn(self.index, dead);
         }
     }
 
     fn await_turn(&self, pending: Pending) {
         self.learn();
         if self.runs() {
+            if pending.is_call() {
+                self.memory.0.inner.borrow_mut().settle_stores(self.index);
+            }
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
             // SAFETY: it is not null, as only running explorers are ever current; it outlives the
             // explorer, and we are on the coroutine's stack: see `running`.
@@ -494,6 +500,13 @@ impl Processor for Explorer {
         let mut inner = self.memory.0.inner.borrow_mut();
         if inner.current == Some(self.index) {
             inner.fence(self.index, order, !is_weaker);
+        }
+    }
+    /// A fence that is no step: a death undoes no store before it.
+    #[track_caller]
+    fn compiler_fence(&self, order: Ordering) {
+        if weaken::fence(Location::caller(), order).is_some() {
+            self.memory.0.inner.borrow_mut().settle_stores(self.index);
         }
     }
     fn read(&self, cell: &DatumId) -> u64 {

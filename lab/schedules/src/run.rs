@@ -139,6 +139,7 @@ impl Runner {
     ) -> Result<RunOutcome, String> {
         let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
         let body = subject.set_up(&terms.plan, &memory)?;
+        memory.0.inner.borrow_mut().loses_stores = subject.loses_stores();
         Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
     }
 
@@ -290,8 +291,11 @@ impl Play<'_> {
 
     fn act(&mut self, choice: StepChoice) {
         let inner = &self.memory.0.inner;
-        if choice.turn == Turn::Kill {
+        if choice.turn.is_death() {
             // Its coroutine stays where it is, and is taken down with the others.
+            if let Turn::Lose(n) = choice.turn {
+                inner.borrow_mut().undo_store(choice.thread, n);
+            }
             inner.borrow_mut().kill(choice.thread, choice.thread);
             inner.borrow_mut().line(choice.thread, "dies", Default::default);
             self.memory.0.dead.fetch_or(1 << choice.thread, Ordering::Relaxed);

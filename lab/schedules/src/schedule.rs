@@ -16,6 +16,9 @@ pub enum Turn {
     Other,
     /// None at all: the thread dies before the step.
     Kill,
+    /// None: the thread dies before the step, and before a store that a compiler may have
+    /// moved behind others, so many back.
+    Lose(u8),
 }
 
 impl Turn {
@@ -26,7 +29,13 @@ impl Turn {
             Turn::Other => 1,
             Turn::Kill => 2,
             Turn::Earlier(n) => 1_000 + u64::from(n),
+            Turn::Lose(n) => 2_000 + u64::from(n),
         }
+    }
+
+    /// Returns whether the thread dies.
+    pub(crate) fn is_death(self) -> bool {
+        matches!(self, Turn::Kill | Turn::Lose(_))
     }
 }
 
@@ -50,7 +59,8 @@ impl StepChoice {
 ///
 /// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two,
 /// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. `1r2`
-/// lets thread 1 take a step with the value two before the latest. Where a schedule ends, the
+/// lets thread 1 take a step with the value two before the latest; with `2l1` thread 2 dies without
+/// the last of its stores. Where a schedule ends, the
 /// thread that ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(pub Vec<StepChoice>);
@@ -90,6 +100,7 @@ impl Display for Schedule {
                     let one = format!("{}r{n}", choice.thread);
                     f.write_str(&vec![one; count].join("."))?;
                 }
+                Turn::Lose(n) => write!(f, "{}l{n}", choice.thread)?,
                 Turn::Normal => write!(f, "{}x{count}", choice.thread)?,
                 Turn::Other => write!(f, "{}t{count}", choice.thread)?,
                 Turn::Kill => write!(f, "{}k", choice.thread)?,
@@ -122,10 +133,11 @@ impl FromStr for Schedule {
             let (thread, rest) = piece.split_at(at);
             let thread = thread.parse().map_err(|_| bad())?;
             let turn = match rest.as_bytes()[0] {
-                b'r' => {
+                which @ (b'r' | b'l') => {
                     let back =
                         rest.get(1..).and_then(|n| n.parse().ok()).filter(|n| *n > 0).ok_or_else(bad)?;
-                    choices.push(StepChoice { thread, turn: Turn::Earlier(back) });
+                    let turn = if which == b'r' { Turn::Earlier(back) } else { Turn::Lose(back) };
+                    choices.push(StepChoice { thread, turn });
                     continue;
                 }
                 b'x' => Turn::Normal,
@@ -153,10 +165,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let text = "0x4.1x2.0t1.2k.1r2.1r2.1x1";
+        let text = "0x4.1x2.0t1.2k.1r2.1r2.1x1.1l3";
         let schedule: Schedule = text.parse().unwrap();
         assert_eq!(schedule.to_string(), text);
-        assert_eq!(schedule.0.len(), 11);
+        assert_eq!(schedule.0.len(), 12);
         assert_eq!((schedule.switches(), schedule.stale()), (4, 2));
         assert_eq!("0x.0t".parse::<Schedule>().unwrap().to_string(), "0x1.0t1");
     }

@@ -34,7 +34,13 @@ impl DeathPlan {
         if !self.0.contains(&view.step) {
             return None;
         }
-        one_of(random, view.options, |turn| turn == Turn::Kill)
+        let death = one_of(random, view.options, |turn| turn == Turn::Kill)?;
+        let losses =
+            || view.options.iter().filter(|o| o.thread == death.thread && matches!(o.turn, Turn::Lose(_)));
+        match losses().count() {
+            0 => Some(death),
+            count => losses().chain([&death]).nth(below(random, count + 1)).copied(),
+        }
     }
 }
 

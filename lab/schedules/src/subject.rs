@@ -30,6 +30,11 @@ pub trait Subject {
     fn naps(&self) -> bool {
         false
     }
+    /// Returns whether a death may undo stores that a compiler may have moved behind
+    /// others (`delayed.rs`).
+    fn loses_stores(&self) -> bool {
+        false
+    }
 }
 
 /// One run of a subject.

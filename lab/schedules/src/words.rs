@@ -29,6 +29,7 @@ use std::rc::Rc;
 
 use towpath_machine::Ordering;
 
+use crate::delayed::DelayedStore;
 use crate::footprint::TouchedObject;
 use crate::machine::{CLOCKS, Clock, RunState, join};
 use crate::pending::WordAccess;
@@ -175,6 +176,14 @@ impl WordState {
         n.checked_sub(1).map_or(&self.first, |n| &self.later[n])
     }
 
+    /// Makes a write one of the value before it.
+    pub fn undo(&mut self, place: u64) {
+        if let Some(at) = self.later.iter().position(|write| write.at == place) {
+            let WordWrite { value, released, .. } = self.write(at).clone();
+            (self.later[at].value, self.later[at].released) = (value, released);
+        }
+    }
+
     fn write_mut(&mut self, n: usize) -> &mut WordWrite {
         match n.checked_sub(1) {
             None => &mut self.first,
@@ -231,7 +240,7 @@ fn acquires(order: Ordering) -> bool {
     matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
 }
 
-fn releases(order: Ordering) -> bool {
+pub(crate) fn releases(order: Ordering) -> bool {
     matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst)
 }
 
@@ -330,6 +339,7 @@ impl RunState {
         if self.current.is_none() {
             return;
         }
+        self.settle_word(word);
         let (t, state) = (&mut self.threads[index], &self.words[word]);
         let write = state.write(at);
         join(&mut t.read, &write.released.clock);
@@ -396,6 +406,11 @@ impl RunState {
             }
         }
         let place = self.insert(word, at, value, released);
+        self.settle_word(word);
+        self.settle_if_released(index, order);
+        if !updates && self.current.is_some() && self.words[word].slot.is_some() {
+            self.delay_store(index, DelayedStore::Word { word, place });
+        }
         if let (Some(index), MemoryModel::C11) = (self.current, self.model) {
             let slot = self.words[word].slot.expect("a word that was written");
             self.threads[index].view.now.raise(slot, place);
@@ -561,6 +576,7 @@ impl RunState {
         if is_as_written && self.is_weakened {
             self.written_fence(index, order);
         }
+        self.settle_if_released(index, order);
         let t = &mut self.threads[index];
         if acquires(order) {
             let read = t.read;

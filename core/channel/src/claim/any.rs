@@ -276,8 +276,8 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         each!(self, c => c.is_ready_late(q, header, ticket, head))
     }
-    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
-        each!(self, c => c.is_undelivered(q, cpu, header, ticket))
+    fn undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> Option<u64> {
+        each!(self, c => c.undelivered(q, cpu, header, ticket))
     }
     #[inline(always)]
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {

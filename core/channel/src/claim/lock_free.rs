@@ -244,6 +244,12 @@ impl<P: Processor> Claim<P> for LockFree {
         header.is_ready() && is_earlier(header.lap(), q.lap(to_come))
     }
 
+    /// A message whose turn has passed says by its lap which ticket it had.
+    fn undelivered(&self, q: &Queue<'_, P>, _cpu: &P, header: Header, ticket: u64) -> Option<u64> {
+        let laps = header.lap().wrapping_sub(q.lap(ticket)) as i16;
+        header.is_ready().then(|| ticket.wrapping_add_signed(i64::from(laps) * q.len() as i64))
+    }
+
     #[inline(always)]
     fn release(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
         free_packet(q, cpu, ticket);

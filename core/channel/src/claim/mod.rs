@@ -108,11 +108,11 @@ pub trait Claim<P: Processor> {
         self.is_ready(q, header, ticket)
     }
 
-    /// Returns whether the packet of a dead receiver holds a message that was not
-    /// delivered. `ticket` is the place's first one that the receiver had not passed.
-    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
-        let _ = (q, cpu, ticket);
-        header.is_ready()
+    /// Returns the ticket of the message that the packet of a dead receiver holds, if it
+    /// was not delivered. `ticket` is the place's first one that the receiver had not passed.
+    fn undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> Option<u64> {
+        let _ = (q, cpu);
+        header.is_ready().then_some(ticket)
     }
 
     /// Makes a delivered packet reusable, now or later ([`Claim::flush`]).

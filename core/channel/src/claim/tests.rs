@@ -138,23 +138,38 @@ fn message_of_a_place_passed_over_is_undelivered_when_it_comes() {
     let undelivered = || {
         let from = cpu.load(&words.control.consumed, Ordering::Relaxed);
         let header = |ticket| Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
-        (from..from + 2).filter(|&t| Towpath.is_undelivered(&q, &cpu, header(t), t)).count()
+        (from..from + 2).filter_map(|t| Towpath.undelivered(&q, &cpu, header(t), t)).collect::<Vec<_>>()
     };
     for ticket in 0..2 {
         assert_eq!(claim(), ticket);
         publish(ticket);
-        assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (1, ticket, 0));
+        assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (vec![ticket], ticket, vec![]));
     }
     let stopped = claim();
     assert!(Towpath.resolve_head(&q, &mut receiver, &cpu, &One(cpu, &words.intent), true));
-    assert_eq!(undelivered(), 0, "the place has the message of the lap before");
+    assert_eq!(undelivered(), Vec::<u64>::new(), "the place has the message of the lap before");
     for ticket in [3, 5, 7] {
-        assert_eq!((claim(), undelivered()), (ticket, 0));
+        assert_eq!((claim(), undelivered()), (ticket, vec![]));
         publish(ticket);
-        assert_eq!((undelivered(), deliver(&mut receiver)), (1, ticket));
+        assert_eq!((undelivered(), deliver(&mut receiver)), (vec![ticket], ticket));
     }
     publish(stopped);
-    assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (1, stopped, 0));
+    assert_eq!((undelivered(), deliver(&mut receiver), undelivered()), (vec![stopped], stopped, vec![]));
+}
+
+/// Lock-free receiver that has passed over a place, and dies.
+///
+/// The message that comes there late has the ticket that its sender drew, not that of the place's
+/// next turn.
+#[test]
+fn late_message_of_the_dead_has_its_own_ticket() {
+    let (cpu, words) = (Native::with_id(0), Words::new());
+    let q = words.queue();
+    let header = |ticket| Header(READY).with_lap(q.lap(ticket));
+    for (drawn, turn) in [(4, 4), (2, 4), (0, 4), (6, 4)] {
+        assert_eq!(LockFree.undelivered(&q, &cpu, header(drawn), turn), Some(drawn));
+    }
+    assert_eq!(LockFree.undelivered(&q, &cpu, Header(0).with_lap(1), 4), None);
 }
 
 /// Receiver that dies after it has passed void tickets without a delivery since: the
@@ -181,5 +196,5 @@ fn message_of_a_place_given_back_is_undelivered() {
     publish(4);
     assert_eq!((cpu.load(&words.control.consumed, Ordering::Relaxed), receiver.head), (2, 3));
     let header = Header(cpu.load(&q.slot(4).header, Ordering::Relaxed));
-    assert!(Towpath.is_undelivered(&q, &cpu, header, 2));
+    assert_eq!(Towpath.undelivered(&q, &cpu, header, 2), Some(4));
 }

@@ -183,10 +183,11 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     /// the holes that it left behind. Of a place with a hole only that one's message can be there;
     /// of one that was given back, only that of the first valid ticket: the progress is not shown
     /// when the head passes places without a delivery, and may be a lap behind.
-    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
+    fn undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> Option<u64> {
         // Relaxed: the receiver's end is known, and with it all its steps.
         let valid = cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed);
-        self.is_ready(q, header, if is_hole(valid) { valid & TICKET } else { ticket.max(valid) })
+        let ticket = if is_hole(valid) { valid & TICKET } else { ticket.max(valid) };
+        self.is_ready(q, header, ticket).then_some(ticket)
     }
 
     #[inline(always)]

@@ -158,7 +158,9 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
             // (4b) Release: what the value stands for; pairs with the Acquire (5) in `read`.
             cpu.store(words.find(number)?, value, Ordering::Release);
         }
-        cpu.store(&record.step, IDLE, Ordering::Relaxed);
+        // (6c) Release: after the value, for a process that takes over from us if we die
+        // here; pairs with the knowledge of our death, as (3).
+        cpu.store(&record.step, IDLE, Ordering::Release);
         Ok(())
     }
 

@@ -11,8 +11,6 @@
 //! **Crashes.** The dead one's places stay busy, until its successor clears them
 //! ([`Places::clear`]).
 
-use core::sync::atomic::compiler_fence;
-
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use super::DcasError;
@@ -60,7 +58,7 @@ impl<P: Processor> Places<P> {
         cpu.store(&self.next, place as u64 + 1, Ordering::Relaxed);
         // (1) SeqCst, for the compiler only: the uses of the place come after this; pairs with (2)
         // in `give` of a handler, which runs on the same processor.
-        compiler_fence(Ordering::SeqCst);
+        cpu.compiler_fence(Ordering::SeqCst);
         Ok(Some(place))
     }
 
@@ -69,7 +67,7 @@ impl<P: Processor> Places<P> {
     pub(super) fn give(&self, cpu: &P, place: usize) {
         // (2) SeqCst, for the compiler only: the uses of the place come before this; pairs with (1)
         // in `take`.
-        compiler_fence(Ordering::SeqCst);
+        cpu.compiler_fence(Ordering::SeqCst);
         // Relaxed: as in `take`.
         let busy = cpu.load(&self.busy, Ordering::Relaxed);
         cpu.store(&self.busy, busy & !(1 << place), Ordering::Relaxed);

@@ -140,9 +140,9 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             let next = cpu.load(&entry.next, Ordering::Acquire);
             // (1b) Acquire, twice: as (1); pairs with the Release (5).
             let [found, value] = [&entry.key, &entry.value].map(|field| cpu.load(field, Ordering::Acquire));
-            // (1e) Acquire: as (1), pairs with the Release (2); not before the loads that
-            // it confirms, which acquire: the entry was in the list then.
-            if cpu.load(self.link_of(before)?, Ordering::Acquire) != link {
+            // Relaxed: not before the loads that it confirms, which acquire: the entry was in
+            // the list then. No value of a link comes back, so what it came with is known.
+            if cpu.load(self.link_of(before)?, Ordering::Relaxed) != link {
                 return Ok(None);
             }
             if next & MARK != 0 {

@@ -377,9 +377,9 @@ impl<P: Processor, const N: usize, const LEASE: u64> Lock<P> for Robust<P, N, LE
     }
 
     fn make_consistent(&self, cpu: &P, held: &mut RobustHeld) {
-        // (9) Release: the repair comes first, also for a survivor of this process; pairs with the
-        // kernel's order of all stores of the dead before their death.
-        cpu.store(&self.head.state, 0, Ordering::Release);
+        // Relaxed: before the release (4). A survivor of this process, which has the lock, is
+        // told of this death whatever the state is.
+        cpu.store(&self.head.state, 0, Ordering::Relaxed);
         held.death = HELD | held.death.get() & !INCONSISTENT;
     }
 }

@@ -45,8 +45,6 @@
 
 mod reading;
 
-use core::sync::atomic::compiler_fence;
-
 pub use reading::ReadHeld;
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -314,7 +312,7 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         cpu.store(&self.head.dirty, identity.into(), Ordering::Relaxed);
         // (W14) SeqCst, for the compiler: the store before the changes of the data; pairs with the
         // kernel's order of all stores of the dead before their death.
-        compiler_fence(Ordering::SeqCst);
+        cpu.compiler_fence(Ordering::SeqCst);
     }
 
     /// Waits until no reader is in; removes the dead.

@@ -95,6 +95,13 @@ pub fn all(cases: &mut Vec<Case>) {
         let name = format!("channel/watched-{}", algorithm.name());
         cases.push(Case { endures_deaths, ..Case::new(name, about, make) });
     }
+    for algorithm in [Algorithm::Ticket, Algorithm::LockFree] {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            Ok(Rc::new(WatchedQueue::new(plan, memory, algorithm).reborn(memory)))
+        };
+        let about = "senders that have just begun are not taken for their predecessors";
+        cases.push(Case::new(format!("channel/reborn-{}", algorithm.name()), about, make));
+    }
     for (algorithm, stray, of) in [
         (Algorithm::Towpath, Stray::Progress, "progress"),
         (Algorithm::LockFree, Stray::Progress, "progress"),

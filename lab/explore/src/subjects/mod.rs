@@ -14,6 +14,7 @@ mod pools;
 mod queue_memory;
 mod repair;
 mod robust;
+mod roles;
 mod shm_words;
 mod spinning;
 mod structures;
@@ -99,6 +100,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     repair::all(&mut cases, policy);
     pairs::all(&mut cases, policy);
     pools::all(&mut cases);
+    roles::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     forgetful_lock(&mut cases, policy);
     robust::planted(&mut cases, policy);

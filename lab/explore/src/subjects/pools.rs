@@ -25,9 +25,13 @@ pub fn all(cases: &mut Vec<Case>) {
     chains::<Atomics>(cases);
     chains::<LoadLinked>(cases);
     let about = "one holder of each node; the living audit, and nothing is lost";
-    for (name, has_predecessor) in [("pool", false), ("pool-audited", true)] {
+    for (name, predecessor) in [
+        ("pool", Predecessor::None),
+        ("pool-audited", Predecessor::Deep),
+        ("pool-walked", Predecessor::Giving),
+    ] {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-            Ok(Rc::new(SharedNodes::new(plan, memory, has_predecessor)))
+            Ok(Rc::new(SharedNodes::new(plan, memory, predecessor)))
         };
         let name = format!("{FAMILY}/{name}");
         cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
@@ -102,10 +106,21 @@ impl<M: Universal<Explorer>> SubjectRun for ChainedNodes<M> {
     }
 }
 
+/// One more participant that has died before all began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Predecessor {
+    None,
+    /// Took and was about to take nodes, handler over handler.
+    Deep,
+    /// Died after it had given all nodes, with one in its hands that is under another.
+    ///
+    /// Thread 0 audits, the others take and give.
+    Giving,
+}
+
 struct SharedNodes {
     pool: StablePool<Explorer, Counter<Explorer>, Boxed, 1>,
-    /// True if one more participant has died before all began, with nodes in its hands.
-    has_predecessor: bool,
+    predecessor: Predecessor,
     /// The structure: number of the node in it, or 0.
     word: Word,
     held: HeldNodes,
@@ -113,10 +128,23 @@ struct SharedNodes {
 }
 
 impl SharedNodes {
-    fn new(plan: &Plan, memory: &ExploredMemory, has_predecessor: bool) -> SharedNodes {
-        let (nodes, dead) = (plan.threads, plan.threads);
+    fn new(plan: &Plan, memory: &ExploredMemory, predecessor: Predecessor) -> SharedNodes {
+        let dead = plan.threads;
+        let nodes = if predecessor == Predecessor::Giving { 3 } else { plan.threads };
         let pool = StablePool::new(memory, nodes, plan.threads + 1);
-        if has_predecessor {
+        if predecessor == Predecessor::Giving {
+            let cpu = memory.at_rest();
+            let give = || -> Result<(), StableError> {
+                let taken = [pool.take(&cpu, dead)?, pool.take(&cpu, dead)?, pool.take(&cpu, dead)?];
+                let lower = taken[1].node();
+                for held in taken {
+                    pool.give(&cpu, dead, held)?;
+                }
+                pool.aim(&cpu, dead, lower).map(drop)
+            };
+            give().unwrap_or_else(|error| panic!("{error}"));
+        }
+        if predecessor == Predecessor::Deep {
             let cpu = memory.at_rest();
             // One that it had taken, and some that it was about to take, handler over handler.
             let taken = pool.take(&cpu, dead).map(|_| ());
@@ -129,7 +157,7 @@ impl SharedNodes {
             assert!(taken.is_ok() && deepest == StableError::TooDeep, "{taken:?}, {deepest}");
         }
         let (word, held) = (memory.word(Place::NewLine, 0), HeldNodes::new(memory, nodes));
-        SharedNodes { pool, has_predecessor, word, held, plan: *plan }
+        SharedNodes { pool, predecessor, word, held, plan: *plan }
     }
 
     /// Takes a node, and exchanges it for that in the structure if `puts`.
@@ -178,7 +206,7 @@ impl SharedNodes {
     /// An audit, if a thread has died. Returns the number of suspects that are pending.
     fn audit(&self, cpu: &Explorer) -> usize {
         let mut dead: Vec<bool> = (0..self.plan.threads).map(|thread| is_dead(cpu, thread)).collect();
-        dead.push(self.has_predecessor);
+        dead.push(self.predecessor != Predecessor::None);
         if !dead.contains(&true) {
             return 0;
         }
@@ -192,16 +220,21 @@ impl SharedNodes {
 impl SubjectRun for SharedNodes {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
-            if self.has_predecessor || cpu.deaths() > 0 {
+            let walked = self.predecessor == Predecessor::Giving;
+            if self.predecessor == Predecessor::Deep || cpu.deaths() > 0 || walked && cpu.id() == 0 {
                 self.audit(cpu);
             }
-            self.act(cpu, (n + cpu.id()).is_multiple_of(2)).unwrap_or_else(|error| panic!("{error}"));
+            if walked && cpu.id() == 0 {
+                continue;
+            }
+            self.act(cpu, !walked && (n + cpu.id()).is_multiple_of(2))
+                .unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
     fn last(&self, cpu: &Explorer) {
         assert!((0..ENOUGH).any(|_| self.audit(cpu) == 0), "suspects are pending though no thread acts");
-        if self.has_predecessor {
+        if self.predecessor == Predecessor::Deep {
             // As if it had also been about to take each of them now: all are found where they are.
             for node in 1..=self.plan.threads as u32 {
                 let aimed = self.pool.aim(cpu, self.plan.threads, node);

@@ -47,6 +47,8 @@ pub(super) struct WatchedQueue {
     intents: Vec<Word>,
     /// Set by a sender that has sent all.
     ended: Vec<Word>,
+    /// Generation of each sender, which it shows when it begins; if they are not 0.
+    generations: Option<Vec<Word>>,
     /// Word that is damaged after the first message.
     stray: Option<Stray>,
     plan: Plan,
@@ -65,8 +67,10 @@ impl Census for ExploredCensus<'_> {
     fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
         read_intent(self.cpu, &self.watched.intents[2 * usize::from(endpoint) + word])
     }
-    fn generation(&self, _endpoint: u16) -> Option<u16> {
-        Some(0)
+    fn generation(&self, endpoint: u16) -> Option<u16> {
+        let Some(words) = &self.watched.generations else { return Some(0) };
+        // Relaxed: the word that names the generation orders it.
+        Some(self.cpu.load(&words[usize::from(endpoint)], Ordering::Relaxed) as u16)
     }
     fn owner_lives(&self, endpoint: u16) -> bool {
         ExploredMember::new(self.cpu).is_alive(u32::from(endpoint) + 1)
@@ -103,13 +107,20 @@ impl WatchedQueue {
             algorithm,
             intents: (0..2 * plan.threads).map(word).collect(),
             ended: (0..plan.threads).map(word).collect(),
+            generations: None,
             stray: None,
             plan: *plan,
         }
     }
 
     fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, sender) = (self.memory.queue(0), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
+        if let Some(words) = &self.generations {
+            // Relaxed: the claims order it.
+            cpu.store(&words[cpu.id()], 1, Ordering::Relaxed);
+        }
+        let generation = u16::from(self.generations.is_some());
+        let (queue, sender) =
+            (self.memory.queue(0), RefCell::new(Sender::new(cpu.id() as u16, generation, 0)));
         let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
         let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
         let around = ExploredMember::new(cpu);
@@ -128,6 +139,12 @@ impl WatchedQueue {
         }
         // (W1) Release: after the messages; pairs with the Acquire (W2).
         cpu.store(&self.ended[cpu.id()], 1, Ordering::Release);
+    }
+
+    /// The queue with senders that succeed others.
+    pub fn reborn(self, memory: &ExploredMemory) -> WatchedQueue {
+        let generations = (0..self.plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect();
+        WatchedQueue { generations: Some(generations), ..self }
     }
 
     /// The queue with a word that is damaged.

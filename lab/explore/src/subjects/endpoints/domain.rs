@@ -18,9 +18,8 @@ use towpath_sync::{Policy, Surroundings, Wait};
 use super::super::queue_memory::ExploredQueueMemory;
 use super::super::{BUDGET, ExploredMember};
 
-/// Packets and blocks of a queue, and bytes of a block and of a segment.
+/// Packets of a queue, and bytes of a block and of a segment.
 const PACKETS: u32 = 4;
-const BLOCKS: u32 = 2;
 const BLOCK_SIZE: u32 = 64;
 const SEGMENT: u64 = 64;
 
@@ -48,12 +47,13 @@ impl ExploredWorld {
         threads: usize,
         ranks: usize,
         algorithm: Algorithm,
+        blocks: u32,
         answer_lines: bool,
         waiting: Policy,
     ) -> Self {
         let config = WorldConfig {
             packets: PACKETS,
-            blocks: BLOCKS,
+            blocks,
             block_size: BLOCK_SIZE,
             segment_bytes: SEGMENT,
             algorithm,
@@ -62,7 +62,7 @@ impl ExploredWorld {
             streams: 0,
             ..WorldConfig::new(ranks as u32)
         };
-        let [packets, blocks, block_size] = [PACKETS, BLOCKS, BLOCK_SIZE].map(|n| n as usize);
+        let [packets, blocks, block_size] = [PACKETS, blocks, BLOCK_SIZE].map(|n| n as usize);
         let queue = |_| ExploredQueueMemory::new(memory, packets, blocks, block_size);
         let part = |_| EndpointMemory {
             entry: Entry::new(memory),

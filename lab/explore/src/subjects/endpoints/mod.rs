@@ -7,6 +7,10 @@
 //! comes back, once; a request that came back was not handled, unless its server died. Requests are
 //! short, have a block, or are stored into the server's segment, in turns. Where there are answer
 //! lines, each client sends so many more before that it uses one.
+//!
+//! In the subjects with `blocks` in their names the first server leaves early, when each second
+//! client has mapped it: those requests, which have the queue's only block, meet the takeover. The
+//! other clients map a server meanwhile.
 
 mod domain;
 
@@ -35,15 +39,34 @@ const REPLY: u8 = 2;
 /// Number of requests of a client before it and its server use their answer line.
 const BEFORE_LINE: usize = 6;
 
+/// RequestMix of a subject.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestMix {
+    /// Requests of all kinds.
+    Mixed,
+    /// And replies through answer lines.
+    Lines,
+    /// Requests with a block; the first server leaves early.
+    Blocks,
+}
+
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
-    let names = [Algorithm::Towpath, Algorithm::LockFree, Algorithm::Ticket].map(|a| (a.name(), a, false));
-    for (name, algorithm, lines) in names.into_iter().chain([("lines", Algorithm::Towpath, true)]) {
+    use RequestMix::{Blocks, Lines, Mixed};
+    let names = [
+        ("towpath", Algorithm::Towpath, Mixed),
+        ("lock-free", Algorithm::LockFree, Mixed),
+        ("ticket", Algorithm::Ticket, Mixed),
+        ("lines", Algorithm::Towpath, Lines),
+        ("blocks-towpath", Algorithm::Towpath, Blocks),
+        ("blocks-lock-free", Algorithm::LockFree, Blocks),
+    ];
+    for (name, algorithm, traffic) in names {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
             if !(3..=5).contains(&plan.threads) {
                 return Err("is for three to five threads".into());
             }
-            Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, lines, policy)))
+            Ok(Rc::new(ServiceHandover::new(plan, memory, algorithm, traffic, policy)))
         };
         let about = "each request is answered or comes back, once, also from a server's successor";
         let endures_deaths = algorithm != Algorithm::Ticket;
@@ -55,6 +78,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
 struct ServiceHandover {
     world: ExploredWorld,
     plan: Plan,
+    traffic: RequestMix,
     /// Number of threads that serve.
     servers: usize,
     /// Number of requests of a client, and that the first server handles.
@@ -80,17 +104,20 @@ impl ServiceHandover {
         plan: &Plan,
         memory: &ExploredMemory,
         algorithm: Algorithm,
-        lines: bool,
+        traffic: RequestMix,
         waiting: Policy,
     ) -> ServiceHandover {
         let servers = servers(plan);
         let clients = plan.threads - servers;
+        let lines = traffic == RequestMix::Lines;
+        let blocks = if traffic == RequestMix::Blocks { 1 } else { 2 };
         let before = if lines { BEFORE_LINE } else { 0 };
         let ops = before + plan.ops;
         let requests = clients * ops;
         ServiceHandover {
-            world: ExploredWorld::new(memory, plan.threads, clients + 1, algorithm, lines, waiting),
+            world: ExploredWorld::new(memory, plan.threads, clients + 1, algorithm, blocks, lines, waiting),
             plan: *plan,
+            traffic,
             servers,
             ops,
             first_serves: clients * before + plan.ops,
@@ -161,9 +188,12 @@ impl ServiceHandover {
             }),
         );
         self.reach(cpu, 1);
-        while !self.clients_have_reached(cpu, 2)
-            && (cpu.id() > 0 || handled.borrow().len() < self.first_serves)
-        {
+        let is_done = || match (cpu.id(), self.traffic) {
+            (0, RequestMix::Blocks) => self.clients_have_reached(cpu, 1),
+            (0, _) => handled.borrow().len() >= self.first_serves || self.clients_have_reached(cpu, 2),
+            _ => self.clients_have_reached(cpu, 2),
+        };
+        while !is_done() {
             if endpoint.poll() == 0 {
                 endpoint.recover();
                 cpu.delay(PAUSE);
@@ -219,9 +249,11 @@ impl ServiceHandover {
                 back.set(back.get() + 1);
             }),
         );
+        let is_early = self.traffic == RequestMix::Blocks && rank.is_multiple_of(2);
+        let mut is_mapped = is_early && self.map_server(cpu, &endpoint, 1);
         self.reach(cpu, 1);
         for request in self.request(me, 0)..self.request(me, self.ops) {
-            if !self.map_server(cpu, &endpoint) {
+            if !std::mem::take(&mut is_mapped) && !self.map_server(cpu, &endpoint, self.servers) {
                 break;
             }
             self.ask(cpu, &endpoint, request);
@@ -246,15 +278,15 @@ impl ServiceHandover {
         self.reach(cpu, 2);
     }
 
-    /// Waits for a server, and maps it. `false`: there is none any more.
-    fn map_server(&self, cpu: &Explorer, endpoint: &ExploredEndpoint<'_>) -> bool {
+    /// Waits for a server, and maps it. `false`: the first `servers` have left.
+    fn map_server(&self, cpu: &Explorer, endpoint: &ExploredEndpoint<'_>, servers: usize) -> bool {
         loop {
             if let Some(name) = endpoint.name_of_rank(0)
                 && endpoint.map(0, name, Tag::ALL).is_ok()
             {
                 return true;
             }
-            if (0..self.servers).all(|server| self.has_reached(cpu, server, 2)) {
+            if (0..servers).all(|server| self.has_reached(cpu, server, 2)) {
                 return false;
             }
             cpu.delay(PAUSE);
@@ -265,6 +297,7 @@ impl ServiceHandover {
         cpu.write(&self.data[request][0], request as u64 + 1);
         let (args, bytes) = ([request as u32], [request as u8; 8]);
         let sent = match request % 3 {
+            _ if self.traffic == RequestMix::Blocks => endpoint.request_medium(0, REQUEST, &args, &bytes),
             0 => endpoint.request_long(0, REQUEST, &args, &bytes, 8 * (cpu.id() - self.servers) as u64),
             1 => endpoint.request(0, REQUEST, &args),
             _ => endpoint.request_medium(0, REQUEST, &args, &bytes),

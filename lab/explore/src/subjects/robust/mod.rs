@@ -23,6 +23,9 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     // Fewer places than readers: a place of the dead is taken over, and one of a process shared.
     readers_writer::<Posix<Explorer>, 1_000_000_000_000, 2>(cases, policy, "readers-writer/two-places");
     readers_writer::<Posix<Explorer>, 0, 1>(cases, policy, "readers-writer/one-place");
+    // Writers that die without their last stores.
+    readers_writer::<Posix<Explorer>, 0, 8>(cases, policy, "readers-writer/losing");
+    cases.last_mut().expect("the one before").loses_stores = true;
     one_process(cases, policy);
     others::all(cases, policy);
     poison::all(cases, policy);

@@ -96,7 +96,7 @@ impl Claim<Sim> for AnyClaim {
         fn is_unlocked<W>(cpu: &Sim, wait: &W) -> bool;
         fn is_ready(q: &Q<'_>, header: Header, ticket: u64) -> bool;
         fn is_ready_late(q: &Q<'_>, header: Header, ticket: u64, head: u64) -> bool;
-        fn is_undelivered(q: &Q<'_>, cpu: &Sim, header: Header, ticket: u64) -> bool;
+        fn undelivered(q: &Q<'_>, cpu: &Sim, header: Header, ticket: u64) -> Option<u64>;
         fn release(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, ticket: u64);
         fn release_late(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, ticket: u64);
         fn flush<W>(q: &Q<'_>, receiver: &mut Receiver, cpu: &Sim, wait: &W);
