@@ -190,10 +190,14 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         cpu.write(&head.offset, piece.offset);
         cpu.write(&head.whole[0], piece.whole.0);
         cpu.write(&head.whole[1], piece.whole.1);
-        if piece.away && piece.bytes.len() >= MEASURED {
-            let stores = &mut self.sender.borrow_mut().stores;
-            let new = || Box::new(BlockStores::new(q.blocks.len(), q.block_size));
-            return stores.get_or_insert_with(new).write(cpu, q, block, piece);
+        if piece.bytes.len() >= MEASURED {
+            if piece.away {
+                let stores = &mut self.sender.borrow_mut().stores;
+                let new = || Box::new(BlockStores::new(q.blocks.len(), q.block_size));
+                return stores.get_or_insert_with(new).write(cpu, q, block, piece);
+            }
+            // Otherwise the receiver tells the time of this piece for an earlier one in the block.
+            cpu.write(&head.timed, 0);
         }
         let (bytes, at) = (&q.bytes, q.block_at(block));
         if piece.away { cpu.copy_away(bytes, at, piece.bytes) } else { cpu.copy_in(bytes, at, piece.bytes) }
