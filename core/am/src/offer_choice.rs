@@ -4,8 +4,8 @@
 //! are: a sender that has just written them has them in its own, and the receiver's copy is slow.
 //! So both ways are measured now and then, for each peer and class of lengths ([`AbTest`]): blocks
 //! when they have all been used a few times, since how they are best written is found by then
-//! (`towpath_channel::store_mode`). After
-//! offers that came to nothing, the next one waits for twice as many transfers each time.
+//! (`towpath_channel::store_mode`). After offers that came to nothing, the next one waits for twice
+//! as many transfers each time.
 //!
 //! **Fields.** All of them belong to the sender's thread.
 

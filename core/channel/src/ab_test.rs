@@ -9,7 +9,7 @@
 //! Disturbances make single values too large and never too small: the least of
 //! `SAMPLES` counts. A value that never comes keeps it in its state. A first way that is quick only
 //! when it has been in use for a while is warmed up before it is measured
-//! ([`AbTest::with_warm_up`]). **Memory.** 48 bytes, nothing allocated.
+//! ([`AbTest::with_warm_up`]). **Memory.** 40 bytes, nothing allocated.
 
 /// Number of values that a way is judged by.
 pub const SAMPLES: u8 = 4;

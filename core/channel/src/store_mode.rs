@@ -13,8 +13,9 @@
 //! ([`BlockHead::told`]). The sender looks there before its next piece, only while it waits for it.
 //!
 //! **A death.** A piece that is never taken gives no value. **Hostile bytes.** A receiver that lies
-//! about its time gets its bytes more slowly. **Memory.** Nothing is allocated. **Don't use it**
-//! for short pieces: there is nothing to win below [`SHORTEST`].
+//! about its time gets its bytes more slowly. **Memory.** A sender to a
+//! queue makes its [`BlockStores`] at its first long piece. **Don't use it** for short pieces:
+//! there is nothing to win below [`SHORTEST`].
 //!
 //! [`copy_past_caches`]: towpath_machine::copy_past_caches
 //! [`BlockHead::told`]: crate::packet::BlockHead::told
@@ -56,7 +57,7 @@ struct PendingTrial {
     ns: u64,
 }
 
-/// Chooser of store modes: the measurements of a ring's sender.
+/// Chooser of store modes: the measurements of a sender.
 #[derive(Debug)]
 pub struct StoreModes {
     /// The second way is past the caches.
