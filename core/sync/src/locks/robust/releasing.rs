@@ -2,6 +2,7 @@
 //!
 //! The clock takes as long as a short critical section. So where releases are frequent, several in
 //! a row do not read it: an eighth of those between two looks for waiters, at most [`MOST_SPARED`].
+//! But where a waiter asks for a look (`looked` is 0), the next release looks.
 //!
 //! ```text
 //! spared:  63                          16 15           8 7         0
@@ -55,9 +56,10 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
         if LEASE > 0 && cpu.load(&self.head.due, Ordering::Relaxed) == 0 {
             let spared = cpu.load(&self.head.spared, Ordering::Relaxed);
             let next = after_release(spared);
+            let looks = spared & LEFT == 0 || cpu.load(&self.head.looked, Ordering::Relaxed) == 0;
             cpu.store(&self.head.spared, next, Ordering::Relaxed);
             self.set_free(cpu);
-            if spared & LEFT == 0 {
+            if looks {
                 self.look(cpu, wait, me, next);
             }
             return;
@@ -166,6 +168,22 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Lock, Spinning};
+    use towpath_machine::{Heap, Native};
+
+    #[test]
+    fn release_that_spares_the_clock_calls_a_new_sleeper() {
+        let (cpu, waiter) = (Native::with_id(0), 2 | PARKED);
+        let lock = Robust::<Native>::new(&Heap);
+        let turn = lock.turn(waiter);
+        for (looked, is_called) in [(cpu.now(), false), (0, true)] {
+            cpu.store(&lock.head.spared, 5, Ordering::Relaxed);
+            cpu.store(&lock.head.looked, looked, Ordering::Relaxed);
+            cpu.store(turn, waiter, Ordering::Relaxed);
+            lock.release_slowly(&cpu, &Spinning, 1);
+            assert_eq!(cpu.load(turn, Ordering::Relaxed) & CALLED != 0, is_called, "looked: {looked}");
+        }
+    }
 
     #[test]
     fn clock_is_read_less_often_where_releases_are_frequent() {
