@@ -75,9 +75,11 @@ impl RecordCipher {
     /// Returns the number of its bytes. `None`: the peer did not seal it with this number and the
     /// present key, or the next one.
     pub fn open(&self, number: u64, record: &[u8], plain: &mut [u8]) -> Option<usize> {
+        if record.len() <= TAG {
+            return None;
+        }
         let next;
         let cipher = match (number / RECORDS_PER_KEY).checked_sub(self.number / RECORDS_PER_KEY) {
-            _ if record.len() <= TAG => return None,
             Some(0) => &self.cipher,
             // Records before it were lost.
             Some(1) => {
@@ -97,14 +99,15 @@ impl RecordCipher {
     }
 }
 
-/// Bytes that are sealed once, with the number of the record that does not follow.
+/// Bytes that are sealed with the first key, in place of a record.
 #[cfg(feature = "fabric")]
 impl RecordCipher {
     /// Seals bytes that are no record into `to`, which has room for them.
     ///
-    /// No record follows.
+    /// They take the next record's number: the first key seals nothing else with it.
     pub fn seal_aside(&mut self, plain: &[u8], to: &mut [u8]) {
         self.aside.encrypt(self.number, &[], plain, to);
+        self.advance();
     }
 
     /// Returns whether the peer sealed these bytes in place of the record of that number.
