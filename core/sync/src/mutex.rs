@@ -190,6 +190,9 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// Acquires between processes: `wait.around` has the caller's identity and knows
     /// which processes live. For the rooms that lend mutexes to processes.
     ///
+    /// The rest of `wait` counts until the lock is had: the guard releases as
+    /// [`Policy::Adaptive`] does, and a condition variable acquires so again.
+    ///
     /// # Errors
     ///
     /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death
