@@ -157,6 +157,8 @@ impl BlockStores {
         }
         cpu.write(&q.blocks[block].timed, begun.map_or(0, |_| self.pieces));
         if let Some((trial, begun)) = begun {
+            // Relaxed: it is published with the block. Another sender's ticket there may be equal.
+            cpu.store(&q.blocks[block].told, 0, Ordering::Relaxed);
             self.modes.wrote(trial, self.pieces, len, cpu.now().saturating_sub(begun));
             self.asked = block;
         }
