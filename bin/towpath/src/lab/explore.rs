@@ -383,10 +383,11 @@ mod tests {
         assert_eq!(method("queue --pct --depth 5"), Method::Pct { depth: 5 });
         assert_eq!(method("queue --dfs"), Method::Dfs { preemptions: None });
         assert_eq!(method("queue --dfs --depth 2"), Method::Dfs { preemptions: Some(2) });
-        for wrong in ["queue --dfs --pct", "queue --depth 3", "queue --random --depth 3", ""] {
+        for wrong in ["queue --dfs --pct", "queue --depth 3", "queue --random --depth 3"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(parse("--list").unwrap().list);
+        assert!(parse("").unwrap().subject.is_none());
     }
 
     #[test]
@@ -395,8 +396,9 @@ mod tests {
         assert!(message.contains("queue/michael-scott,") && !message.contains("lock/mcs"), "{message}");
         let message = unknown("nonsense", Policy::Park).message;
         assert!(
-            message.contains("lock/mcs")
-                && message.contains("Families: counter, lock, readers-writer, barrier, queue"),
+            message.contains("Families: counter, lock, readers-writer, barrier, queue")
+                && message.contains("towpath explore --list")
+                && !message.contains("lock/mcs"),
             "{message}"
         );
         assert!(parse("queue --waiting nonsense").unwrap_err().contains("spin-then-park"));
