@@ -25,7 +25,8 @@ def read(handle, rank, results, count):
 
 
 def write_and_wait(send, count):
-    queue = MessageQueue(1, 1)
+    # No power of two.
+    queue = MessageQueue(1, 1, max_chunk_bytes=5 << 20, max_chunks=1)
     send.send(queue.export_handle())
     queue.wait_until_ready()
     for number in range(count):

@@ -167,10 +167,10 @@ def read_three(ring, ready, results):
     results.put([ring.receive_bytes(30) for _ in range(3)])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_broadcast_reaches_all_readers(method):
+@pytest.mark.parametrize("method, capacity", [("fork", 1 << 16), ("spawn", 5 << 20)])
+def test_broadcast_reaches_all_readers(method, capacity):
     ctx = towpath.get_context(method)
-    ring, results, ready = ctx.broadcast(), ctx.Queue(), ctx.Semaphore(0)
+    ring, results, ready = ctx.broadcast(capacity), ctx.Queue(), ctx.Semaphore(0)
     readers = [ctx.Process(target=read_three, args=(ring, ready, results)) for _ in range(2)]
     for reader in readers:
         reader.start()

@@ -13,7 +13,7 @@ from .errors import WorldFull
 from .executor import Executor
 from .pool import Pool
 from .queues import JoinableQueue, Queue, SimpleQueue
-from .world import Barrier, Broadcast, Condition, World, buffer_of
+from .world import Barrier, Broadcast, Condition, World, buffer_of, ring_memory
 
 # Longest value that lies in the world of the small objects.
 _SMALL = 4096
@@ -86,7 +86,7 @@ class Context:
 
     def broadcast(self, capacity: int = 1 << 16) -> Broadcast:
         """A broadcast ring of so many bytes: one writer, up to 64 readers."""
-        world = World(create=True, processes=self._processes, memory=capacity + (1 << 16))
+        world = World(create=True, processes=self._processes, memory=ring_memory(capacity))
         return world.broadcast("ring", capacity)
 
     def Queue(self, maxsize: int = 0, **size: int) -> Queue:

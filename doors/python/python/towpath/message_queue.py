@@ -20,7 +20,7 @@ import time
 from typing import Any, List, Optional
 
 from .queues import _dumps
-from .world import World
+from .world import World, ring_memory
 
 # Longest time between two looks at what cancels a wait, in seconds.
 _TURN = 0.1
@@ -54,7 +54,7 @@ class MessageQueue:
             raise ValueError("all readers must be on this host")
         capacity = min(max(max_chunk_bytes * max_chunks, 1 << 16), _MOST)
         world = World(
-            f"queue-{secrets.token_hex(8)}", create=True, processes=n_reader + 8, memory=capacity + (1 << 16)
+            f"queue-{secrets.token_hex(8)}", create=True, processes=n_reader + 8, memory=ring_memory(capacity)
         )
         self._set(world, Handle(ranks, world.name or "", capacity), True)
         # The writer from now on.

@@ -386,6 +386,11 @@ class Broadcast:
         return _broadcast, (self._inner.world, self._inner.name, self._inner.capacity)
 
 
+def ring_memory(capacity: int) -> int:
+    """Bytes of a world for a broadcast ring of so many bytes, which get a power of two."""
+    return (1 << max(capacity - 1, 1).bit_length()) + (1 << 16)
+
+
 def _broadcast(world: World, name: str, capacity: int) -> Broadcast:
     return world.broadcast(name, capacity)
 
