@@ -9,6 +9,7 @@ case ${1:-} in
 "") bash scripts/build-python.sh --with-command ;;
 *)
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=${CARGO_PROFILE_RELEASE_OPT_LEVEL:-1}
+    export CARGO_PROFILE_RELEASE_LTO=${CARGO_PROFILE_RELEASE_LTO:-off} CARGO_PROFILE_RELEASE_CODEGEN_UNITS=${CARGO_PROFILE_RELEASE_CODEGEN_UNITS:-16}
     bash scripts/build-python.sh --with-command "$1"
     ;;
 esac
@@ -16,7 +17,7 @@ wheel=$(realpath "${CARGO_TARGET_DIR:-target}"/python/wheels/towpath-*.whl)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel" mpich==5.0.2 mpi4py
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel" mpich==5.0.2 mpi4py==4.1.2
 cd "$work"
 export PATH=$work/venv/bin:$PATH
 python3 -c 'import towpath; queue = towpath.Queue(); queue.put("it works"); print(queue.get())'
