@@ -271,6 +271,22 @@ impl Sim {
         }
     }
 
+    /// Sleeps until woken or until the time is over.
+    ///
+    /// Charges the call alone if not `sleeps`.
+    fn sleep_if(&self, sleeps: bool, word: &SimWord, timeout_ns: u64) {
+        {
+            let machine = &mut *self.machine.borrow_mut();
+            if !sleeps {
+                let e = &mut machine.engine;
+                e.threads[self.thread].clock += e.p.system_call;
+                return;
+            }
+            machine.park(self.thread, word.0, timeout_ns.saturating_mul(1000).min(FOREVER));
+        }
+        self.stop();
+    }
+
     /// Stops until all that happens before this thread's clock has happened.
     pub(crate) fn await_turn(&self) {
         loop {
@@ -403,16 +419,7 @@ impl Park for Sim {
         // (P1) SeqCst: looks after all earlier accesses of the sleeper; pairs with the waker's
         // store, which `wake` (P2) makes visible first.
         let value = self.load(word, Ordering::SeqCst);
-        {
-            let machine = &mut *self.machine.borrow_mut();
-            if value as u32 != expected as u32 {
-                let e = &mut machine.engine;
-                e.threads[self.thread].clock += e.p.system_call;
-                return;
-            }
-            machine.park(self.thread, word.0, timeout_ns.saturating_mul(1000).min(FOREVER));
-        }
-        self.stop();
+        self.sleep_if(value as u32 == expected as u32, word, timeout_ns);
     }
     fn wake(&self, word: &SimWord, count: u32) -> u32 {
         // (P2) Makes the waker's store visible before it looks for sleepers; pairs with (P1).

@@ -31,23 +31,15 @@ impl Sim {
     /// Sleeps until woken.
     ///
     /// Where mutexes are handed over, the system looks at the word under a lock of its own, and
-    /// puts the thread to sleep; else the thread looks again, past its cache, before it does.
+    /// puts the thread to sleep; else the thread itself looks, through its cache, before it does.
     fn sleep_on(&self, word: &SimWord) {
         if self.engine().p.mutex_handover == NO_HANDOVER {
             return self.park(word, 2, LONG);
         }
         self.path.synchronise(self);
         self.await_turn();
-        {
-            let machine = &mut *self.machine.borrow_mut();
-            if machine.engine.memory.values[word.0 as usize] != 2 {
-                let e = &mut machine.engine;
-                e.threads[self.thread].clock += e.p.system_call;
-                return;
-            }
-            machine.park(self.thread, word.0, LONG * 1000);
-        }
-        self.stop();
+        let is_contended = self.engine().memory.values[word.0 as usize] == 2;
+        self.sleep_if(is_contended, word, LONG);
     }
 
     /// Returns whether the lock was handed to this thread, which a release has woken.
