@@ -300,6 +300,22 @@ mod tests {
     }
 
     #[test]
+    fn first_share_deals_out_pages_beyond_an_equal_share() {
+        let mut p = crate::machines::by_name("avalanche").unwrap();
+        p.line = 128;
+        p.set_from_text("memory.placement=first-share").unwrap();
+        let mut m = Memory::new(&p, 4, 4, false);
+        let home = m.word(Place::Home(3), 0);
+        // Seven pages and a line: two of eight pages are a share.
+        let words: Vec<u32> = (0..7 * 32 + 1).map(|_| m.word(Place::NewLine, 0)).collect();
+        m.deal();
+        let homes: Vec<u16> = words.iter().step_by(32).map(|&word| m.lines[m.line_of(word)].home).collect();
+        assert_eq!(homes, [0, 0, 1, 2, 3, 1, 2, 3]);
+        assert_eq!(m.lines[m.line_of(words[2 * 32 - 1])].home, 0);
+        assert_eq!(m.lines[m.line_of(home)].home, 3);
+    }
+
+    #[test]
     fn places_decide_lines_and_homes() {
         let mut m = memory(4, 2, 128);
         let a = m.word(Place::NewLine, 7);
