@@ -232,7 +232,7 @@ fn k16(context: &Context<'_>) -> Result<Finding, Error> {
             percent(most)
         ));
     }
-    // Not among the values that are varied: no kernel leaves all pages to one node.
+    // Shown only. It was varied until first-share took its place, and the claim was missed by it.
     let at_one = |machine, procs| {
         let sweep = Sweep {
             algorithms: algorithms.iter().map(|a| a.to_string()).collect(),
