@@ -53,7 +53,7 @@ impl Experiment for Bulk {
         let table = Table {
             experiment: self.name(),
             title: "Bulk transfers: GB/s by size".into(),
-            note: "Medians, beside memcpy of the same size within one process.".into(),
+            note: "Medians, beside memcpy of the same size within one process and two copies through a bare ring.".into(),
             header: std::iter::once(String::new()).chain(sizes.iter().map(|&bytes| size(bytes))).collect(),
             rows: cells.collect(),
         };
