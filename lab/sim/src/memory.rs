@@ -90,6 +90,8 @@ pub(crate) struct Memory {
     used: u64,
     nodes: usize,
     /// True if lines without a home of their own lie at the first node.
+    ///
+    /// Some of them are dealt out before the run where `unplaced` is there.
     first_touch: bool,
     /// Lines without a home of their own, which [`Memory::deal`] has yet to deal out.
     unplaced: Option<Vec<usize>>,
