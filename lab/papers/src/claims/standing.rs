@@ -16,7 +16,7 @@ const OWN: [(&str, &str); 17] = [
     ),
     (
         "K16",
-        "the homes of pages (from memory: a node's share of them; at the nodes in turn is tried, too; with all at the first node it fails); one transaction at a time of a home, and one home of all locks in shared memory (input K18)",
+        "the homes of pages (with all at the first node it fails); one transaction at a time of a home, and one home of all locks in shared memory (input K18)",
     ),
     ("L3", "the store buffer's eight entries (from memory); with four it fails"),
     ("L8", "the part of o_r that a poll takes: 25 to 75 % are tried"),
