@@ -65,7 +65,7 @@ pub struct Arguments {
     /// Name of the world, by which other processes of the same user can open it
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
-    /// Number of packets in each queue, a power of two [default: 1024 for up to 64
+    /// Number of packets in each queue, a power of two [default: 512 for up to 64
     /// processes, then fewer, at least 64]
     #[arg(long, value_name = "N", conflicts_with = "join")]
     packets: Option<u32>,
@@ -74,7 +74,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "join")]
     blocks: Option<u32>,
     /// Size of the world's area, with K, M or G for powers of 1024; memory beyond the
-    /// queues is for long transfers [default: the size of the queues]
+    /// queues is for long transfers, and an area too small for them has fewer blocks, at least
+    /// 12 in each queue [default: the size of the queues]
     #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "join")]
     size: Option<u64>,
     /// Size of the memory for named objects (structures that processes open by name).
@@ -139,6 +140,9 @@ fn config(arguments: &Arguments, processes: u32) -> Result<WorldConfig, String> 
     config.blocks = arguments.blocks.unwrap_or(config.blocks);
     config.check().map_err(|e| e.to_string())?;
     if let Some(bytes) = arguments.size {
+        if arguments.blocks.is_none() {
+            config = config.with_blocks_for(bytes);
+        }
         config = config
             .in_area(bytes)
             .and_then(|config| config.check().map(|()| config))

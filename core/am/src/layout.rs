@@ -17,6 +17,9 @@ use crate::queue::QueueControl;
 /// Version of this layout: processes with different ones cannot share a world.
 pub const LAYOUT: u64 = 8;
 
+/// Number of blocks in each queue of a world of 64 processes.
+const BLOCKS: u32 = 12;
+
 /// Number of endpoints on each side, in a circle of all, with which an endpoint has an
 /// answer line.
 const NEIGHBOURS: u32 = 32;
@@ -76,7 +79,7 @@ impl WorldConfig {
             processes,
             endpoints: processes,
             packets: 1 << share(512).max(64).ilog2(),
-            blocks: share(12).max(2).max((512 / processes.max(1)).min(64)),
+            blocks: share(BLOCKS).max(2).max((512 / processes.max(1)).min(64)),
             block_size: 32_768,
             segment_bytes: 0,
             object_bytes: OBJECT_BYTES,
@@ -92,7 +95,8 @@ impl WorldConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if the queues alone are larger.
+    /// [`Error::BadArgument`] if the queues alone are larger, with as few blocks as worlds of 64
+    /// processes have.
     ///
     /// ```
     /// let config = towpath::WorldConfig::with_area(4, 64 << 20)?;
@@ -100,7 +104,21 @@ impl WorldConfig {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn with_area(processes: u32, bytes: u64) -> Result<Self, Error> {
-        WorldConfig::new(processes).in_area(bytes)
+        WorldConfig::new(processes).with_blocks_for(bytes).in_area(bytes)
+    }
+
+    /// Reduces the blocks of each queue, to 12 at least, until so many bytes suffice.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig::new(2);
+    /// assert!(config.with_blocks_for(4 << 20).blocks < config.blocks);
+    /// ```
+    #[must_use]
+    pub fn with_blocks_for(mut self, bytes: u64) -> Self {
+        while self.blocks > BLOCKS && self.area_bytes() > bytes {
+            self.blocks -= 1;
+        }
+        self
     }
 
     /// Fits this configuration into an area of at least so many bytes: the endpoints'
@@ -445,6 +463,17 @@ mod tests {
             let most = if processes <= 512 { 100 << 20 } else { u64::from(processes) * 180_000 };
             assert!(config.area_bytes() <= most, "{processes}: {}", config.area_bytes());
         }
+    }
+
+    #[test]
+    fn queues_of_a_small_area_have_fewer_blocks() {
+        let in_area = |bytes| WorldConfig::with_area(2, bytes).ok().map(|config| config.blocks);
+        let default = WorldConfig::new(2);
+        assert_eq!(in_area(default.area_bytes()), Some(64));
+        assert_eq!(in_area(default.area_bytes() - 1), Some(63));
+        let least = WorldConfig { blocks: 12, ..default }.area_bytes();
+        assert_eq!(in_area(least), Some(12));
+        assert!(in_area(least - 1).is_none() && default.in_area(least).is_err());
     }
 
     #[test]

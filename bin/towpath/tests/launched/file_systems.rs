@@ -40,7 +40,7 @@ fn directory_that_is_too_small_or_full_is_an_error() {
         $T run -n 2 --world small true; echo code $?
         $T doctor >/dev/null; echo code $?
         rm $TOWPATH_SHM_DIR/other
-        $T run -n 2 --world small true; echo code $?
+        $T run -n 2 --world small --size 2500K true; echo code $?
         ls $TOWPATH_SHM_DIR
     ";
     let Some(output) = with_small_tmpfs(&dog, script) else { return };
