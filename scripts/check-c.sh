@@ -56,7 +56,7 @@ ends_with 7 "$launcher" run -n 3 --on-death report -- "$work/am_end" exit
 ends_with 7 "$launcher" run -n 2 --on-death report -- "$work/am_end" signal
 [ "$(grep -c 'ends with 143' "$work/am.txt")" = 2 ]
 ends_with 137 "$launcher" run -n 3 --on-death report -- "$work/am_end" lost
-grep -q 'two messages came back' "$work/am.txt"
+grep -q 'four messages came back' "$work/am.txt"
 [ "$(grep -c 'ends with 0' "$work/am.txt")" = 2 ]
 echo '#include <ammpi_spmd.h>
 int main(void) { return AMMPI_SPMDIsWorker(NULL) - 1; }' >"$work/plus.cpp"

@@ -1,13 +1,13 @@
 /* am_bulk: transfers around a ring, into segments, into any memory, and gathered by all. */
 #include "am_check.h"
 
-enum { PUT = 1, STORED, GET, GOT };
+enum { PUT = 1, STORED, GET, GOT, FETCHED };
 enum { PIECE = 100000, PIECES = 8 };
 
 static eb_t eb;
 static ep_t ep;
 static unsigned char *segment, *source;
-static int stored, acknowledged;
+static int rank, stored, acknowledged;
 static uint64_t *got;
 static uint64_t cell;
 
@@ -20,6 +20,16 @@ static void put(void *token, void *buf, size_t nbytes, int piece, int salt) {
 }
 static void was_stored(void *token, int piece) {
     (void)token, (void)piece;
+    acknowledged++;
+}
+/* What this rank has put into its right neighbour's segment lies in the second half of its own. */
+static void fetched(void *token, void *buf, size_t nbytes, int first) {
+    const unsigned char *bytes = buf;
+    (void)token;
+    CHECK(bytes == segment + (size_t)(PIECES + first) * PIECE && nbytes % PIECE == 0);
+    for (size_t at = 0; at < nbytes; at += 997) {
+        CHECK(bytes[at] == (unsigned char)(at % PIECE + (size_t)rank + (size_t)first + at / PIECE));
+    }
     acknowledged++;
 }
 /* A word at an address, of any rank: the requester's own address comes along, in halves. */
@@ -37,14 +47,16 @@ int main(int argc, char **argv) {
     watchdog(120);
     AMMPI_VerboseErrors = 1;
     AM_Safe(AMMPI_SPMDStartup(&argc, &argv, 4, &eb, &ep));
-    int rank = AMMPI_SPMDMyProc(), ranks = AMMPI_SPMDNumProcs(), right = (rank + 1) % ranks;
-    segment = calloc(PIECES, PIECE);
+    rank = AMMPI_SPMDMyProc();
+    int ranks = AMMPI_SPMDNumProcs(), right = (rank + 1) % ranks;
+    segment = calloc(2 * PIECES, PIECE);
     source = malloc(PIECE);
-    AM_Safe(AM_SetSeg(ep, segment, (uintptr_t)PIECES * PIECE));
+    AM_Safe(AM_SetSeg(ep, segment, (uintptr_t)2 * PIECES * PIECE));
     AM_Safe(AM_SetHandler(ep, PUT, put));
     AM_Safe(AM_SetHandler(ep, STORED, was_stored));
     AM_Safe(AM_SetHandler(ep, GET, get));
     AM_Safe(AM_SetHandler(ep, GOT, was_got));
+    AM_Safe(AM_SetHandler(ep, FETCHED, fetched));
     AM_Safe(AMMPI_SPMDBarrier());
 
     for (int piece = 0; piece < PIECES; piece++) {
@@ -61,6 +73,15 @@ int main(int argc, char **argv) {
         }
     }
     while (stored < PIECES || acknowledged < PIECES) AM_Safe(AM_Poll(eb));
+    AM_Safe(AMMPI_SPMDBarrier());
+
+    /* Gets, of all pieces and of one. */
+    acknowledged = 0;
+    AM_Safe(AM_GetXfer1(ep, right, 0, FETCHED, (uintptr_t)PIECES * PIECE, (size_t)PIECES * PIECE, 0));
+    while (acknowledged < 1) AM_Safe(AM_Poll(eb));
+    memset(segment + (size_t)PIECES * PIECE, 0, (size_t)PIECES * PIECE);
+    AM_Safe(AM_GetXferAsync1(ep, right, (uintptr_t)3 * PIECE, FETCHED, (uintptr_t)(PIECES + 3) * PIECE, PIECE, 3));
+    while (acknowledged < 2) AM_Safe(AM_Poll(eb));
     AM_Safe(AMMPI_SPMDBarrier());
 
     /* All memory is the segment: a transfer to an address. */

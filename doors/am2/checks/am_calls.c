@@ -1,13 +1,13 @@
 /* Every call of am2.h by one process: its results, its errors, and each message that comes back there. */
 #include "am_check.h"
 
-enum { SUM = 1, ANSWER, MEDIUM, LONG, NOWHERE, BEYOND };
+enum { SUM = 1, ANSWER, MEDIUM, LONG, NOWHERE, BEYOND, GOT };
 
 static ep_t a, b;
 static eb_t bundle;
 static en_t name_a, name_b;
 static int answers, back_status, back_opcode;
-static char segment[64];
+static char segment[64], own[16];
 
 static void returned(int status, op_t opcode, void *token) {
     handler_t handler;
@@ -51,6 +51,15 @@ static void medium(void *token, void *buf, size_t nbytes, int a0) {
 static void transfer(void *token, void *buf, size_t nbytes, int a0) {
     CHECK(buf == segment + 8 && nbytes == 5 && memcmp(buf, "bytes", 5) == 0 && a0 == 4);
     AM_Safe(AM_ReplyI1(token, MEDIUM, buf, nbytes, -3));
+    answers++;
+}
+static void got(void *token, void *buf, size_t nbytes, int a0) {
+    en_t source;
+    AM_Safe(AM_GetSourceEndpoint(token, &source));
+    CHECK(AMMPI_enEqual(source, name_b) && buf == own + 2 && nbytes == 5 && a0 == 6 && memcmp(buf, "bytes", 5) == 0);
+    GIVES(AM_Reply0(token, ANSWER), AM_ERR_BAD_ARG);
+    GIVES(AM_GetXfer0(a, 1, 8, GOT, 2, 5), AM_ERR_IN_USE);
+    memset(own, 0, sizeof own);
     answers++;
 }
 static void nowhere(void *token) { AM_Safe(AM_Reply0(token, 200)); }
@@ -190,12 +199,40 @@ int main(void) {
     CHECK(strstr(AMMPI_DumpStatistics(NULL, &all, 1), "requests sent: 6  3  5") != NULL);
     AM_Safe(AMMPI_ResetEndpointStatistics(a));
 
+    /* What the transfers above have left in the other segment. */
+    const int32_t argument = 6;
+    GIVES(AM_GetXfer1(a, 1, 8, GOT, 2, 5, 6), AM_ERR_BAD_ARG);
+    AM_Safe(AM_SetSeg(a, own, sizeof own));
+    AM_Safe(AM_SetHandler(a, GOT, got));
+    AM_Safe(AM_GetXfer1(a, 1, 8, GOT, 2, 5, 6));
+    GIVES(AM_SetSeg(a, NULL, 0), AM_ERR_IN_USE);
+    poll_for(1);
+    AM_Safe(AM_GetXferAsync1(a, 1, 8, GOT, 2, 5, 6));
+    poll_for(1);
+    AM_Safe(AM2_GetXfer(a, 1, GOT, 8, 5, 2, 0, 1, &argument));
+    poll_for(1);
+    GIVES(AM_GetXfer1(NULL, 1, 8, GOT, 2, 5, 6), AM_ERR_BAD_ARG);
+    GIVES(AM_GetXfer1(a, 1, 8, 0, 2, 5, 6), AM_ERR_BAD_ARG);
+    GIVES(AM_GetXfer1(a, 9, 8, GOT, 2, 5, 6), AM_ERR_BAD_ARG);
+    GIVES(AM_GetXfer1(a, 1, 8, GOT, 12, 5, 6), AM_ERR_BAD_ARG);
+    GIVES(AM2_GetXfer(a, 1, GOT, 8, 5, 2, 0, 17, &argument), AM_ERR_BAD_ARG);
+    AM_Safe(AM_GetXfer1(a, 0, 8, GOT, 2, 5, 6));
+    comes_back(EBADTAG, AM_GET_XFER_M);
+    AM_Safe(AM_GetXfer1(a, 1, 8, 99, 2, 5, 6));
+    comes_back(EBADHANDLER, AM_GET_XFER_M);
+    AM_Safe(AM_GetXfer1(a, 1, 65, GOT, 2, 5, 6));
+    comes_back(EBADSEGOFF, AM_GET_XFER_M);
+    AM_Safe(AM_GetXfer1(a, 1, 60, GOT, 2, 5, 6));
+    comes_back(EBADLENGTH, AM_GET_XFER_M);
+
     AM_Safe(AM_AllocateBundle(AM_PAR, &other));
     AM_Safe(AM_MoveEndpoint(b, bundle, other));
     GIVES(AM_MoveEndpoint(b, bundle, other), AM_ERR_BAD_ARG);
     AM_Safe(AM_Request0(a, 1, SUM));
     AM_Safe(AM_FreeBundle(other));
     comes_back(EBADENDPOINT, AM_REQUEST_M);
+    AM_Safe(AM_GetXfer1(a, 1, 8, GOT, 2, 5, 6));
+    comes_back(EBADENDPOINT, AM_GET_XFER_M);
     AM_Safe(AM_UnMap(a, 1));
     GIVES(AM_UnMap(a, 1), AM_ERR_RESOURCE);
     AM_Safe(AM_FreeEndpoint(a));

@@ -3,6 +3,9 @@
 
 enum { NEVER = 1, HOLD };
 
+/* What comes back, in this order. */
+static const op_t opcodes[] = {AM_REQUEST_M, AM_GET_XFER_M, AM_REQUEST_M, AM_GET_XFER_M};
+
 static eb_t eb;
 static ep_t ep;
 static int rank, expected, back;
@@ -20,7 +23,7 @@ static void hold(void *token) {
 static void returned(int status, op_t opcode, void *token) {
     tag_t tag;
     AM_Safe(AM_GetMsgTag(token, &tag));
-    CHECK(status == EUNREACHABLE && opcode == AM_REQUEST_M);
+    CHECK(status == EUNREACHABLE && opcode == opcodes[back]);
     back++;
 }
 
@@ -47,13 +50,15 @@ int main(int argc, char **argv) {
         AM_Safe(AM_WaitSema(eb));
         return 1;
     }
-    /* Rank 1 dies in a handler, of a request of rank 0: that comes back, and so do later ones. */
+    /* Rank 1 dies in a handler, of a request of rank 0: that comes back, and so do later ones. Gets do, too. */
     if (rank == 0) {
         AM_Safe(AM_Request0(ep, 1, HOLD));
-        while (back < 1) AM_Safe(AM_Poll(eb));
-        AM_Safe(AM_Request0(ep, 1, NEVER));
+        AM_Safe(AM_GetXfer0(ep, 1, 0, NEVER, 0, 0));
         while (back < 2) AM_Safe(AM_Poll(eb));
-        puts("two messages came back from a dead rank");
+        AM_Safe(AM_Request0(ep, 1, NEVER));
+        AM_Safe(AM_GetXfer0(ep, 1, 0, NEVER, 0, 0));
+        while (back < 4) AM_Safe(AM_Poll(eb));
+        puts("four messages came back from a dead rank");
     }
     while (rank == 1) AM_Safe(AM_Poll(eb));
     return AMMPI_SPMDExit(0);

@@ -55,15 +55,15 @@ typedef void (*am2_handler_t)(void);
 #define AM_ERR_BAD_ARG 2  /* an argument makes no sense */
 #define AM_ERR_RESOURCE 3 /* something limited has run out, or is not there */
 #define AM_ERR_NOT_SENT 4 /* an asynchronous transfer can't go out now */
-#define AM_ERR_IN_USE 5   /* the call was made in a handler */
+#define AM_ERR_IN_USE 5   /* the call was made in a handler, or the bytes of a get are under way */
 
 /* Why a message came back: the status that handler 0 gets. */
 #define EBADARGS 1        /* its parts make no sense together */
 #define EBADENTRY 2       /* never here: such a request is refused with AM_ERR_BAD_ARG */
 #define EBADTAG 3         /* the destination has another tag */
 #define EBADHANDLER 4     /* the destination has no such handler */
-#define EBADSEGOFF 5      /* the transfer's offset is beyond the destination's segment */
-#define EBADLENGTH 6      /* the transfer ends beyond the destination's segment */
+#define EBADSEGOFF 5      /* the transfer's offset, or the get's, is beyond the destination's segment */
+#define EBADLENGTH 6      /* the transfer, or the get, ends beyond the destination's segment */
 #define EBADENDPOINT 7    /* the destination has been freed */
 #define ECONGESTION 8     /* a process died with the lock of the destination's queue: no claim by default has one */
 #define EUNREACHABLE 9    /* the destination's process died: whether it handled the message is unknown */
@@ -76,6 +76,7 @@ typedef void (*am2_handler_t)(void);
 #define AM_REPLY_M 4
 #define AM_REPLY_IM 5
 #define AM_REPLY_XFER_M 6
+#define AM_GET_XFER_M 7
 
 /* Begin and end. AM_Init joins the world of `towpath run`, or makes one of this process alone, with 16 endpoints.
  * The last AM_Terminate of as many frees all bundles and leaves the world. */
@@ -380,11 +381,100 @@ int AM_ReplyXfer16(void *token, uintptr_t offset, handler_t handler, const void 
     int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10, int a11,
     int a12, int a13, int a14, int a15);
 
+/* Gets: bytes at an offset of the remote endpoint's segment are copied to an offset of the endpoint's own one; then the
+ * handler runs here, as that of a transfer. They wait for space for the request only; the asynchronous ones return
+ * AM_ERR_NOT_SENT instead. AM_ERR_BAD_ARG: the bytes have no place in the endpoint's own segment, or are more than
+ * AM_MaxLong(). A get whose bytes are not there comes back with EBADSEGOFF or EBADLENGTH; one whose handler is missing
+ * here with EBADHANDLER. The segment can't be changed until all gets have ended. */
+int AM_GetXfer0(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes);
+int AM_GetXfer1(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0);
+int AM_GetXfer2(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1);
+int AM_GetXfer3(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2);
+int AM_GetXfer4(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3);
+int AM_GetXfer5(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4);
+int AM_GetXfer6(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5);
+int AM_GetXfer7(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6);
+int AM_GetXfer8(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7);
+int AM_GetXfer9(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8);
+int AM_GetXfer10(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9);
+int AM_GetXfer11(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9,
+    int a10);
+int AM_GetXfer12(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11);
+int AM_GetXfer13(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12);
+int AM_GetXfer14(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13);
+int AM_GetXfer15(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13, int a14);
+int AM_GetXfer16(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13, int a14, int a15);
+
+int AM_GetXferAsync0(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes);
+int AM_GetXferAsync1(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0);
+int AM_GetXferAsync2(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1);
+int AM_GetXferAsync3(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2);
+int AM_GetXferAsync4(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3);
+int AM_GetXferAsync5(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4);
+int AM_GetXferAsync6(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5);
+int AM_GetXferAsync7(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6);
+int AM_GetXferAsync8(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7);
+int AM_GetXferAsync9(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8);
+int AM_GetXferAsync10(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9);
+int AM_GetXferAsync11(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9,
+    int a10);
+int AM_GetXferAsync12(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11);
+int AM_GetXferAsync13(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12);
+int AM_GetXferAsync14(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13);
+int AM_GetXferAsync15(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13, int a14);
+int AM_GetXferAsync16(ep_t ep, int entry, uintptr_t source_offset, handler_t handler, uintptr_t offset,
+    size_t bytes, int a0, int a1, int a2, int a3, int a4, int a5, int a6, int a7, int a8, int a9, int a10,
+    int a11, int a12, int a13, int a14, int a15);
+
 /* Beyond the specification: the number of arguments is known at run time only. */
 int AM2_Request(ep_t ep, int entry, handler_t handler, int count, const int32_t *arguments);
 int AM2_RequestI(ep_t ep, int entry, handler_t handler, const void *source, size_t bytes, int count,
     const int32_t *arguments);
 int AM2_RequestXfer(ep_t ep, int entry, handler_t handler, const void *source, size_t bytes, uintptr_t offset,
+    int asynchronous, int count, const int32_t *arguments);
+int AM2_GetXfer(ep_t ep, int entry, handler_t handler, uintptr_t source_offset, size_t bytes, uintptr_t offset,
     int asynchronous, int count, const int32_t *arguments);
 int AM2_Reply(void *token, handler_t handler, int count, const int32_t *arguments);
 int AM2_ReplyI(void *token, handler_t handler, const void *source, size_t bytes, int count, const int32_t *arguments);

@@ -5,11 +5,12 @@ use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use towpath_am::{Endpoint, Name, Tag};
+use towpath_am::{Endpoint, Name, Status, Tag};
 
 use crate::bundle::AmBundle;
 use crate::call::{AmError, answered, of, put, refused};
-use crate::handler::{Callbacks, HANDLERS, set_default};
+use crate::get::Gets;
+use crate::handler::{Callbacks, HANDLERS, HandlerFunction, set_default};
 use crate::process;
 use crate::statistics::EndpointCounters;
 use crate::translation::Translations;
@@ -35,8 +36,9 @@ pub struct AmEndpoint {
     /// The bundle that it is in.
     bundle: AtomicPtr<AmBundle>,
     pub(crate) table: RefCell<Translations>,
-    /// Handlers that are set.
-    pub(crate) has_handler: RefCell<[bool; HANDLERS]>,
+    /// Functions of the handlers that are set.
+    pub(crate) functions: RefCell<[HandlerFunction; HANDLERS]>,
+    pub(crate) gets: Gets,
     /// Address and length of the segment.
     segment: Cell<(*mut c_void, usize)>,
     pub(crate) counters: EndpointCounters,
@@ -78,6 +80,19 @@ impl AmEndpoint {
     #[inline]
     pub(crate) fn address(&self, offset: u64) -> *mut c_void {
         self.segment.get().0.cast::<u8>().wrapping_add(offset as usize).cast()
+    }
+
+    /// Returns the address of a range of the segment, which is not null if it has bytes.
+    pub(crate) fn range(&self, offset: u64, bytes: usize) -> Result<*const u8, Status> {
+        let (_, size) = self.segment.get();
+        let Some(left) = (size as u64).checked_sub(offset) else { return Err(Status::BadSegmentOffset) };
+        let first: *const u8 = self.address(offset).cast();
+        match bytes as u64 {
+            0 => Ok(first),
+            _ if left == 0 || first.is_null() => Err(Status::BadSegmentOffset),
+            bytes if bytes > left => Err(Status::BadLength),
+            _ => Ok(first),
+        }
     }
 
     /// Checks that no handler is running.
@@ -134,7 +149,8 @@ pub unsafe extern "C" fn AM_AllocateEndpoint(
             endpoint,
             bundle: AtomicPtr::default(),
             table: RefCell::default(),
-            has_handler: RefCell::new([false; HANDLERS]),
+            functions: RefCell::new([None; HANDLERS]),
+            gets: Gets::default(),
             segment: Cell::new((core::ptr::null_mut(), 0)),
             counters: EndpointCounters::default(),
             callbacks: Callbacks::default(),
@@ -187,6 +203,7 @@ pub unsafe extern "C" fn AM_SetSeg(
     bytes: usize,
 ) -> c_int {
     answered_when_idle(endpoint, |endpoint| {
+        endpoint.gets.check_none()?;
         // SAFETY: the caller's obligations, in the header, are those of `Endpoint::lend_segment`.
         unsafe { endpoint.endpoint.lend_segment(address.cast(), bytes as u64) }?;
         endpoint.segment.set((address, bytes));

@@ -1,7 +1,8 @@
 //! Handlers: functions in C that get a token, the payload's address and length, and the
 //! arguments.
 //!
-//! Handler 0 is told of messages that came back. The layer sets one that ends the program.
+//! Handler 0 is told of messages that came back; gets use it, too (`get.rs`). The layer sets one
+//! that ends the program.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -11,6 +12,7 @@ use towpath_am::{Operation, Payload, Returned, Status, Token};
 
 use crate::call::{AmError, answered, fatal, null, of, refused};
 use crate::endpoint::{AmEndpoint, answered_in_turn};
+use crate::get;
 use crate::statistics::Category;
 use crate::token::AmToken;
 
@@ -43,10 +45,18 @@ impl Callbacks {
 }
 
 /// Function, number and endpoint of a handler: the captures of its closure.
-struct Called {
-    function: unsafe extern "C" fn(),
-    number: u8,
-    endpoint: *const AmEndpoint,
+pub(crate) struct Called {
+    pub function: unsafe extern "C" fn(),
+    pub number: u8,
+    pub endpoint: *const AmEndpoint,
+}
+
+/// Message as a handler in C is given it.
+pub(crate) struct HandlerInput<'a> {
+    pub category: Category,
+    pub address: *mut c_void,
+    pub bytes: usize,
+    pub args: &'a [u32],
 }
 
 // SAFETY: the endpoint's handlers run in turns of its bundle only, by one thread at a time.
@@ -109,16 +119,21 @@ macro_rules! call_with_payload {
 }
 
 impl Called {
+    #[inline(always)]
+    pub fn endpoint(&self) -> &AmEndpoint {
+        // SAFETY: an endpoint outlives its handlers.
+        unsafe { &*self.endpoint }
+    }
+
     /// Calls the handler of a message.
     ///
     /// Of a short one with few arguments at once: what comes most often saves no registers.
     #[inline]
     fn run(&self, token: &Token<'_>) {
-        // SAFETY: an endpoint outlives its handlers.
-        let endpoint = unsafe { &*self.endpoint };
+        let endpoint = self.endpoint();
         let args = token.args();
         if token.payload() != Payload::None || args.len() > IN_REGISTERS || endpoint.callbacks.are_set() {
-            return self.run_slowly(token, endpoint);
+            return self.run_slowly(token);
         }
         endpoint.counters.received(token.is_request(), Category::Short);
         let lent = AmToken { token, endpoint };
@@ -128,7 +143,8 @@ impl Called {
 
     /// Calls the handler of a message with a payload, many arguments or callbacks.
     #[inline(never)]
-    fn run_slowly(&self, token: &Token<'_>, endpoint: &AmEndpoint) {
+    fn run_slowly(&self, token: &Token<'_>) {
+        let endpoint = self.endpoint();
         let (category, address, bytes) = match token.payload() {
             Payload::None => (Category::Short, core::ptr::null_mut(), 0),
             // The layer's own copy: the handler may do with it what it wants.
@@ -136,7 +152,12 @@ impl Called {
             Payload::Long { offset, len } => (Category::Long, endpoint.address(offset), len as usize),
         };
         endpoint.counters.received(token.is_request(), category);
-        let args = token.args();
+        self.run_with(token, &HandlerInput { category, address, bytes, args: token.args() });
+    }
+
+    /// Calls the handler, with the callbacks before and after it.
+    pub fn run_with(&self, token: &Token<'_>, arrived: &HandlerInput<'_>) {
+        let (endpoint, &HandlerInput { category, address, bytes, args }) = (self.endpoint(), arrived);
         let lent = AmToken { token, endpoint };
         let lent = lent.lend();
         let is_request = c_int::from(token.is_request());
@@ -159,11 +180,18 @@ impl Called {
         }
     }
 
-    /// Tells of a message that came back.
+    /// Handles a message that came back.
     #[cold]
     fn run_returned(&self, token: &Token<'_>, returned: Returned) {
-        // SAFETY: an endpoint outlives its handlers.
-        let endpoint = unsafe { &*self.endpoint };
+        match returned.handler {
+            0 => get::came_back(self, token, returned),
+            _ => self.tell(token, returned.status, opcode(returned.operation)),
+        }
+    }
+
+    /// Tells the program of a message that came back, as its handler 0.
+    pub fn tell(&self, token: &Token<'_>, status: Status, opcode: c_int) {
+        let endpoint = self.endpoint();
         endpoint.counters.returned();
         let lent = AmToken { token, endpoint };
         // SAFETY: handler 0 takes a status, an operation and a token, says the header.
@@ -173,7 +201,7 @@ impl Called {
             )
         };
         // SAFETY: as above.
-        unsafe { function(returned.status as c_int, opcode(returned.operation), lent.lend()) };
+        unsafe { function(status as c_int, opcode, lent.lend()) };
     }
 }
 
@@ -195,9 +223,9 @@ fn set(endpoint: &AmEndpoint, number: u8, function: unsafe extern "C" fn()) {
     if number == 0 {
         endpoint.endpoint.set_handler(0, move |token| {
             let called = &called;
-            // A request to handler 0, of a sender that is not of this layer, is none of its calls.
-            if let Some(returned) = token.returned() {
-                called.run_returned(token, returned);
+            match token.returned() {
+                Some(returned) => called.run_returned(token, returned),
+                None => get::handle(called, token),
             }
         });
     } else {
@@ -206,7 +234,7 @@ fn set(endpoint: &AmEndpoint, number: u8, function: unsafe extern "C" fn()) {
             called.run(token);
         });
     }
-    endpoint.has_handler.borrow_mut()[usize::from(number)] = true;
+    endpoint.functions.borrow_mut()[usize::from(number)] = Some(function);
 }
 
 /// Sets the handler 0 that a new endpoint has: it ends the program.
@@ -260,7 +288,7 @@ pub unsafe extern "C" fn AM_SetHandlerAny(
         let function = function.ok_or_else(null)?;
         let _turn = endpoint.turn();
         endpoint.check_idle()?;
-        let free = endpoint.has_handler.borrow().iter().position(|is_set| !is_set);
+        let free = endpoint.functions.borrow().iter().position(Option::is_none);
         let free = free.ok_or_else(|| refused(AmError::RESOURCE, "all handlers are set"))? as u8;
         // SAFETY: null, or a place for a number, says the header.
         unsafe { crate::call::put(handler, free) }?;
@@ -291,7 +319,7 @@ pub unsafe extern "C" fn AM_SetNumHandlers(endpoint: Option<&AmEndpoint>, handle
     answered(|| {
         let endpoint = of(endpoint)?;
         let handlers = usize::try_from(handlers).map_err(|_| AmError::BAD_ARG)?;
-        let set = endpoint.has_handler.borrow().iter().rposition(|&is_set| is_set);
+        let set = endpoint.functions.borrow().iter().rposition(Option::is_some);
         if handlers > HANDLERS || set.is_some_and(|last| last >= handlers) {
             return Err(refused(AmError::RESOURCE, "so many handlers are too many, or more are set"));
         }

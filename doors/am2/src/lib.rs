@@ -12,7 +12,7 @@
 //! | `turn.rs`, `bundle.rs` | bundles, the turns of threads, events |
 //! | `endpoint.rs`, `translation.rs` | endpoints: tag, segment, table |
 //! | `handler.rs`, `token.rs` | handlers and what they are told |
-//! | `message.rs`, `numbered.rs` | requests and replies |
+//! | `message.rs`, `get.rs`, `numbered.rs` | requests, replies and gets |
 //! | `statistics.rs`, `spmd.rs` | what goes beyond the specification |
 //!
 //! **Do not use it** from Rust: `towpath` has these endpoints with types.
@@ -23,6 +23,7 @@
 pub mod bundle;
 pub mod call;
 pub mod endpoint;
+pub mod get;
 pub mod handler;
 pub mod message;
 pub mod numbered;
@@ -35,6 +36,8 @@ mod turn;
 
 #[cfg(test)]
 mod call_tests;
+#[cfg(test)]
+mod get_tests;
 #[cfg(test)]
 mod header_tests;
 #[cfg(test)]

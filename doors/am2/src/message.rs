@@ -19,7 +19,7 @@ fn handler_zero() -> AmError {
 }
 
 #[inline]
-fn check(handler: u8, payload: usize) -> Result<(), AmError> {
+pub(crate) fn check(handler: u8, payload: usize) -> Result<(), AmError> {
     if handler == 0 {
         return Err(handler_zero());
     }
@@ -235,7 +235,11 @@ unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmErr
 ///
 /// So many numbers can be read.
 #[inline]
-unsafe fn with_arguments(at: *const u32, count: c_int, call: impl FnOnce(&[u32]) -> c_int) -> c_int {
+pub(crate) unsafe fn with_arguments(
+    at: *const u32,
+    count: c_int,
+    call: impl FnOnce(&[u32]) -> c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { arguments(at, count) } {
         Ok(args) => call(args),

@@ -70,12 +70,15 @@ pub unsafe extern "C" fn AM2_GetReturned(
 ) -> c_int {
     answered(|| {
         let token = of(token)?;
-        let returned = token.token.returned();
-        let returned = returned.ok_or_else(|| refused(AmError::BAD_ARG, "the message has not come back"))?;
-        let args = token.token.args();
+        let get = token.endpoint.gets.returned();
+        let (meant_for, args) = match (&get, token.token.returned()) {
+            (Some(get), _) => (get.handler, get.args()),
+            (None, Some(returned)) => (returned.handler, token.token.args()),
+            (None, None) => return Err(refused(AmError::BAD_ARG, "the message has not come back")),
+        };
         // SAFETY: null, or places for the values, and 16 arguments, says the header.
         unsafe {
-            put(handler, returned.handler)?;
+            put(handler, meant_for)?;
             put(count, args.len() as c_int)?;
             for (at, &argument) in args.iter().enumerate() {
                 put(arguments.wrapping_add(at), argument.cast_signed())?;
