@@ -88,9 +88,10 @@ impl<D: Domain> Core<D> {
 
     /// Returns whether a peer's endpoint is open, and still the same.
     pub(crate) fn is_here(&self, peer: &PeerEndpoint<D>) -> bool {
-        // Relaxed: if it is not, nothing of its queues, lines and streams is read before the fence
-        // in `announce`, which acquires that it was closed (E3) or taken by another process (E2).
-        let read = |word| self.cpu().load(word, Ordering::Relaxed);
+        // (E1) Acquire: pairs with the Release when the endpoint was closed (E3) or taken by
+        // another process (E2). A gateway then counts what it had handled, and a caller of `map`
+        // knows all that it had done.
+        let read = |word| self.cpu().load(word, Ordering::Acquire);
         read(&peer.entry.owner) == peer.participant.to_bits()
             && read(&peer.entry.generation) == peer.name.generation
             && read(&peer.entry.open) == peer.participant.to_bits()

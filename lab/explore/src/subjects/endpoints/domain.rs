@@ -1,8 +1,8 @@
 //! A domain of endpoints in the explored memory. The endpoints themselves are `am`'s.
 //!
-//! Threads are participants: a thread's generation is its number plus one, so that several may
-//! have one rank after the other. A queue has few packets, and what keeps its receiver waiting is
-//! overdue at once.
+//! Threads are participants, as are some beside them: a thread's generation is its number plus one,
+//! so that several may have one rank after the other. A queue has few packets, and what keeps its
+//! receiver waiting is overdue at once.
 
 use towpath_am::answer_line::AnswerLine;
 use towpath_am::claim::{Algorithm, Any};
@@ -23,6 +23,9 @@ const PACKETS: u32 = 4;
 const BLOCK_SIZE: u32 = 64;
 const SEGMENT: u64 = 64;
 
+/// Participants beside the threads.
+const MORTALS: usize = 2;
+
 /// Memory of an endpoint.
 struct EndpointMemory {
     entry: Entry<Explorer>,
@@ -37,8 +40,14 @@ pub struct ExploredWorld {
     /// Answer lines of each two endpoints, those of the lower ones first.
     lines: Vec<AnswerLine<Explorer>>,
     doorbells: Vec<Word>,
-    /// Value 1 once a thread has entered, which each does before it takes an entry.
+    /// Value 1 once a participant has entered, which each does before it takes an entry.
+    ///
+    /// The threads, and those beside them ([`ExploredWorld::mortal`]).
     entered: Vec<Word>,
+    threads: usize,
+    /// Time that pauses take, if they end by themselves; without it a pause ends when
+    /// anything changes.
+    pub timer: Option<Word>,
 }
 
 impl ExploredWorld {
@@ -75,15 +84,33 @@ impl ExploredWorld {
             parts: (0..ranks).map(part).collect(),
             lines: (0..pairs).map(|_| AnswerLine::new(memory)).collect(),
             doorbells: (0..ranks).map(|_| memory.word(Place::NewLine, 0)).collect(),
-            entered: (0..threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            entered: (0..threads + MORTALS).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            threads,
+            timer: None,
         }
     }
 
     /// The world as this thread sees it, under a rank.
     pub fn domain<'m>(&'m self, cpu: &'m Explorer, rank: usize) -> ExploredDomain<'m> {
+        self.enter(cpu, rank, cpu.id())
+    }
+
+    /// The world as a participant beside the threads sees it, in whose name this thread
+    /// acts until it [buries](ExploredWorld::bury) it.
+    pub fn mortal<'m>(&'m self, cpu: &'m Explorer, rank: usize, mortal: usize) -> ExploredDomain<'m> {
+        self.enter(cpu, rank, self.threads + mortal)
+    }
+
+    /// Lets a participant beside the threads be dead.
+    pub fn bury(&self, cpu: &Explorer, mortal: usize) {
+        // Relaxed: for this thread, and those that it tells.
+        cpu.store(&self.entered[self.threads + mortal], 0, Ordering::Relaxed);
+    }
+
+    fn enter<'m>(&'m self, cpu: &'m Explorer, rank: usize, participant: usize) -> ExploredDomain<'m> {
         // Relaxed: the word that names the participant orders it.
-        cpu.store(&self.entered[cpu.id()], 1, Ordering::Relaxed);
-        ExploredDomain { cpu, world: self, rank: rank as u32 }
+        cpu.store(&self.entered[participant], 1, Ordering::Relaxed);
+        ExploredDomain { cpu, world: self, rank: rank as u32, participant }
     }
 }
 
@@ -92,6 +119,7 @@ pub struct ExploredDomain<'m> {
     cpu: &'m Explorer,
     world: &'m ExploredWorld,
     rank: u32,
+    participant: usize,
 }
 
 impl<'m> ExploredDomain<'m> {
@@ -182,7 +210,7 @@ impl<'m> DomainMemory for ExploredDomain<'m> {
 
 impl Membership for ExploredDomain<'_> {
     fn me(&self) -> Option<ParticipantId> {
-        Some(ParticipantId { index: self.rank, generation: self.cpu.id() as u32 + 1 })
+        Some(ParticipantId { index: self.rank, generation: self.participant as u32 + 1 })
     }
     fn size(&self) -> u32 {
         self.world.config.processes
@@ -237,7 +265,11 @@ impl Hooks for ExploredDomain<'_> {
     }
     fn asleep(&self, _asleep: bool) {}
     fn pause(&self, ns: u64) {
-        self.cpu.delay(ns);
+        match &self.world.timer {
+            // Relaxed: nothing is read.
+            Some(timer) => drop(self.cpu.fetch_add(timer, ns, Ordering::Relaxed)),
+            None => self.cpu.delay(ns),
+        }
     }
     fn patience(&self) -> u64 {
         0

@@ -13,6 +13,7 @@
 //! other clients map a server meanwhile.
 
 mod domain;
+mod leftovers;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -72,6 +73,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
         let endures_deaths = algorithm != Algorithm::Ticket;
         cases.push(Case { endures_deaths, ..Case::new(format!("endpoint/{name}"), about, make) });
     }
+    leftovers::all(cases, policy);
 }
 
 /// Clients, and servers that take over from each other.
