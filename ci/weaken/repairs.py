@@ -14,7 +14,7 @@ REPAIRS = {
         "core/sync/src/locks/robust/releasing.rs": (None, ["lock/robust*"]),
         "core/sync/src/locks/robust/waiting.rs": (None, ["lock/robust*"]),
         "core/sync/src/robust/barrier.rs": (["end", "turn_over", "note_told", "note_join", "join_for"], ["barrier/robust", "barrier/leaving"]),
-        "core/sync/src/robust/condvar.rs": (["begin", "leave", "lost_one", "notify"], ["condvar"]),
+        "core/sync/src/robust/condvar.rs": (["begin", "leave", "lost_one", "notify"], ["condvar*"]),
         "core/sync/src/robust/once.rs": (["begin", "give_up"], ["once"]),
         "core/sync/src/robust/readers_writer.rs": (["close_gate", "begin_changes", "await_place", "open_gate", "let_in"], ["readers-writer/*"]),
         "core/sync/src/robust/readers_writer/reading.rs": (["read_slowly", "insist", "take_place", "leave_slowly"], ["readers-writer/*"]),
@@ -26,7 +26,7 @@ REPAIRS = {
         "core/structures/src/dcas/bershad.rs": (["take_over", "roll", "unlock"], ["repair/dcas-bershad"]),
         "core/structures/src/dcas/guerraoui.rs": (["decide", "settle", "settle_word"], ["repair/dcas-guerraoui", "repair/stack-guerraoui"]),
         "core/structures/src/dcas/harris.rs": (["decide", "settle", "resolve"], ["repair/dcas-harris", "repair/stack-harris"]),
-        "core/structures/src/nonblocking/audit.rs": (["audit"], ["repair/stack-*", "repair/fifo-*", "repair/list-*"]),
+        "core/structures/src/nonblocking/audit.rs": (["audit"], ["repair/stack-*", "repair/fifo-*", "repair/list-*", "repair/pool*"]),
     },
     "channel": {
         "core/channel/src/claim/towpath.rs": (["resolve_head", "resolve_late", "heal", "close_hole"], ["channel/watched-towpath", "channel/damaged-progress-towpath"]),

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
-use towpath_structures::nonblocking::{Pool as StablePool, StableError};
+use towpath_structures::nonblocking::{Audit, Pool as StablePool, StableError};
 use towpath_structures::{Boxed, Counter, Pool, PoolError};
 use towpath_sync::{Atomics, LoadLinked, Universal};
 
@@ -203,17 +203,17 @@ impl SharedNodes {
         }
     }
 
-    /// An audit, if a thread has died. Returns the number of suspects that are pending.
-    fn audit(&self, cpu: &Explorer) -> usize {
+    /// An audit, if a thread has died.
+    fn audit(&self, cpu: &Explorer) -> Audit {
         let mut dead: Vec<bool> = (0..self.plan.threads).map(|thread| is_dead(cpu, thread)).collect();
         dead.push(self.predecessor != Predecessor::None);
         if !dead.contains(&true) {
-            return 0;
+            return Audit::default();
         }
         // (E3) Acquire: pairs with the exchange (E2).
         let is_in = |node| Ok(Some(cpu.load(&self.word, Ordering::Acquire) == u64::from(node)));
         let audit = self.pool.audit(cpu, cpu.id(), |participant| dead[participant], is_in);
-        audit.unwrap_or_else(|error| panic!("audit: {error}")).pending
+        audit.unwrap_or_else(|error| panic!("audit: {error}"))
     }
 }
 
@@ -233,14 +233,16 @@ impl SubjectRun for SharedNodes {
     }
 
     fn last(&self, cpu: &Explorer) {
-        assert!((0..ENOUGH).any(|_| self.audit(cpu) == 0), "suspects are pending though no thread acts");
+        let is_done = (0..ENOUGH).any(|_| self.audit(cpu).pending == 0);
+        assert!(is_done, "suspects are pending though no thread acts");
+        assert_eq!(self.audit(cpu).suspects, 0, "in the hands of the dead, which were emptied");
         if self.predecessor == Predecessor::Deep {
             // As if it had also been about to take each of them now: all are found where they are.
             for node in 1..=self.plan.threads as u32 {
                 let aimed = self.pool.aim(cpu, self.plan.threads, node);
                 aimed.map(drop).unwrap_or_else(|error| panic!("{error}"));
             }
-            assert_eq!(self.audit(cpu), 0, "nodes are not found though no thread acts");
+            assert_eq!(self.audit(cpu).pending, 0, "nodes are not found though no thread acts");
         }
         self.exchange(cpu, 0).unwrap_or_else(|error| panic!("{error}"));
         let free = self.pool.free(cpu).unwrap_or_else(|error| panic!("free: {error}"));

@@ -1,5 +1,6 @@
 //! Primitives that survive the deaths of their users.
 
+mod notified;
 mod others;
 mod poison;
 
@@ -28,6 +29,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     cases.last_mut().expect("the one before").loses_stores = true;
     one_process(cases, policy);
     others::all(cases, policy);
+    notified::all(cases, policy);
     poison::all(cases, policy);
 }
 
