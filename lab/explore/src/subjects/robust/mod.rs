@@ -3,6 +3,7 @@
 mod notified;
 mod others;
 mod poison;
+mod turns;
 
 use std::rc::Rc;
 
@@ -31,6 +32,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     others::all(cases, policy);
     notified::all(cases, policy);
     poison::all(cases, policy);
+    turns::all(cases, policy);
 }
 
 /// Those that are wrong on purpose, as a death shows.
