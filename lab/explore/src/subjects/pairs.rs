@@ -16,6 +16,7 @@ use super::structures::{Shrunk, WordsSubject, actor};
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     pairs::<Guerraoui<Explorer, Boxed, Shrunk>>(cases, policy);
     pairs::<Harris<Explorer, Boxed, 2>>(cases, policy);
+    late_help::<Harris<Explorer, Boxed, 2>>(cases, policy);
 }
 
 fn pairs<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
@@ -68,5 +69,59 @@ impl<D: DoubleCas<Explorer>> SubjectRun for PairsRun<D> {
         for (word, count) in self.counts.iter().enumerate() {
             assert_eq!(self.subject.read(cpu, word), count.get(), "changes of word {word}");
         }
+    }
+}
+
+fn late_help<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let words = (0..WORDS).map(|_| memory.word(Place::NewLine, 0)).collect();
+        let subject = WordsSubject { words, dcas: D::new(memory, plan.threads), policy };
+        Ok(Rc::new(LateHelp { subject, plan: *plan }))
+    };
+    let name = format!("repair/late-help-{}", D::NAME);
+    cases.push(Case::new(name, "a helper that comes late changes nothing", make));
+}
+
+/// Thread 0 changes the first two words if the second is 1, which thread 2 makes it now and then.
+/// Thread 1 comes to the first word, and helps.
+struct LateHelp<D> {
+    subject: WordsSubject<D>,
+    plan: Plan,
+}
+
+impl<D: DoubleCas<Explorer>> LateHelp<D> {
+    fn change(&self, cpu: &Explorer, changes: [(u32, u64, u64); 2]) -> bool {
+        let WordsSubject { words, dcas, policy } = &self.subject;
+        let changes = changes.map(|(word, old, new)| Change { word, old, new });
+        match actor(*policy, cpu, |me| dcas.dcas(me, &words[..], changes)) {
+            Ok(done) => done,
+            Err(error) => panic!("change: {error}"),
+        }
+    }
+}
+
+impl<D: DoubleCas<Explorer>> SubjectRun for LateHelp<D> {
+    fn thread(&self, cpu: &Explorer) {
+        for _ in 0..self.plan.ops {
+            match cpu.id() {
+                0 => {
+                    if self.change(cpu, [(0, 0, 1), (1, 1, 2)]) {
+                        assert_eq!(self.subject.read(cpu, 0), 1);
+                        while !self.change(cpu, [(0, 1, 0), (1, 2, 0)]) {}
+                    }
+                    assert_eq!(self.subject.read(cpu, 0), 0);
+                }
+                1 => assert!(!self.change(cpu, [(0, 5, 6), (2, 5, 6)]), "no word is 5"),
+                _ => {
+                    self.change(cpu, [(1, 0, 1), (2, 0, 0)]);
+                    self.change(cpu, [(1, 1, 0), (2, 0, 0)]);
+                }
+            }
+        }
+    }
+
+    fn last(&self, cpu: &Explorer) {
+        assert_eq!([0, 2].map(|word| self.subject.read(cpu, word)), [0, 0]);
+        self.subject.read(cpu, 1);
     }
 }

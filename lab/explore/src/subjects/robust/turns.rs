@@ -16,7 +16,7 @@ use super::super::{BUDGET, ExploredMember, PAUSE};
 
 /// Identity of the waiter for which thread 0 acts.
 const OTHER: u32 = 60;
-/// Time for which a waiter waits, in nanoseconds: a sleeper sleeps. For sleepers alone time goes on.
+/// Times for which waiters wait, in nanoseconds. For sleepers alone time goes on.
 const SHORT: u64 = 500;
 const LONG: u64 = 100_000;
 /// Number of pauses in which thread 1 may die.
