@@ -82,8 +82,9 @@ fn late_help<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
     cases.push(Case::new(name, "a helper that comes late changes nothing", make));
 }
 
-/// Thread 0 changes the first two words if the second is 1, which thread 2 makes it now and then.
-/// Thread 1 comes to the first word, and helps.
+/// Changes of the first two words by thread 0, if the second is 1.
+///
+/// Thread 2 makes it 1 now and then. Thread 1 comes to the first word, and helps.
 struct LateHelp<D> {
     subject: WordsSubject<D>,
     plan: Plan,
