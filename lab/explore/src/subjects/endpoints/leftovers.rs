@@ -25,7 +25,7 @@ use super::{ExploredEndpoint, REQUEST};
 
 /// Leftover of a case.
 #[derive(Clone, Copy)]
-enum Leftover {
+enum CaseLeftover {
     Words,
     Lock,
     Claims,
@@ -34,7 +34,7 @@ enum Leftover {
 
 /// All of them.
 pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
-    use Leftover::{Claims, Data, Lock, Words};
+    use CaseLeftover::{Claims, Data, Lock, Words};
     for (name, leftover, algorithm, about) in [
         ("words", Words, Algorithm::Towpath, "a successor finds nothing of its predecessor's in its entry"),
         ("lock", Lock, Algorithm::Ticket, "a queue is closed if a sender died holding its lock, else not"),
@@ -65,7 +65,7 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
 
 struct Leavers {
     world: ExploredWorld,
-    leftover: Leftover,
+    leftover: CaseLeftover,
     /// Value 1 when this thread is ready for the other.
     stages: [Word; 2],
     datum: DatumId,
@@ -225,10 +225,10 @@ impl Leavers {
 impl SubjectRun for Leavers {
     fn thread(&self, cpu: &Explorer) {
         match (self.leftover, cpu.id()) {
-            (Leftover::Words, 0) => self.leave_words(cpu),
-            (Leftover::Lock, 0) => self.leave_lock(cpu),
-            (Leftover::Claims, 0 | 1) => self.leave_claims(cpu),
-            (Leftover::Data, 0 | 1) => self.leave_data(cpu),
+            (CaseLeftover::Words, 0) => self.leave_words(cpu),
+            (CaseLeftover::Lock, 0) => self.leave_lock(cpu),
+            (CaseLeftover::Claims, 0 | 1) => self.leave_claims(cpu),
+            (CaseLeftover::Data, 0 | 1) => self.leave_data(cpu),
             _ => {}
         }
     }

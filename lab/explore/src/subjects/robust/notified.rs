@@ -26,9 +26,9 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 /// Participant, and whether the mortal one is dead.
-struct Participant<'a>(u32, &'a AtomicBool);
+struct MortalParticipant<'a>(u32, &'a AtomicBool);
 
-impl Surroundings for Participant<'_> {
+impl Surroundings for MortalParticipant<'_> {
     fn identity(&self) -> u32 {
         self.0
     }
@@ -46,9 +46,9 @@ struct SetOrder {
 }
 
 /// Participant of one condition variable.
-struct Waiter<'a>(&'a Condvar<Explorer, 2>, &'a Explorer, Wait<'a>);
+struct CondvarWaiter<'a>(&'a Condvar<Explorer, 2>, &'a Explorer, Wait<'a>);
 
-impl Waiter<'_> {
+impl CondvarWaiter<'_> {
     fn begin(&self) -> ConditionWait {
         self.0.begin(self.1, &self.2)
     }
@@ -74,9 +74,10 @@ impl SubjectRun for SetOrder {
         }
         // Relaxed: as above.
         let set_dead = |dead| self.is_dead.store(dead, Ordering::Relaxed);
-        let around = [MORTAL, SURVIVOR].map(|identity| Participant(identity, &self.is_dead));
+        let around = [MORTAL, SURVIVOR].map(|identity| MortalParticipant(identity, &self.is_dead));
         let [oldest, left, died, kept] = self.condvars.each_ref().map(|condvar| {
-            let wait = |around| Waiter(condvar, cpu, Wait { policy: self.policy, around, budget: BUDGET });
+            let wait =
+                |around| CondvarWaiter(condvar, cpu, Wait { policy: self.policy, around, budget: BUDGET });
             let [mortal, survivor] = &around;
             [wait(mortal as &dyn Surroundings), wait(survivor)]
         });

@@ -35,7 +35,7 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
     let about = "no lock is handed to a waiter that was found dead";
     let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let stage = memory.word(Place::NewLine, 0);
-        Ok(Rc::new(SharedTurn { lock: Lock::new(memory), stage, policy }))
+        Ok(Rc::new(SharedTurnRun { lock: Lock::new(memory), stage, policy }))
     };
     let case = Case::new("lock/robust/shared-turn", about, make);
     cases.push(Case { endures_deaths: true, naps: true, ..case });
@@ -100,7 +100,7 @@ impl SubjectRun for TimedWaiter {
     }
 }
 
-struct SharedTurn {
+struct SharedTurnRun {
     lock: Robust<Explorer, 1, 0>,
     /// Thread 0 has the lock.
     stage: Word,
@@ -119,7 +119,7 @@ impl Surroundings for OtherMember<'_> {
     }
 }
 
-impl SubjectRun for SharedTurn {
+impl SubjectRun for SharedTurnRun {
     fn thread(&self, cpu: &Explorer) {
         let (lock, around) = (&self.lock, ExploredMember::new(cpu));
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
