@@ -41,7 +41,7 @@ pub use space::WaitForSpace;
 pub use unrepaired::{Repair, Unrepaired};
 pub use waiting::strategy;
 pub use waiting::{
-    Abandoned, Alone, Asleep, Attempt, PARKED, Policy, Spinning, Surroundings, Wait, Waiting,
+    Abandoned, Alone, Asleep, Attempt, LateWait, PARKED, Policy, Spinning, Surroundings, Wait, Waiting,
     is_oversubscribed,
 };
 

@@ -4,14 +4,18 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
-use towpath_sync::Wait;
 use towpath_sync::queues::{
     LinkedWords, Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
     ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
 };
+use towpath_sync::{LateWait, Wait};
 
 use super::LINE;
+use crate::inner::Inner;
 use crate::{Error, Shared, World};
+
+/// Caller of a queue, to which the number of a processor is of no use.
+const CALLER: &Native = &Native::with_id(0);
 
 /// Queue of values in a world: makes senders and receivers.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
@@ -29,6 +33,8 @@ where
 {
     object: Shared<QueueObject<T, K>>,
     geometry: QueueGeometry,
+    /// Number of lines of the slots, by the geometry.
+    slot_lines: u32,
 }
 
 impl<T, K> Clone for WorldVenue<T, K>
@@ -37,7 +43,7 @@ where
     QueueObject<T, K>: Object,
 {
     fn clone(&self) -> Self {
-        WorldVenue { object: self.object.clone(), geometry: self.geometry }
+        WorldVenue { object: self.object.clone(), ..*self }
     }
 }
 
@@ -70,10 +76,36 @@ where
         &self,
         act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
     ) -> Result<R, TransferError> {
+        let (queue, world) = self.queue()?;
+        act(queue, CALLER, &world.adaptive_wait())
+    }
+}
+
+impl<T, K> WorldVenue<T, K>
+where
+    K: QueueKind,
+    QueueObject<T, K>: Object,
+{
+    /// Gives the queue, the caller, and a way of waiting that is made by those that wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Venue::call`].
+    #[inline(always)]
+    pub(super) fn call_late<R>(
+        &self,
+        act: impl FnOnce(QueueOf<'_, Self>, &Native, &LateWait<Inner>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        let (queue, world) = self.queue()?;
+        act(queue, CALLER, LateWait::of(world.inner()))
+    }
+
+    #[inline(always)]
+    fn queue(&self) -> Result<(QueueOf<'_, Self>, &World), TransferError> {
         let world = self.object.world();
         world.entered().ok_or(TransferError::NotEntered)?;
         let object = self.object.as_ptr();
-        let ring_lines = K::ring_lines(self.geometry);
+        let (ring_lines, slot_lines) = (K::ring_lines(self.geometry), self.slot_lines as usize);
         // SAFETY: the object and the lines behind it, as many as its geometry says, are mapped as
         // long as the handle lives (`World::object` checked them, `queue` derived the geometry from
         // their number), and aligned, since the object's size is a multiple of its alignment, a
@@ -83,12 +115,10 @@ where
             (
                 &(*object.as_ptr()).head,
                 core::slice::from_raw_parts(lines.as_ptr(), ring_lines),
-                core::slice::from_raw_parts(lines.add(ring_lines).as_ptr(), self.geometry.slot_lines()),
+                core::slice::from_raw_parts(lines.add(ring_lines).as_ptr(), slot_lines),
             )
         };
-        // The number of a processor is of no use to a queue.
-        let queue = K::beside(K::queue(head, ring, slots, self.geometry), world);
-        act(queue, &Native::with_id(0), &world.adaptive_wait())
+        Ok((K::beside(K::queue(head, ring, slots, self.geometry), world), world))
     }
 }
 
@@ -286,7 +316,14 @@ impl World {
         let fewer = (1..most.capacity()).contains(&noted).then(|| K::geometry_of(words, noted));
         let is_possible = |fewer: &QueueGeometry| lines_of::<K>(*fewer) == bytes / LINE;
         let geometry = fewer.filter(is_possible).unwrap_or(most);
-        Ok(WorldQueue(WorldVenue { object, geometry }))
+        let slot_lines = geometry.slot_lines();
+        let slot_lines = u32::try_from(slot_lines).map_err(|_| Error::NumberOutOfRange {
+            of: "lines of a queue's slots",
+            wanted: slot_lines as u64,
+            least: 1,
+            most: u64::from(u32::MAX),
+        })?;
+        Ok(WorldQueue(WorldVenue { object, geometry, slot_lines }))
     }
 }
 

@@ -202,7 +202,7 @@ where
 {
     #[inline(always)]
     fn send(&self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
-        self.venue.call(|queue, cpu, wait| {
+        self.venue.call_late(|queue, cpu, wait| {
             let words = message.as_chunks::<8>().0;
             // Usual sizes without a loop.
             if message.len() == 64
@@ -234,7 +234,7 @@ where
         bytes: usize,
         deadline: Deadline,
     ) -> Result<(), TransferError> {
-        self.venue.call(|queue, cpu, wait| {
+        self.venue.call_late(|queue, cpu, wait| {
             // SAFETY: as many bytes at `to` are the caller's: its promise.
             unsafe {
                 match bytes {

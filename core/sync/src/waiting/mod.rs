@@ -13,6 +13,7 @@
 use towpath_machine::Processor;
 
 mod elsewhere;
+mod late;
 mod policy;
 mod spinning;
 pub mod strategy;
@@ -20,6 +21,7 @@ mod surroundings;
 mod wait;
 
 pub use elsewhere::{Asleep, Attempt};
+pub use late::LateWait;
 pub use policy::Policy;
 pub use spinning::Spinning;
 pub use surroundings::{Alone, Surroundings, is_oversubscribed};

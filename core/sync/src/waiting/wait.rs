@@ -39,6 +39,21 @@ const ATTEMPTS: u32 = 200;
 /// Longest spin of an adaptive waiter without a yield, in nanoseconds.
 const PIECE: u64 = 5_000;
 
+/// Writes a word that others may wait for, and wakes those that are parked on it.
+#[inline(always)]
+pub(super) fn release<P: Processor + Park>(parks: bool, cpu: &P, word: &P::Word, value: u64) {
+    if parks {
+        // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the
+        // old value tells whether one is parked.
+        if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
+            cpu.wake(word, u32::MAX);
+        }
+    } else {
+        // Release: as (2); no waiter can be parked.
+        cpu.store(word, value, Ordering::Release);
+    }
+}
+
 impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     #[inline(always)]
     fn parks(&self) -> bool {
@@ -183,16 +198,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 
     #[inline(always)]
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
-        if Waiting::<P>::parks(self) {
-            // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the
-            // old value tells whether one is parked.
-            if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
-                cpu.wake(word, u32::MAX);
-            }
-        } else {
-            // Release: as (2); no waiter can be parked.
-            cpu.store(word, value, Ordering::Release);
-        }
+        release(Waiting::<P>::parks(self), cpu, word, value);
     }
 
     fn release_and_wake(&self, cpu: &P, word: &P::Word, doorbell: &P::Word, value: u64) {
