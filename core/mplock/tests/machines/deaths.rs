@@ -116,12 +116,7 @@ fn holder_that_returns_to_a_new_home_is_no_dead_owner() {
 fn try_is_answered_when_owner_or_home_die() {
     for protocol in Protocol::ALL {
         let mut net = Network::new(protocol, NODES);
-        for _ in 0..2 {
-            net.acquire(1, Mode::Exclusive);
-            net.settle_deliveries();
-            net.release(1, true);
-            net.settle_deliveries();
-        }
+        net.use_twice(1);
         net.request(2, Mode::Exclusive, true);
         net.deliver((2, 0));
         if protocol != Protocol::Central {

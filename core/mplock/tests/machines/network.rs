@@ -255,6 +255,16 @@ impl Network {
         self.request(node, mode, false);
     }
 
+    /// Has a node use the lock twice: under a protocol that caches, it keeps it then.
+    pub fn use_twice(&mut self, node: usize) {
+        for _ in 0..2 {
+            self.acquire(node, Mode::Exclusive);
+            self.settle_deliveries();
+            self.release(node, true);
+            self.settle_deliveries();
+        }
+    }
+
     pub fn request(&mut self, node: usize, mode: Mode, tries: bool) {
         self.forgets[node] = false;
         self.tickets[node] += 1;

@@ -28,12 +28,7 @@ fn try_fetches_an_idle_lock_from_the_node_that_keeps_it() {
     for protocol in Protocol::ALL {
         for mode in [Mode::Exclusive, Mode::Shared] {
             let mut net = Network::new(protocol, NODES);
-            for _ in 0..2 {
-                net.acquire(1, Mode::Exclusive);
-                net.settle_deliveries();
-                net.release(1, true);
-                net.settle_deliveries();
-            }
+            net.use_twice(1);
             // Of two that try at once, one has it; readers both.
             net.request(2, mode, true);
             net.request(3, mode, true);
