@@ -223,7 +223,7 @@ struct Theirs<'a, C, X> {
 
 /// The policy of all waiters here.
 fn adaptive(world: &World) -> Wait<'_> {
-    Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() }
+    Wait::adaptive(world.surroundings())
 }
 
 /// A process's part in a measurement.
