@@ -149,12 +149,11 @@ pub trait Lock<P: Processor>: Sized {
     /// ```
     /// # use towpath_machine::{Heap, Native};
     /// # use towpath_sync::locks::Ticket;
-    /// # use towpath_sync::{Deadline, Lock, Spinning};
-    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # use towpath_sync::Lock;
+    /// # let me = Native::with_id(0);
     /// # let lock = Ticket::<Native>::new(&Heap);
     /// let free = lock.try_lock(&me);
     /// assert!(free.is_some(), "a new one is unlocked");
-    /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
     fn new(arena: &impl Arena<P>) -> Self;
 
@@ -187,11 +186,9 @@ pub trait Lock<P: Processor>: Sized {
     /// ```
     /// # use towpath_machine::{Heap, Native};
     /// # use towpath_sync::locks::Ticket;
-    /// # use towpath_sync::{Deadline, Lock, Spinning};
-    /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
+    /// # use towpath_sync::Lock;
     /// # let lock = Ticket::<Native>::new(&Heap);
     /// assert_eq!(lock.capacity(), usize::MAX);
-    /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
     fn capacity(&self) -> usize {
         usize::MAX
@@ -207,7 +204,7 @@ pub trait Lock<P: Processor>: Sized {
     /// ```
     /// # use towpath_machine::{Heap, Native};
     /// # use towpath_sync::locks::Ticket;
-    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # use towpath_sync::{Lock, Spinning};
     /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
     /// # let lock = Ticket::<Native>::new(&Heap);
     /// let held = lock.lock(&me, &Spinning)?;
@@ -269,12 +266,11 @@ pub trait Lock<P: Processor>: Sized {
     /// ```
     /// # use towpath_machine::{Heap, Native};
     /// # use towpath_sync::locks::Ticket;
-    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # use towpath_sync::Lock;
     /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
     /// # let lock = Ticket::<Native>::new(&Heap);
     /// let held = lock.try_lock(&me);
     /// assert!(held.is_some() && lock.try_lock(&other).is_none());
-    /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
@@ -305,7 +301,7 @@ pub trait Lock<P: Processor>: Sized {
     /// ```
     /// # use towpath_machine::{Heap, Native};
     /// # use towpath_sync::locks::Ticket;
-    /// # use towpath_sync::{Deadline, Lock, Spinning};
+    /// # use towpath_sync::{Lock, Spinning};
     /// # let (me, other) = (Native::with_id(0), Native::with_id(1));
     /// # let lock = Ticket::<Native>::new(&Heap);
     /// let held = lock.lock(&me, &Spinning)?;
