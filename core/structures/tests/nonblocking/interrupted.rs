@@ -210,15 +210,24 @@ fn harris_roles(quick: usize) {
     }
 }
 
-fn every_role<D: towpath_structures::dcas::DoubleCas<Stepped>>(quick: usize) {
-    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
-        for_each_structure!(Stepped, D => is_explained(intruder, longest(quick)));
-    }
+/// One test for each intruder, so that they run side by side.
+fn guerraoui_and(intruder: Intruder) {
+    for_each_structure!(Stepped, Guerraoui<Stepped> => is_explained(intruder, longest(2)));
 }
 
 #[test]
-fn guerraoui() {
-    every_role::<Guerraoui<Stepped>>(2);
+fn guerraoui_and_another() {
+    guerraoui_and(Intruder::Other);
+}
+
+#[test]
+fn guerraoui_and_a_handler() {
+    guerraoui_and(Intruder::Handler);
+}
+
+#[test]
+fn guerraoui_and_a_survivor() {
+    guerraoui_and(Intruder::Survivor);
 }
 
 #[test]
