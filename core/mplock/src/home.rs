@@ -281,7 +281,12 @@ impl HomeLock {
         if let Some(at) = self.readers.iter().position(|&reader| reader == (from, ticket)) {
             self.readers.swap_remove(at);
         } else if let Some(at) = self.place_of(from).filter(|&at| self.queue[at].ticket == ticket) {
-            self.drop_first(at + 1);
+            if self.inquiry.is_some() {
+                // Under a loan it had the lock before its turn: those before it may wait.
+                self.queue.remove(at);
+            } else {
+                self.drop_first(at + 1);
+            }
             self.comes_back(token, inconsistent);
         } else if let Some(inquiry) = &self.inquiry
             // A holder of the time of the former home, which returns the lock before it is asked.

@@ -95,6 +95,32 @@ fn borrower_that_holds_the_lock_when_its_loan_ends_has_it() {
     }
 }
 
+/// A borrower gives the lock back before its turn, during an inquiry.
+///
+/// It has not heard of the end of a node behind it, and the others have answered already.
+#[test]
+fn return_of_a_borrower_before_its_turn_loses_no_waiter() {
+    for dies in [false, true] {
+        let mut net = lent(Protocol::Distributed, 9);
+        assert!(net.borrow(3, Mode::Exclusive));
+        net.acquire(4, Mode::Exclusive);
+        net.deliver((4, 0));
+        if dies {
+            net.kill(4);
+        } else {
+            assert!(net.leave_world(4));
+        }
+        for node in [1, 2] {
+            net.deliver((0, node));
+            net.deliver((node, 0));
+        }
+        net.release(3, true);
+        net.forget(3);
+        net.settle_deliveries();
+        assert!(net.holds(2) && net.warned == 0, "{net:#?}");
+    }
+}
+
 #[test]
 fn borrower_that_dies_with_the_lock_is_told() {
     let mut net = lent(Protocol::Distributed, 9);

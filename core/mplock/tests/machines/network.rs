@@ -328,6 +328,11 @@ impl Network {
         self.release(node, true);
     }
 
+    /// Returns whether a node keeps a lock for which another one waits, or has lent it.
+    pub fn has_to_pass_on(&self, node: usize) -> bool {
+        self.state(node) == NodeState::Kept || self.nodes[node].lent().is_some()
+    }
+
     /// Passes a lock that the node keeps on to the next one.
     pub fn hand_over(&mut self, node: usize) {
         self.close_loan(node);
