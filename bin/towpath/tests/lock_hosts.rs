@@ -251,8 +251,13 @@ fn lost_hosts_give_their_locks_on_after_the_lease() {
     assert!(status.code() == Some(73) && errors.contains("--serve"), "{errors}");
     cluster.start_agent(0);
     cluster.wait_until_all_take_part();
-    let (status, _, errors) = cluster.lock(0, &["--serve"]).finish();
-    assert!(status.code() == Some(73) && errors.contains("runs already"), "{errors}");
+    // Another list of hosts, in the same directory of the state.
+    let changed = cluster.read("hosts").replace("lease = 500ms", "lease = 600ms");
+    std::fs::write(cluster.directory.0.join("changed"), changed).unwrap();
+    for (hosts, says) in [("hosts", "runs already"), ("changed", "with another list of hosts runs")] {
+        let (status, _, errors) = cluster.command(0, &["lock", "--hosts", hosts, "--serve"]).finish();
+        assert!(status.code() == Some(73) && errors.contains(says), "{errors}");
+    }
 
     // A host is cut off: its command is ended, a minority grants nothing, the others go on.
     for host in [1, 2] {

@@ -141,9 +141,14 @@ impl Agent {
         let failed = |error: io::Error| Error::State(state.clone(), error.to_string());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(failed)?;
         let log = state.join(format!("log-{}", hosts.fingerprint()));
-        let running = File::create(log.with_extension("running")).map_err(failed)?;
+        let name = &hosts.hosts[usize::from(me)].name;
+        let own = log.with_extension("running");
+        let running = File::create(&own).map_err(failed)?;
         if flock(&running, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::Running(hosts.hosts[usize::from(me)].name.clone()));
+            return Err(Error::Running(name.clone()));
+        }
+        if has_another(&state, &own).map_err(failed)? {
+            return Err(Error::RunningOther(name.clone(), state));
         }
         let epoch_file = EpochFile::open(state.join("epoch"))?;
         let consensus = Consensus::new(me, count, Journal::open(&log)?)?;
@@ -312,6 +317,22 @@ struct Ready {
     /// Clients whose processes have ended.
     processes: Vec<ClientNumber>,
     stop: bool,
+}
+
+/// Returns whether an agent with another list of hosts uses the state in a directory.
+///
+/// Of two that start at once one at least sees the other: each has its own lock before it looks.
+fn has_another(state: &Path, own: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(state)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "running") && path != own {
+            let other = File::open(&path)?;
+            if flock(&other, FlockOperation::NonBlockingLockShared).is_err() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Listens at a socket, in the place of one that a former agent has left.

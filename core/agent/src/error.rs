@@ -25,6 +25,12 @@ pub enum Error {
     /// Another agent serves this host.
     #[error("an agent of host `{0}` runs already, for this user and these hosts")]
     Running(String),
+    /// An agent of this host with another list of hosts uses the same state.
+    #[error(
+        "an agent of host `{0}` with another list of hosts runs, and keeps its state in {path}: end it first, on all hosts; if these are two clusters, give each a directory of its own (`state = DIRECTORY` in its hosts file)",
+        path = .1.display()
+    )]
+    RunningOther(String, PathBuf),
     /// No agent is there to serve.
     #[error(
         "no agent of host `{0}` serves these hosts on this machine: start one with `towpath lock --serve --hosts FILE`"

@@ -6,7 +6,7 @@
 use std::error::Error as AnyError;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use omnipaxos::ballot_leader_election::Ballot;
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     fn put(&mut self, lines: Vec<JournalLine>) -> StorageResult<()> {
-        let written = text_of(&lines).and_then(|bytes| write(&mut self.file, &bytes));
+        let written = text_of(&lines).and_then(|bytes| append(&mut self.file, &bytes));
         written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
         for line in lines {
             self.state.apply(line);
@@ -140,7 +140,7 @@ impl EpochFile {
         if epoch <= self.seen {
             return Ok(());
         }
-        let written = write(&mut self.file, format!("{epoch}\n").as_bytes());
+        let written = append(&mut self.file, format!("{epoch}\n").as_bytes());
         written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
         self.seen = epoch;
         Ok(())
@@ -155,7 +155,7 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
         _ => {}
     }
     let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&whole)?;
-    write(&mut file, bytes)?;
+    append(&mut file, bytes)?;
     fs::rename(&whole, path)?;
     if let Some(directory) = path.parent() {
         File::open(directory)?.sync_all()?;
@@ -164,9 +164,16 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
 }
 
 /// Appends bytes to a file, and waits until they are on disk.
-fn write(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+///
+/// Fails if the file has no name any more: what is written there ends with this process.
+fn append(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
-    file.sync_data()
+    file.sync_data()?;
+    if file.metadata()?.nlink() == 0 {
+        let why = "it was replaced or removed while this agent runs: see that one agent alone uses this directory, and start it again";
+        return Err(std::io::Error::other(why));
+    }
+    Ok(())
 }
 
 fn text_of(lines: &[JournalLine]) -> std::io::Result<Vec<u8>> {
@@ -314,6 +321,10 @@ mod tests {
         assert_eq!(journal.get_suffix(0).unwrap(), [change(1), change(7), change(8)]);
         assert_eq!((journal.get_promise().unwrap(), journal.get_decided_idx().unwrap()), (Some(ballot), 2));
         assert_eq!(journal.get_accepted_round().unwrap(), None);
+        let mut older = journal;
+        let mut newer = Journal::open(&path).unwrap();
+        assert!(older.set_decided_idx(3).unwrap_err().to_string().contains("start it again"));
+        newer.set_decided_idx(3).unwrap();
         fs::write(&path, "nonsense\n{\"Decided\":1}\n").unwrap();
         assert!(Journal::open(&path).is_err());
         fs::remove_file(&path).unwrap();
