@@ -40,6 +40,8 @@ struct Store {
     deleted: Vec<(u64, String)>,
     /// Ends of the leases.
     leases: BTreeMap<u64, Instant>,
+    /// Number of watches that it has cancelled at once, if it does so.
+    cancelled: Option<u32>,
 }
 
 impl Store {
@@ -101,6 +103,7 @@ struct SmallEtcd {
     url: String,
     /// True while it answers nothing.
     is_mute: Arc<AtomicBool>,
+    store: Arc<Mutex<Store>>,
 }
 
 impl SmallEtcd {
@@ -108,14 +111,14 @@ impl SmallEtcd {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (store, is_mute) = (Arc::new(Mutex::new(Store::default())), Arc::new(AtomicBool::new(false)));
-        let muted = is_mute.clone();
+        let (shared, muted) = (store.clone(), is_mute.clone());
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (store, muted) = (store.clone(), muted.clone());
+                let (store, muted) = (shared.clone(), muted.clone());
                 thread::spawn(move || serve(stream.unwrap(), &store, &muted));
             }
         });
-        SmallEtcd { url, is_mute }
+        SmallEtcd { url, is_mute, store }
     }
 }
 
@@ -177,6 +180,11 @@ fn watch(mut stream: &TcpStream, asked: &[Value], store: &Mutex<Store>, is_mute:
         .collect();
     let begin = json!({ "result": { "created": true } });
     let sent = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{begin}\n");
+    if let Some(count) = &mut store.lock().unwrap().cancelled {
+        *count += 1;
+        let _ = writeln!(stream, "{}", json!({ "result": { "canceled": true } }));
+        return;
+    }
     let is_deleted = || {
         let mut locked = store.lock().unwrap();
         locked.expire();
@@ -449,6 +457,24 @@ fn holder_is_told_when_etcd_does_not_answer() {
     let (status, _, errors) = held.finish();
     assert_eq!(status.code(), Some(3));
     assert!(errors.contains("could not be kept alive") && errors.contains("SIGTERM"), "{errors}");
+}
+
+#[test]
+fn waiter_whose_watches_are_cancelled_asks_seldom() {
+    let dog = Watchdog::new("waiter_whose_watches_are_cancelled_asks_seldom");
+    let (directory, etcd) = (Directory::new(), SmallEtcd::start());
+    etcd.store.lock().unwrap().cancelled = Some(0);
+    let (held, command, _) = holder(&dog, &directory, &etcd.url);
+    let begun = Instant::now();
+    let waiter = lock(&dog, &directory, &etcd.url, &["x", "--", "true"]);
+    let count = || etcd.store.lock().unwrap().cancelled.unwrap();
+    until(|| count() >= 3);
+    // Two pauses of a fifth of a second at least.
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    signal(command, libc::SIGKILL);
+    held.finish();
+    let (status, _, errors) = waiter.finish();
+    assert!(status.success(), "{errors}");
 }
 
 #[test]

@@ -259,7 +259,10 @@ fn attempt(state: &EtcdPlaceState, key: &QueueKey, tries: bool) -> Result<Option
             return Ok(Some(EtcdNews::Refused));
         }
         while let Some(older) = state.etcd.older(key, token)? {
-            state.etcd.watch(key, &older, LEASE)?;
+            if !state.etcd.watch(key, &older, LEASE)? {
+                // The next one may be cancelled, too.
+                state.pause(AGAIN);
+            }
             if state.is_left() {
                 return Ok(None);
             }

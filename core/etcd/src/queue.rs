@@ -102,10 +102,12 @@ impl Etcd {
 
     /// Waits until one of the two keys is deleted, or for `limit`.
     ///
+    /// Returns false if etcd cancels a watch, as where it has forgotten its revision.
+    ///
     /// # Errors
     ///
     /// No etcd answers, or it refuses.
-    pub(crate) fn watch(&self, entry: &QueueKey, older: &OlderKey, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn watch(&self, entry: &QueueKey, older: &OlderKey, limit: Duration) -> Result<bool, Error> {
         let begun = Instant::now();
         let watch = |key: &str| {
             let from = (older.seen + 1).to_string();
@@ -116,15 +118,15 @@ impl Etcd {
             for line in BufReader::new(response.into_body().into_reader()).lines() {
                 let line = line.map_err(|error| self.no_answer(&error))?;
                 let news = understand(url, 200, &line)?;
-                // A watch is cancelled where etcd has forgotten its revision.
-                if news["result"]["events"].is_array() || news["result"]["canceled"] == json!(true) {
-                    return Ok(());
+                let is_cancelled = news["result"]["canceled"] == json!(true);
+                if news["result"]["events"].is_array() || is_cancelled {
+                    return Ok(!is_cancelled);
                 }
             }
             Err(self.no_answer(&"it has ended a watch"))
         });
         match watched {
-            Err(Error::NoAnswer { .. }) if begun.elapsed() >= limit => Ok(()),
+            Err(Error::NoAnswer { .. }) if begun.elapsed() >= limit => Ok(true),
             watched => watched,
         }
     }
