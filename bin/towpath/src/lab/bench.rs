@@ -423,7 +423,8 @@ impl BenchArgs {
             let text = "a counter has nothing to repair: towpath bench kills has what survives kills";
             return Err(CommandFailure::new(text).with_code(2));
         }
-        if self.runs.is_some() && (here == KILLS || of_primitives && self.kills.is_some()) {
+        let kills_only = self.kills.is_some() && (of_primitives || here == MPLOCKS);
+        if self.runs.is_some() && (here == KILLS || kills_only) {
             let text = "kills have no rounds, but a number for each algorithm: --kills 1000, without --runs";
             return Err(CommandFailure::new(text).with_code(2));
         }
@@ -710,6 +711,7 @@ mod tests {
             ("kills --procs 1", "2 participants"),
             ("kills --runs 3", "--kills 1000"),
             ("locks --kills 3 --runs 3", "--kills 1000"),
+            ("mplocks --kills 3 --runs 3", "--kills 1000"),
             ("locks --kills 3 --procs 1", "2 participants"),
             ("kills --sharing threads", "--sharing"),
             ("pool --copies 2", "--copies"),
