@@ -37,28 +37,28 @@ pub struct Arguments {
     subject: Option<String>,
 
     /// Number of threads
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
+    #[arg(long, requires = "subject", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
     threads: u64,
 
     /// Number of operations of each thread
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=12))]
+    #[arg(long, requires = "subject", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=12))]
     ops: u64,
 
     /// Maximum number of schedules for each subject
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "subject", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     schedules: u64,
 
     /// Choose at each step any thread that can go on (the default method)
-    #[arg(long, group = "method")]
+    #[arg(long, requires = "subject", group = "method")]
     random: bool,
 
     /// Choose by random priorities that change now and then: finds faults that need few
     /// changes with a known probability
-    #[arg(long, group = "method")]
+    #[arg(long, requires = "subject", group = "method")]
     pct: bool,
 
     /// Run all schedules, one after the other
-    #[arg(long, group = "method")]
+    #[arg(long, requires = "subject", group = "method")]
     dfs: bool,
 
     /// Bound of the search: with --pct the number of orderings of steps that the fault
@@ -68,21 +68,21 @@ pub struct Arguments {
     depth: Option<u32>,
 
     /// Let a thread die in each schedule, at any step
-    #[arg(long)]
+    #[arg(long, requires = "subject")]
     kill: bool,
 
     /// Seed of the first schedule; the next schedules have the next seeds
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, requires = "subject", value_name = "N", default_value_t = 0)]
     seed: u64,
 
     /// Run one schedule again: the seed under which a fault was found, or the schedule
     /// that was printed
-    #[arg(long, value_name = "SEED|SCHEDULE")]
+    #[arg(long, requires = "subject", value_name = "SEED|SCHEDULE")]
     replay: Option<String>,
 
     /// Memory model: sequentially consistent, or C11's, where a load may also take older
     /// values than the latest
-    #[arg(long, value_name = "M", default_value = "c11", value_parser = PossibleValuesParser::new(MemoryModel::ALL.map(|(_, name)| name)))]
+    #[arg(long, requires = "subject", value_name = "M", default_value = "c11", value_parser = PossibleValuesParser::new(MemoryModel::ALL.map(|(_, name)| name)))]
     memory: String,
 
     /// Waiting policy of the threads
@@ -93,8 +93,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// List the subjects, and explore none
-    #[arg(long)]
+    /// List the subjects, or those that SUBJECT names, and explore none
+    #[arg(long, conflicts_with_all = ["threads", "ops", "schedules", "method", "kill", "seed", "replay", "memory"])]
     list: bool,
 }
 
@@ -126,12 +126,15 @@ Exit codes: 0 no fault was found; 1 a fault was found; 2 arguments that make no 
 /// Runs `towpath explore`.
 pub fn run(args: &Arguments) -> Outcome {
     let policy = Policy::from_name(&args.waiting).unwrap_or_default();
-    let Some(name) = args.subject.as_ref().filter(|_| !args.list) else {
-        return list(policy, args.json);
+    let Some(name) = &args.subject else {
+        return list(&subjects(policy), args.json);
     };
     let cases = find(name, policy);
     if cases.is_empty() {
         return Err(unknown(name, policy).with_code(2));
+    }
+    if args.list {
+        return list(&cases, args.json);
     }
     if cases.len() > 1 {
         remark!("{name}: {} subjects (`towpath explore --list` names all that there are)", cases.len());
@@ -153,11 +156,10 @@ pub fn run(args: &Arguments) -> Outcome {
     Ok(if faults > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn list(policy: Policy, json: bool) -> Outcome {
-    let cases = subjects(policy);
+fn list(cases: &[Case], json: bool) -> Outcome {
     let width = cases.iter().map(|c| c.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for case in &cases {
+    for case in cases {
         let _ = if json {
             let endures = case.endures_deaths;
             writeln!(
@@ -386,8 +388,31 @@ mod tests {
         for wrong in ["queue --dfs --pct", "queue --depth 3", "queue --random --depth 3"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(parse("--list").unwrap().list);
-        assert!(parse("").unwrap().subject.is_none());
+    }
+
+    #[test]
+    fn options_of_a_search_need_a_subject() {
+        assert!(parse("").unwrap().subject.is_none() && parse("--waiting spin --json").is_ok());
+        assert!(parse("--list").unwrap().list && parse("queue --list").is_ok());
+        for option in [
+            "--threads 2",
+            "--ops 2",
+            "--schedules 9",
+            "--random",
+            "--pct",
+            "--dfs",
+            "--kill",
+            "--seed 1",
+            "--replay 1",
+            "--memory sc",
+        ] {
+            let name = option.split(' ').next().unwrap_or_default();
+            let error = parse(option).expect_err(option);
+            assert!(error.contains(name) && error.contains("SUBJECT"), "{error}");
+            let error = parse(&format!("queue --list {option}")).expect_err(option);
+            assert!(error.contains(name) && error.contains("--list"), "{error}");
+            assert!(parse(&format!("queue {option}")).is_ok(), "{option}");
+        }
     }
 
     #[test]
