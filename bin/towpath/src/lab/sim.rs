@@ -337,14 +337,12 @@ pub fn run(args: &SimArgs) -> Outcome {
     if experiment == Some("describe") {
         return print(&describe(&machine));
     }
-    let names = || SIM_EXPERIMENTS.iter().map(|e| e.name()).collect::<Vec<_>>().join(", ");
     let Some(name) = experiment else {
-        return Err(CommandFailure::new(format!("which experiment? There are {}", names())).with_code(2));
-    };
-    let Some(experiment) = sim::find(name) else {
-        let text = format!("no experiment is called `{name}`; there are {}", names());
+        let lines = SIM_EXPERIMENTS.iter().map(|e| format!("\n  {:<16} {}", e.name(), e.about()));
+        let text = format!("which experiment on {}? There are{}", machine.name, lines.collect::<String>());
         return Err(CommandFailure::new(text).with_code(2));
     };
+    let experiment = sim::find(name).ok_or_else(|| no_experiment(name))?;
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };
     let host = Host::detect("not pinned: simulated time does not depend on the host");
@@ -396,6 +394,12 @@ fn print(text: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+fn no_experiment(name: &str) -> CommandFailure {
+    let names: Vec<&str> = SIM_EXPERIMENTS.iter().map(|e| e.name()).collect();
+    CommandFailure::new(format!("no experiment is called `{name}`; there are {}", names.join(", ")))
+        .with_code(2)
+}
+
 fn list(experiment: Option<&str>) -> Result<String, CommandFailure> {
     let mut text = String::new();
     if experiment.is_none() {
@@ -408,10 +412,8 @@ fn list(experiment: Option<&str>) -> Result<String, CommandFailure> {
     }
     let chosen: Vec<_> =
         SIM_EXPERIMENTS.iter().filter(|e| experiment.is_none_or(|name| e.name() == name)).collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = SIM_EXPERIMENTS.iter().map(|e| e.name()).collect();
-        let text = format!("no experiment is called that; there are {}", names.join(", "));
-        return Err(CommandFailure::new(text).with_code(2));
+    if let Some(name) = experiment.filter(|_| chosen.is_empty()) {
+        return Err(no_experiment(name));
     }
     text.push_str("Experiments and their algorithms\n");
     for experiment in chosen {
