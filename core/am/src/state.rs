@@ -40,6 +40,29 @@ use crate::signalled::Signalled;
 
 /// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its
 /// handlers.
+///
+/// The page of [`domain`](crate::domain) has one of a program's own. An endpoint is the same in
+/// all:
+///
+/// ```
+/// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+/// # world.enter(None)?;
+/// use towpath::domain::Membership;
+/// use towpath::{Domain, Endpoint, Error, SharedMemory};
+///
+/// /// Sends a number to handler 1 of each rank.
+/// fn tell<D: Domain>(endpoint: &Endpoint<D>, number: u32) -> Result<(), Error> {
+///     endpoint.map_world()?;
+///     let mut ranks = 0..endpoint.domain().size() as usize;
+///     ranks.try_for_each(|rank| endpoint.request(rank, 1, &[number]))
+/// }
+///
+/// let endpoint: Endpoint<SharedMemory> = Endpoint::new(&world)?;
+/// endpoint.set_handler(1, |message| assert_eq!(message.args(), [7]));
+/// tell(&endpoint, 7)?;
+/// assert_eq!(endpoint.poll(), 1);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Domain: DomainMemory + Membership + Hooks {
     /// Type of a handler: the trait object that says which captures handlers may hold.
     type Handler: ?Sized + Fn(&Token<'_, Self>);
