@@ -5,28 +5,27 @@
 //! before it is written, or overwritten before it is read, is a race; a receiver that sleeps on
 //! although a message is there has lost a wake-up.
 
+mod many_senders;
 mod owners;
 mod stream;
 mod suspected;
+mod talks;
 mod watched;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_channel::answer_line::{self, AnswerEnd, AnswerLine};
-use towpath_channel::claim::{Algorithm, Any, Claim};
-use towpath_channel::doorbell::{self, Doorbell};
-use towpath_channel::packet::{Form, Header, MAX_ARGS, Slot};
-use towpath_channel::path::{FIRST_QUOTA, PacketContent, ReceivePath, SendPath, WhileFull};
-use towpath_channel::queue::{Receiver, Sender};
+use towpath_channel::claim::Algorithm;
+use towpath_channel::doorbell::Doorbell;
+use towpath_channel::packet::{Form, Header, Slot};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
-use towpath_sync::{Policy, Spinning, Wait};
 
+use many_senders::ManySenders;
 use owners::{AnnouncedRun, AwayRun, HandledRun, OwnedQueue};
 use stream::Streamed;
 use suspected::SuspectedLock;
+use talks::Talks;
 use watched::{Stray, WatchedQueue};
 
 use super::queue_memory::ExploredQueueMemory;
@@ -412,205 +411,5 @@ impl SubjectRun for PairOfMessages {
             ends.iter_mut().for_each(|end| end.take_two(cpu));
         }
         assert!(ends.iter().all(|end| !end.into.is_ready(cpu)), "no message comes twice");
-    }
-}
-
-/// Questions of thread 0 to each other one, and their answers, in the answer line of the
-/// two. Both ends sleep until a message comes.
-struct Talks {
-    lines: Vec<Rc<AnswerLine<Explorer>>>,
-    /// One for each thread.
-    doorbells: Vec<Word>,
-    /// The fault: an end that wakes takes back the other end's mark, too.
-    disarms_both: bool,
-    plan: Plan,
-}
-
-type TalkEnd = AnswerEnd<Rc<AnswerLine<Explorer>>>;
-
-impl Talks {
-    fn body(plan: &Plan, memory: &ExploredMemory, disarms_both: bool) -> Rc<dyn SubjectRun> {
-        Rc::new(Talks {
-            lines: (1..plan.threads).map(|_| Rc::new(AnswerLine::new(memory))).collect(),
-            doorbells: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
-            disarms_both,
-            plan: *plan,
-        })
-    }
-
-    /// The end of this thread in its line with another one.
-    fn end(&self, cpu: &Explorer, other: usize) -> TalkEnd {
-        let line = Rc::clone(&self.lines[cpu.id().max(other) - 1]);
-        AnswerEnd::new(Some(line), (cpu.id() as u16, 1), (other as u16, 1))
-    }
-
-    fn send(&self, cpu: &Explorer, end: &TalkEnd, other: usize, value: u64) {
-        let args = [value as u32; 4];
-        // Each second message is not short.
-        let form = if value.is_multiple_of(2) { Form::Short } else { Form::LongStored };
-        let out = PacketContent { form, handler: 0, tag: value, args: &args, aux: value, source: 0 };
-        assert!(end.is_ours(), "it is this end's turn");
-        if end.send(cpu, &out, cpu.id() != 0, 0) {
-            doorbell::wake(cpu, &self.doorbells[other]);
-        }
-    }
-
-    fn receive(&self, cpu: &Explorer, end: &TalkEnd, expected: u64) {
-        let doorbell = &self.doorbells[cpu.id()];
-        loop {
-            if let Some(answer) = end.look(cpu) {
-                let mut args = [0; MAX_ARGS];
-                assert_eq!((end.take(cpu, &mut args), answer.header.args()), (expected, 4), "in order");
-                assert_eq!(args[..4], [expected as u32; 4], "a message's parts");
-                if answer.header.form() == Some(Form::LongStored) {
-                    assert_eq!(answer_line::aux_of(&args), expected, "a message's word");
-                }
-                return;
-            }
-            let count = doorbell::count(cpu, doorbell);
-            if end.arm(cpu) {
-                cpu.park(doorbell, count, ENDLESS);
-            }
-            if self.disarms_both
-                && let Some(header) = end.awaited()
-            {
-                // Relaxed: as in `disarm`.
-                cpu.fetch_and(header, !answer_line::SLEEPS, Ordering::Relaxed);
-            }
-            end.disarm(cpu);
-        }
-    }
-}
-
-impl SubjectRun for Talks {
-    fn thread(&self, cpu: &Explorer) {
-        let rounds = self.plan.ops as u64;
-        if cpu.id() != 0 {
-            let end = self.end(cpu, 0);
-            assert!(end.attach(cpu), "the end that does not begin looks at once");
-            doorbell::wake(cpu, &self.doorbells[0]);
-            for n in 0..rounds {
-                self.receive(cpu, &end, n);
-                self.send(cpu, &end, 0, n);
-            }
-            assert!(end.look(cpu).is_none(), "no message comes twice");
-            return;
-        }
-        let ends: Vec<_> = (1..self.plan.threads).map(|other| (self.end(cpu, other), other)).collect();
-        for (end, _) in &ends {
-            loop {
-                let count = doorbell::count(cpu, &self.doorbells[0]);
-                if end.attach(cpu) {
-                    break;
-                }
-                cpu.park(&self.doorbells[0], count, ENDLESS);
-            }
-        }
-        for n in 0..rounds {
-            ends.iter().for_each(|(end, other)| self.send(cpu, end, *other, n));
-            ends.iter().for_each(|(end, _)| self.receive(cpu, end, n));
-        }
-    }
-}
-
-/// The queue of many senders.
-struct ManySenders {
-    memory: ExploredQueueMemory,
-    algorithm: Algorithm,
-    /// Two for each thread: of packets, of blocks.
-    intents: Vec<Word>,
-    doorbell: Word,
-    plan: Plan,
-}
-
-/// A sender waits for space only if a dead one has a packet: for ever.
-#[derive(Clone, Copy)]
-struct StuckSender<'a>(&'a Explorer, &'a Word);
-
-impl WhileFull for StuckSender<'_> {
-    fn is_gone(&self) -> bool {
-        false
-    }
-    fn poll(&self) -> usize {
-        0
-    }
-    fn pause(&self, _round: u32) {
-        let _ = self.0.spin_until(self.1, Ordering::Relaxed, ENDLESS, |_| false);
-    }
-    fn look_around(&self) -> bool {
-        true
-    }
-}
-
-impl ManySenders {
-    fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm) -> ManySenders {
-        ManySenders {
-            memory: ExploredQueueMemory::new(memory, PACKETS, 0, 8),
-            algorithm,
-            intents: (0..2 * plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
-            doorbell: memory.word(Place::NewLine, 0),
-            plan: *plan,
-        }
-    }
-
-    fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, sender) = (self.memory.queue(0), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
-        let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
-        let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
-        let around = ExploredMember::new(cpu);
-        let wait = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
-        for n in 0..self.plan.ops as u64 {
-            let source = cpu.id() as u32;
-            let out =
-                PacketContent { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
-            match route.send(cpu, &out, None, true, &wait, StuckSender(cpu, &self.memory.control.consumed)) {
-                Ok(false) => {}
-                Ok(true) => doorbell::wake(cpu, &self.doorbell),
-                // The lock's holder is dead, and the queue is closed.
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn receive(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
-        let (queue, quota) = (self.memory.queue(0), Cell::new(FIRST_QUOTA));
-        let receiver = RefCell::new(Receiver::default());
-        let inbox = ReceivePath { queue: &queue, claim, receiver: &receiver, quota: &quota };
-        let ops = self.plan.ops as u64;
-        let mut taken = vec![0; self.plan.threads];
-        while taken[1..].iter().any(|n| *n < ops) {
-            let came = inbox.poll(
-                cpu,
-                || Spinning,
-                |arrival| {
-                    let from = arrival.header.source() as usize;
-                    assert_eq!(cpu.read(&queue.slot(arrival.ticket).tag), taken[from], "in order");
-                    taken[from] += 1;
-                    0
-                },
-            );
-            if came > 0 {
-                continue;
-            }
-            let count = doorbell::count(cpu, &self.doorbell);
-            let may_sleep = claim.fall_asleep(&queue, &receiver.borrow(), cpu);
-            if may_sleep && receiver.borrow_mut().next(claim, &queue, cpu).is_none() {
-                cpu.park(&self.doorbell, count, ENDLESS);
-            } else {
-                // Packets that were claimed before come without a wake-up.
-                let (header, head) = (&queue.slot(receiver.borrow().head).header, &receiver);
-                let _ = cpu.spin_until(header, Ordering::Relaxed, ENDLESS, |_| {
-                    head.borrow_mut().next(claim, &queue, cpu).is_some()
-                });
-            }
-            claim.wake_up(&queue, cpu);
-        }
-    }
-}
-
-impl SubjectRun for ManySenders {
-    fn thread(&self, cpu: &Explorer) {
-        let claim = self.memory.locks.choose(self.algorithm);
-        if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
     }
 }
