@@ -1,4 +1,4 @@
-//! Steps on words: the writes that a step may take, and the knowledge that it gives its thread.
+//! Steps on words: the writes that a step may take, and the knowledge that it gives.
 
 use std::rc::Rc;
 
