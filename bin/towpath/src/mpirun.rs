@@ -15,8 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::sched_getaffinity;
 use towpath_launch::{
@@ -25,10 +24,10 @@ use towpath_launch::{
 
 use crate::output::say;
 use crate::run::children::{self, ChildEnd};
-use crate::run::parse_seconds;
 use crate::run::signals::{Signals, is_ending, set_mask};
 use crate::run::streams::Streams;
 use crate::run::supervisor::{Heard, Parent, supervised};
+use crate::run::{parse_seconds, poll_within};
 use crate::{CommandFailure, Outcome};
 
 /// Exit code if this command itself fails, apart from the codes that programs use.
@@ -247,17 +246,13 @@ impl<'a> RunningLauncher<'a> {
 
     /// Sleeps until an event comes, for this time at most, and handles it.
     fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
         let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
         if !self.alone {
             sources.push(PollFd::new(self.parent, PollFlags::IN));
         }
         let own = sources.len();
         sources.extend(self.remarks.sources());
-        match poll(&mut sources, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
+        poll_within(&mut sources, limit)?;
         let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
         drop(sources);
         self.remarks.read(&ready[own..]);

@@ -25,6 +25,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath::{Algorithm, Policy, World, WorldConfig};
 use towpath_shm::Handover;
@@ -130,6 +132,16 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let time =
         Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())?;
     Ok(time.min(CENTURY))
+}
+
+/// Sleeps until a descriptor is ready, a signal comes, or the time is over.
+pub fn poll_within(sources: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<()> {
+    // A time that no `Timespec` has room for is without an end.
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    match poll(sources, limit.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// The configuration of a world of so many processes, with the queues and objects of

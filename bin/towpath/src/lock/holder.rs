@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath_agent::{AgentPlace, PlaceNews};
@@ -37,6 +36,7 @@ use super::NO_ETCD;
 use super::{Arguments, NOT_EXECUTED, NOT_MADE, OnLoss, SYSTEM_FAILED, read_hosts, shown_command};
 use crate::output::remark;
 use crate::run::children::{self, ChildEnd};
+use crate::run::poll_within;
 use crate::run::signals::{self, Signals, is_ending};
 use crate::run::supervisor::{Heard, Parent};
 use crate::{CommandFailure, Outcome};
@@ -310,13 +310,9 @@ fn watch(
 
 /// Sleeps until a descriptor is ready, or the time is over. Returns which are ready.
 fn sleep<const N: usize>(sources: [BorrowedFd<'_>; N], limit: Option<Duration>) -> io::Result<[bool; N]> {
-    let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
     let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
-    match poll(&mut polled, limit.as_ref()) {
-        Ok(_) => Ok(polled.map(|source| !source.revents().is_empty())),
-        Err(Errno::INTR) => Ok([false; N]),
-        Err(e) => Err(e.into()),
-    }
+    poll_within(&mut polled, limit)?;
+    Ok(polled.map(|source| !source.revents().is_empty()))
 }
 
 /// Runs the command under the lock.

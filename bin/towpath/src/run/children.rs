@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::retry_on_intr;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper, waitid,
-    waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpid, kill_process, set_child_subreaper,
+    waitid, waitpid,
 };
 
 /// The largest pid that Linux gives, plus one.
@@ -24,6 +24,12 @@ const PID_LIMIT: u32 = 1 << 22;
 pub enum ChildEnd {
     Code(u8),
     Signal(i32),
+}
+
+impl ChildEnd {
+    fn of(code: Option<i32>, signal: Option<i32>) -> Option<ChildEnd> {
+        code.map(|code| ChildEnd::Code(code as u8)).or(signal.map(ChildEnd::Signal))
+    }
 }
 
 /// Makes this process adopt the orphans of its descendants from now on.
@@ -55,10 +61,13 @@ pub fn ended_child() -> Option<u32> {
 /// Waits for a child that has ended.
 pub fn reap(pid: u32) -> Option<ChildEnd> {
     let (_, status) = waitpid(Some(raw(pid)?), WaitOptions::NOHANG).ok()??;
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Some(ChildEnd::Code(code as u8)),
-        (None, signal) => signal.map(ChildEnd::Signal),
-    }
+    ChildEnd::of(status.exit_status(), status.terminating_signal())
+}
+
+/// The end of a child that has ended. It is not waited for here.
+pub fn end_of(pid: u32) -> Option<ChildEnd> {
+    let status = look(WaitId::Pid(raw(pid)?)).ok()??;
+    ChildEnd::of(status.exit_status(), status.terminating_signal())
 }
 
 /// Returns whether a process is a child of this one that was not waited for.
@@ -68,8 +77,13 @@ fn is_child(pid: u32) -> bool {
 
 /// Returns whether there is such a child. None is waited for.
 fn exists(child: WaitId<'_>) -> bool {
+    look(child).is_ok()
+}
+
+/// The end of such a child, if one has ended. None is waited for.
+fn look(child: WaitId<'_>) -> rustix::io::Result<Option<WaitIdStatus>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    retry_on_intr(|| waitid(child.clone(), options)).is_ok()
+    retry_on_intr(|| waitid(child.clone(), options))
 }
 
 fn raw(pid: u32) -> Option<Pid> {

@@ -7,18 +7,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use towpath::World;
 use towpath_shm::{Ending, Handover};
 
+use super::children::ChildEnd;
 use super::signals::{Signals, is_ending, name_of};
 use super::span::job::{Job, JobEvent};
 use super::span::note::RankEnd;
 use super::streams::Streams;
 use super::supervisor::{Heard, Parent};
-use super::{Arguments, LAUNCHER_FAILED, Launch, OnDeath, children};
+use super::{Arguments, LAUNCHER_FAILED, Launch, OnDeath, children, poll_within};
 use crate::{CommandFailure, Outcome};
 
 /// Exit code when the reader of labelled output has gone: that of a death by SIGPIPE.
@@ -191,7 +192,6 @@ impl<'a> Launcher<'a> {
 
     /// Sleeps until an event comes, and handles it.
     fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        let limit: Option<Timespec> = limit.and_then(|limit| limit.try_into().ok());
         let socket = self.handover.socket();
         let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
         if !self.alone {
@@ -202,10 +202,7 @@ impl<'a> Launcher<'a> {
         sources.extend(others.map(|s| PollFd::from_borrowed_fd(s, PollFlags::IN)));
         let own = sources.len();
         sources.extend(self.streams.sources());
-        match poll(&mut sources, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
+        poll_within(&mut sources, limit)?;
         let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
         drop(sources);
         self.streams.read(&ready[own..]);
@@ -313,9 +310,24 @@ impl<'a> Launcher<'a> {
         }
     }
 
+    /// The child to be noted instead of one that has ended, for which it was not waited
+    /// yet: until a rank has failed, one that a signal has killed goes before one that failed by
+    /// its code.
+    ///
+    /// The kernel shows ended children by age, and the older may have failed because of the killed.
+    fn first_failed(&self, pid: u32) -> u32 {
+        let end = |pid| children::end_of(pid);
+        if self.failed.is_some() || !matches!(end(pid), Some(ChildEnd::Code(1..))) {
+            return pid;
+        }
+        let is_killed = |r: &&Rank| r.status.is_none() && matches!(end(r.pid), Some(ChildEnd::Signal(_)));
+        self.ranks.iter().find(is_killed).map_or(pid, |killed| killed.pid)
+    }
+
     /// Notes ends of ranks and orphans, and kills late ones.
     fn collect(&mut self) -> io::Result<()> {
         while let Some(pid) = children::ended_child() {
+            let pid = self.first_failed(pid);
             match self.ranks.iter().position(|r| r.pid == pid && r.status.is_none()) {
                 Some(rank) => {
                     let status = self.ranks[rank].child.wait()?;

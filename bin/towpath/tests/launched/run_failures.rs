@@ -117,6 +117,29 @@ fn failure_without_a_world_stops_the_others() {
 }
 
 #[test]
+fn code_after_a_kill_does_not_hide_the_kill() {
+    let dog = Watchdog::new("code_after_a_kill_does_not_hide_the_kill");
+    let directory = Directory::new();
+    // The launcher sees both ends at one look: it is stopped until rank 1 was killed, and then
+    // rank 0 has ended with a code.
+    let script = "
+        cd $TOWPATH_SHM_DIR
+        is() { state=$(sed 's/.*) //' /proc/$1/stat); [ \"${state%% *}\" = $2 ]; }
+        [ $TOWPATH_RANK = 1 ] && { echo $$ >pid.new; mv pid.new pid; exec sleep 1000; }
+        until [ -e pid ]; do sleep 0.01; done
+        ( until is $$ Z; do sleep 0.01; done; kill -CONT $PPID ) &
+        kill -STOP $PPID
+        until is $PPID T; do sleep 0.01; done
+        kill -KILL $(cat pid)
+        until is $(cat pid) Z; do sleep 0.01; done
+        exit 7";
+    let (status, _, errors) =
+        towpath(&dog, &directory, &["-n", "2", "--on-death", "report", "sh", "-c", script]).finish();
+    assert_eq!(status.code(), Some(128 + libc::SIGKILL), "{errors}");
+    assert!(errors.contains("rank 0 (") && errors.contains("rank 1 ("), "both are said: {errors}");
+}
+
+#[test]
 fn failure_that_closed_output_causes_ends_the_run() {
     let dog = Watchdog::new("failure_that_closed_output_causes_ends_the_run");
     let directory = Directory::new();
