@@ -323,7 +323,13 @@ pub(crate) trait Directory: Membership + Hooks {
             let side = self.side(me, direction)?;
             // After this no claim succeeds; those before it are visible.
             stop(self.cpu(), &side.queue().control.tail, CLOSED);
-            if self.is_copied(side.queue().id) || self.is_written(me, &side) {
+            let queue = side.queue().id;
+            if self.is_copied(queue) {
+                return Ok(true);
+            }
+            let is_intended = self.is_intended(me, queue);
+            let (is_claimed, published) = self.look_at_packets(me, &side);
+            if self.take_blocks(&side, &published) || is_claimed || is_intended {
                 return Ok(true);
             }
         }
@@ -337,15 +343,18 @@ pub(crate) trait Directory: Membership + Hooks {
             .any(|e| census.load_intent(e, COPYING) == u64::from(queue) + 1 && census.owner_lives(e))
     }
 
-    /// Takes the blocks of a closed queue. Returns whether a sender may write there yet.
-    /// It may if it lives, and has a ticket, a packet or a block which it has not published.
-    ///
-    /// A sender claims a block before it sees that the queue is closed, so all those that no
-    /// sender holds are taken, until the queue is reset.
-    fn is_written(&self, me: u16, side: &Self::Side) -> bool {
+    /// Returns whether a sender, other than the endpoint itself, intends to send into a
+    /// queue.
+    fn is_intended(&self, me: u16, queue: u32) -> bool {
+        let census = DirectoryCensus(self);
+        (0..census.members())
+            .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), queue).is_some())
+    }
+
+    /// Returns whether a living sender has claimed a packet of a closed queue and not yet
+    /// published it, and which blocks published packets have.
+    fn look_at_packets(&self, me: u16, side: &Self::Side) -> (bool, Vec<bool>) {
         let (q, cpu, census) = (side.queue(), self.cpu(), DirectoryCensus(self));
-        let intended = (0..census.members())
-            .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
         // Relaxed: the last owner's, known since the entry was taken (E2).
         let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
         let mut published = vec![false; q.blocks.len()];
@@ -371,11 +380,21 @@ pub(crate) trait Directory: Membership + Hooks {
                 *block = true;
             }
         }
+        (claimed, published)
+    }
+
+    /// Takes the blocks of a closed queue that no living sender has claimed and not yet
+    /// published. Returns whether there is another one.
+    ///
+    /// A sender claims a block before it sees that the queue is closed: so they stay taken until
+    /// the queue is reset.
+    fn take_blocks(&self, side: &Self::Side, published: &[bool]) -> bool {
+        let (q, cpu, census) = (side.queue(), self.cpu(), DirectoryCensus(self));
         let is_held = |owner: u64| {
             census.alive(owner as u16, (owner >> 16) as u16) && census.holds_block(owner as u16, q.id)
         };
         let mut filled = false;
-        for (block, published) in q.blocks.iter().zip(published) {
+        for (block, &published) in q.blocks.iter().zip(published) {
             // (E5) Acquire, both: the last claimer has done with the block; and a sender that has
             // claimed it since the last look is not taken for its endpoint's predecessor. This
             // pairs with the Release, (B2) and (B1).
@@ -386,7 +405,7 @@ pub(crate) trait Directory: Membership + Hooks {
                 Err(owner) => !published && is_held(owner) || take(owner).is_err(),
             };
         }
-        intended || claimed || filled
+        filled
     }
 
     /// Returns whether an endpoint, known by a packet that it has claimed, is open.
