@@ -6,26 +6,20 @@
 
 use core::ffi::{c_char, c_int};
 
-use towpath_shm::{Shared, World};
+use towpath_shm::World;
 use towpath_sync::robust::Condvar;
 
-use crate::call::{Handle, Out, Owned, closing, deadline, guarded, of, opening, text};
+use crate::call::{Handle, Out, Owned, WaitingHandle, closing, deadline, guarded, of, opening, text};
 use crate::fault::Fault;
 use crate::mutex::TpMutex;
 
 /// A process's handle of a condition.
-pub struct TpCond(Shared<Condvar>);
+pub struct TpCond(WaitingHandle<Condvar>);
 
 impl TpCond {
     /// The condition of that name, made if there is none.
     pub(crate) fn beside(world: &World, name: &str) -> Result<TpCond, Fault> {
-        Ok(TpCond(world.condvar(name)?))
-    }
-
-    fn condvar(&self) -> &Condvar {
-        // SAFETY: aligned and mapped as long as the handle lives; any bits are a condition
-        // variable, whose words are atomic.
-        unsafe { self.0.as_ptr().as_ref() }
+        Ok(TpCond(WaitingHandle::new(world.condvar(name)?)))
     }
 }
 
@@ -50,11 +44,11 @@ pub extern "C" fn tp_cond_close(condition: Owned<TpCond>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_cond_wait(condition: Handle<'_, TpCond>, mutex: Handle<'_, TpMutex>, ns: u64) -> c_int {
     guarded(|| {
-        let (condition, mutex) = (of(condition)?, of(mutex)?);
-        if !core::ptr::addr_eq(condition.0.world().surroundings(), mutex.world().surroundings()) {
+        let (TpCond(condition), mutex) = (of(condition)?, of(mutex)?);
+        if !core::ptr::addr_eq(condition.object.world().surroundings(), mutex.world().surroundings()) {
             return Err(Fault::APART);
         }
-        mutex.wait(condition.condvar(), deadline(ns))
+        mutex.wait(condition.object(), deadline(ns))
     })
 }
 
@@ -62,9 +56,8 @@ pub extern "C" fn tp_cond_wait(condition: Handle<'_, TpCond>, mutex: Handle<'_, 
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_cond_signal(condition: Handle<'_, TpCond>) -> c_int {
     guarded(|| {
-        let condition = &of(condition)?.0;
-        condition.world().participation()?;
-        condition.notify_one();
+        let TpCond(condition) = of(condition)?;
+        condition.object().notify_one_by(&condition.caller()?, &condition.callers.wait);
         Ok(())
     })
 }
@@ -73,9 +66,8 @@ pub extern "C" fn tp_cond_signal(condition: Handle<'_, TpCond>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_cond_broadcast(condition: Handle<'_, TpCond>) -> c_int {
     guarded(|| {
-        let condition = &of(condition)?.0;
-        condition.world().participation()?;
-        condition.notify_all();
+        let TpCond(condition) = of(condition)?;
+        condition.object().notify_all_by(&condition.caller()?, &condition.callers.wait);
         Ok(())
     })
 }
