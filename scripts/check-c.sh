@@ -28,7 +28,14 @@ c++ -std=c++20 "${strict[@]}" "${include[@]}" "$checks/classes.cpp" -o "$work/cl
 timeout 200 "$work/deaths"
 timeout 200 "$work/threads"
 timeout 200 "$work/classes"
-timeout 200 "$work/share" "$built/examples/partner"
+# The third language, if scripts/check-python.sh has installed it.
+python=${CARGO_TARGET_DIR:-target}/python/venv/bin/python
+if "$python" -c 'import towpath' 2>/dev/null; then
+    timeout 200 "$work/share" "$built/examples/partner" "$python" "$checks/share.py"
+else
+    echo "Python's package is not installed (scripts/check-python.sh): left out"
+    timeout 200 "$work/share" "$built/examples/partner"
+fi
 
 launcher=$built/towpath
 [ -x "$launcher" ] || cargo build --quiet --release --package towpath-cli --no-default-features

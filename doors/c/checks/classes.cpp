@@ -209,6 +209,11 @@ int main() {
     auto message = listener.receive();
     CHECK(message.size() == text.size() && std::memcmp(message.data(), text.data(), text.size()) == 0);
     CHECK(!listener.receive_for(1ms) && writer.readers() == 1);
+    auto table = world.bytes("columns", 80);
+    CHECK(table.as<long>().size() == 10 && table.as<long>()[9] == 0);
+    table.as<long>()[9] = 7;
+    CHECK(world.bytes("columns", 80).as<long>()[9] == 7);
+    CHECK(code_of([&] { world.bytes("columns", 8); }) == TP_ETYPE);
     auto ready = world.event("ready");
     CHECK(!ready.wait_for(1ms));
     ready.set();

@@ -528,6 +528,18 @@ int tp_world_messages(tp_world *world, const char *name, size_t capacity, size_t
 /* Opens a broadcast ring by name. */
 int tp_world_broadcast(tp_world *world, const char *name, size_t bytes, int lossy, tp_broadcast **out);
 
+/* A process's handle of plain bytes in a world: a table, an array. Those of Python's world.array()
+ * and Rust's World::bytes() are the same. The program says who may write them when, as by a mutex. */
+typedef struct tp_bytes tp_bytes;
+/* Opens bytes by name; new ones are zeroed. TP_ETYPE if there are others of that name, or not so
+ * many. */
+int tp_world_bytes(tp_world *world, const char *name, size_t bytes, tp_bytes **out);
+/* Returns the address of the first byte, a multiple of 64, for as long as the handle is open; NULL for
+ * none. Each process has another address. */
+void *tp_bytes_at(tp_bytes *bytes);
+/* Ends the handle; NULL is none. */
+void tp_bytes_close(tp_bytes *bytes);
+
 /* @page tp_endpoint - endpoints of Active Messages
  *
  * A message names a handler of its destination, which runs there when that polls, waits or is at the

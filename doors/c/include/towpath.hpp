@@ -830,6 +830,23 @@ private:
     }
 };
 
+// Plain bytes in a world: tables and arrays, also those of Python and Rust programs.
+class bytes : public detail::handle<tp_bytes, tp_bytes_close> {
+public:
+    // Valid as long as this lives.
+    template <typename T = std::byte>
+        requires std::is_trivially_copyable_v<T>
+    std::span<T> as() const {
+        return {static_cast<T *>(tp_bytes_at(raw())), size_ / sizeof(T)};
+    }
+
+private:
+    friend class world;
+    template <typename Open>
+    bytes(std::size_t size, Open open) : handle(open), size_(size) {}
+    std::size_t size_;
+};
+
 // World: processes that find each other and their objects by name.
 class world : public detail::handle<tp_world, tp_world_close> {
 public:
@@ -889,6 +906,10 @@ public:
     towpath::broadcast broadcast(const char *name, std::size_t bytes, bool lossy = false) {
         return towpath::broadcast(
             [&](tp_broadcast **out) { return tp_world_broadcast(raw(), name, bytes, lossy, out); });
+    }
+    // So many bytes of that name; new ones are zeroed.
+    towpath::bytes bytes(const char *name, std::size_t size) {
+        return towpath::bytes(size, [&](tp_bytes **out) { return tp_world_bytes(raw(), name, size, out); });
     }
     towpath::endpoint endpoint() {
         return towpath::endpoint([this](tp_endpoint **out) { return tp_endpoint_open(raw(), out); });

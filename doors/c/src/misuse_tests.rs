@@ -76,7 +76,7 @@ fn null_pointers_are_refused() {
     for result in [tp_mutex_lock(None), tp_mutex_unlock(None), tp_sem_wait(None, 0), tp_event_set(None)] {
         assert_eq!(result, invalid);
     }
-    assert!(tp_mutex_value(None).is_null());
+    assert!(tp_mutex_value(None).is_null() && tp_bytes_at(None).is_null());
     tp_mutex_close(None);
     tp_world_close(None);
 }
@@ -432,6 +432,17 @@ fn worlds_have_objects_by_name() {
         let condition = opened(|out| tp_world_cond(Some(world), c"c".as_ptr(), out)).unwrap();
         assert_eq!(tp_mutex_lock(Some(mutex)), 0);
         assert_eq!(tp_cond_wait(Some(condition), Some(mutex), 1000), Fault::TIMEDOUT.number());
+        let table = || opened(|out| tp_world_bytes(Some(world), c"t".as_ptr(), 100, out)).unwrap();
+        let (one, other) = (table(), table());
+        let bytes = [tp_bytes_at(Some(one)), tp_bytes_at(Some(other))].map(|at| at.cast::<[u8; 100]>());
+        assert!(bytes[0].addr() % 64 == 0 && *bytes[1] == [0; 100]);
+        (*bytes[0])[99] = 7;
+        assert_eq!((*bytes[1])[99], 7);
+        assert_eq!(
+            opened(|out| tp_world_bytes(Some(world), c"t".as_ptr(), 1000, out)).err(),
+            Some(Fault::TYPE)
+        );
+        tp_bytes_close(owned(one));
         assert_eq!(opened(|out| tp_world_open(c"no/name".as_ptr(), out)).err(), Some(Fault::INVALID));
         assert_eq!(
             opened(|out| tp_world_sem(Some(world), c"s".as_ptr(), 1 << 40, out)).err(),

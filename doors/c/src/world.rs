@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use towpath_shm::{World, WorldSpec};
+use towpath_shm::{World, WorldBytes, WorldSpec};
 use towpath_sync::Policy;
 
 use crate::barrier::TpBarrier;
@@ -288,4 +288,31 @@ pub unsafe extern "C" fn tp_world_broadcast(
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
     unsafe { named(world, name, out, |world, name| TpBroadcast::of_world(world, name, bytes, lossy)) }
+}
+
+/// A process's handle of bytes in a world.
+pub struct TpBytes(WorldBytes);
+
+/// Opens the bytes of that name, or makes so many, zeroed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_world_bytes(
+    world: Handle<'_, TpWorld>,
+    name: *const c_char,
+    bytes: usize,
+    out: Out<'_, TpBytes>,
+) -> c_int {
+    // SAFETY: a text that ends with a zero, says the header.
+    unsafe { named(world, name, out, |world, name| Ok(TpBytes(world.bytes(name, bytes)?))) }
+}
+
+/// Address of the first byte.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_bytes_at(bytes: Handle<'_, TpBytes>) -> *mut c_void {
+    bytes.map_or(core::ptr::null_mut(), |bytes| bytes.0.as_ptr().as_ptr().cast())
+}
+
+/// Ends a handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn tp_bytes_close(bytes: Owned<TpBytes>) {
+    closing(bytes);
 }
