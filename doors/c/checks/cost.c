@@ -20,6 +20,17 @@ void cost_write(tp_rwlock *lock, uint64_t rounds) {
         tp_rwlock_write_unlock(lock);
     }
 }
+void cost_cond(tp_cond *condition, tp_mutex *mutex, uint64_t rounds) {
+    for (uint64_t k = 0; k < rounds; k++) {
+        tp_mutex_lock(mutex);
+        tp_cond_wait(condition, mutex, 0);
+        tp_cond_signal(condition);
+        tp_mutex_unlock(mutex);
+    }
+}
+void cost_signal(tp_cond *condition, uint64_t rounds) {
+    for (uint64_t k = 0; k < rounds; k++) tp_cond_signal(condition);
+}
 void cost_sem(tp_sem *semaphore, uint64_t rounds) {
     for (uint64_t k = 0; k < rounds; k++) {
         tp_sem_wait(semaphore, TP_FOREVER);

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::error::Error;
 use std::ffi::CString;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use towpath_shm::{World, WorldSpec};
 
@@ -55,7 +55,7 @@ fn compare(what: &str, runs: usize, c: impl Fn(), mut rust: impl FnMut()) {
         ratios.push(in_c / in_rust);
     }
     let (c, rust, ratio) = (median(&mut all_c), median(&mut all_rust), median(&mut ratios));
-    println!("{what:24} C {c:8.2} ns   Rust {rust:8.2} ns   C ÷ Rust {ratio:.3}");
+    println!("{what:27} C {c:8.2} ns   Rust {rust:8.2} ns   C ÷ Rust {ratio:.3}");
 }
 
 type Made = unsafe extern "C" fn(*mut c_void, *const c_char, u64, *mut *mut c_void) -> c_int;
@@ -193,27 +193,68 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
     );
 
-    let make = c!("tp_world_queue", MadeQueue);
+    let make = c!("tp_world_cond", MadePlain);
     // SAFETY: see above.
-    let queue = made(|out| unsafe { make(here, c"q".as_ptr(), 0, 64, 64, out) })?;
-    let (sender, receiver) = (c!("tp_sender_open", MadeOf), c!("tp_receiver_open", MadeOf));
-    // SAFETY: see above.
-    let (sender, receiver) = unsafe { (made(|out| sender(queue, out))?, made(|out| receiver(queue, out))?) };
-    let own = world.mpmc::<[u64; 8]>("q", 64)?;
-    let (own_sender, own_receiver) = (own.sender()?, own.receiver()?);
-    let run = c!("cost_queue", LoopOfTwo);
+    let condition = made(|out| unsafe { make(here, c"c".as_ptr(), out) })?;
+    let (own_mutex, own, run) = (world.mutex("m", 0u64)?, world.condvar("c")?, c!("cost_signal", Loop));
     // SAFETY: see above.
     compare(
-        "queue, 64 bytes",
+        "condition: signal",
         runs,
-        || unsafe { run(sender, receiver, ROUNDS) },
+        || unsafe { run(condition, ROUNDS) },
         || {
             for _ in 0..ROUNDS {
-                let _ = black_box(own_sender.send(black_box([0; 8])));
-                let _ = black_box(own_receiver.receive());
+                black_box(&own).notify_one();
             }
         },
     );
+    let run = c!("cost_cond", LoopOfTwo);
+    // SAFETY: see above.
+    compare(
+        "condition: no wait, signal",
+        runs,
+        || unsafe { run(condition, mutex, ROUNDS) },
+        || {
+            for _ in 0..ROUNDS {
+                if let Ok(guard) = black_box(&own_mutex).lock() {
+                    let waited = own.wait_timeout(guard, Duration::ZERO).map_err(|_| ());
+                    own.notify_one();
+                    drop(waited);
+                }
+            }
+        },
+    );
+
+    let make = c!("tp_world_queue", MadeQueue);
+    let (sender, receiver) = (c!("tp_sender_open", MadeOf), c!("tp_receiver_open", MadeOf));
+    let run = c!("cost_queue", LoopOfTwo);
+    macro_rules! compare_queue {
+        ($kind:ident, $number:literal, $what:literal) => {
+            let name = CString::new(stringify!($kind))?;
+            // SAFETY: see above.
+            let queue = made(|out| unsafe { make(here, name.as_ptr(), $number, 64, 64, out) })?;
+            // SAFETY: see above.
+            let (sender, receiver) =
+                unsafe { (made(|out| sender(queue, out))?, made(|out| receiver(queue, out))?) };
+            let own = world.$kind::<[u64; 8]>(stringify!($kind), 64)?;
+            let (own_sender, own_receiver) = (own.sender()?, own.receiver()?);
+            // SAFETY: see above.
+            compare(
+                $what,
+                runs,
+                || unsafe { run(sender, receiver, ROUNDS) },
+                || {
+                    for _ in 0..ROUNDS {
+                        let _ = black_box(own_sender.send(black_box([0; 8])));
+                        let _ = black_box(own_receiver.receive());
+                    }
+                },
+            );
+        };
+    }
+    compare_queue!(mpmc, 0, "mpmc queue, 64 bytes");
+    compare_queue!(mpsc, 1, "mpsc queue, 64 bytes");
+    compare_queue!(spsc, 2, "spsc queue, 64 bytes");
 
     type MadeRing = unsafe extern "C" fn(*mut c_void, *const c_char, usize, c_int, *mut *mut c_void) -> c_int;
     let make = c!("tp_world_broadcast", MadeRing);
