@@ -10,8 +10,9 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}/python
 venv=$target/venv
 [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
-"$venv/bin/python" -c 'import pytest, numpy, importlib.metadata as m; m.version("maturin")' 2>/dev/null ||
-    "$venv/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.7,<2' pytest numpy
+tools=(maturin==1.16.0 pytest==9.2.0 numpy==2.4.6)
+"$venv/bin/python" -c 'import sys, importlib.metadata as m; assert all(m.version(n) == v for n, v in (t.split("==") for t in sys.argv[1:]))' "${tools[@]}" 2>/dev/null ||
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${tools[@]}"
 rm -rf doors/python/python/towpath/bin
 case ${1:-} in
 --with-command)

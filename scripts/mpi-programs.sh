@@ -41,7 +41,7 @@ for impl in ${impls//,/ }; do
     fi
     # Fetches mpi4py's sources, if need be.
     FETCH_ONLY=yes bash scripts/mpi4py-suite.sh "$impl" 1
-    "$python" -c 'import schwimmbad' 2>/dev/null || "$peer/bin/pip" install --quiet --disable-pip-version-check schwimmbad
+    "$python" -c 'import schwimmbad' 2>/dev/null || "$peer/bin/pip" install --quiet --disable-pip-version-check schwimmbad==0.4.2
     demo=$(echo "$data"/mpi4py/mpi4py-*/demo)
 
     "$peer/bin/mpicc" -O2 -o "$work/kernels" scripts/mpi/kernels.c -lm

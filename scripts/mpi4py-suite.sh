@@ -12,7 +12,7 @@ shift 2; [ $# -gt 0 ] && shift
 data="${XDG_DATA_HOME:-$HOME/.local/share}/towpath"
 peer="$data/peers/$impl" suite="$data/mpi4py"
 [ -x "$peer/bin/mpiexec" ] || { echo "no $impl in $peer: run scripts/install-peers.sh" >&2; exit 2; }
-"$peer/bin/python" -c 'import mpi4py, numpy' 2>/dev/null || "$peer/bin/pip" install --quiet --disable-pip-version-check mpi4py numpy
+"$peer/bin/python" -c 'import mpi4py, numpy' 2>/dev/null || "$peer/bin/pip" install --quiet --disable-pip-version-check mpi4py==4.1.2 numpy==2.4.6
 version=$("$peer/bin/python" -c 'import mpi4py; print(mpi4py.__version__)')
 if [ ! -d "$suite/mpi4py-$version/test" ]; then
     mkdir -p "$suite"
