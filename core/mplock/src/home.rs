@@ -75,7 +75,7 @@ pub struct HomeLock {
     inquiry: Option<Box<Inquiry>>,
     /// Data of the last release that the home knows of.
     data: Option<LockData>,
-    /// Token before which all data are out of date.
+    /// Token up to which data that are not known here are out of date.
     data_floor: FencingToken,
 }
 
@@ -129,8 +129,8 @@ impl HomeLock {
 
     /// Notes data of the lock; the home keeps the latest ones.
     pub fn note_data(&mut self, data: &LockData) {
-        let known = self.data.as_ref().map_or(self.data_floor, LockData::version);
-        if data.version() > known {
+        let known = self.data.as_ref().map_or(FencingToken::NONE, LockData::version);
+        if data.version() > known.max(self.data_floor) {
             self.data = Some(data.clone());
         }
     }
@@ -339,6 +339,9 @@ impl HomeLock {
             }
             // Without a token: the epoch's are used up, and the next epoch brings more.
             let Some(token) = self.token.next() else { return };
+            // The holder goes on with the data that are known here: a node that has other ones of
+            // before, whose loss a holder was told, may name them later.
+            self.data_floor = self.token;
             self.token = token;
             if tries {
                 self.pattern.note(node);

@@ -190,6 +190,31 @@ fn data_that_died_on_their_way_are_told() {
     assert_eq!(net.version(), None);
 }
 
+#[test]
+fn data_whose_loss_was_told_do_not_come_back() {
+    let mut net = Network::new(Protocol::Distributed, NODES);
+    for node in [0, 3, 1] {
+        net.acquire(node, Mode::Exclusive);
+        net.settle_deliveries();
+    }
+    net.release_with(0, 17);
+    net.deliver((0, 3));
+    // They die on their way from node 3 to node 1, which is told so.
+    net.release(3, true);
+    net.acquire(3, Mode::Exclusive);
+    net.deliver((3, 0));
+    net.kill(3);
+    for channel in [(0, 1), (0, 1), (1, 0), (0, 1)] {
+        net.deliver(channel);
+    }
+    assert!(net.holds(1) && net.warned == 1 && net.version().is_none());
+    net.release(1, true);
+    // Node 0 has a copy, which goes with a request that only tries.
+    net.request(0, Mode::Exclusive, true);
+    net.settle_deliveries();
+    assert!(net.holds(0) && net.warned == 1 && net.version().is_none());
+}
+
 /// A holder panics and passes the lock to a node that leaves before it has it.
 ///
 /// The home learns of the passing, and of its warning, by the sender's next request.
