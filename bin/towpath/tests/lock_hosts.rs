@@ -251,6 +251,8 @@ fn lost_hosts_give_their_locks_on_after_the_lease() {
     assert!(status.code() == Some(73) && errors.contains("--serve"), "{errors}");
     cluster.start_agent(0);
     cluster.wait_until_all_take_part();
+    let (status, _, errors) = cluster.command(0, &["key", "key"]).finish();
+    assert!(status.code() == Some(1) && errors.contains("is not replaced"), "{errors}");
     // Another list of hosts, in the same directory of the state.
     let changed = cluster.read("hosts").replace("lease = 500ms", "lease = 600ms");
     std::fs::write(cluster.directory.0.join("changed"), changed).unwrap();

@@ -135,7 +135,10 @@ impl HostsFile {
             found.next().filter(|_| found.next().is_none()).map(|(number, _)| number)
         };
         if let Some(name) = name {
-            let unknown = || Error::Hosts(format!("no host `{name}` in the hosts file"));
+            let unknown = || {
+                let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
+                Error::Hosts(format!("no host `{name}` in the hosts file; it has {}", names.join(", ")))
+            };
             return only(&|host| host.name == name).ok_or_else(unknown);
         }
         let own = rustix::system::uname();
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!((file.hosts.len(), file.hosts[1].name.as_str()), (2, "b"));
         assert_eq!((file.key_file.to_str(), file.lease), (Some("/etc/x/k"), Duration::from_millis(500)));
         assert_eq!(file.find(Some("b")).unwrap(), 1);
-        assert!(file.find(Some("c")).is_err());
+        assert!(file.find(Some("c")).unwrap_err().to_string().ends_with("it has a, b"));
         assert!(file.find(None).is_err(), "both addresses are this host's");
         let other = HostsFile::parse(&GOOD.replace("500", "501"), Path::new("")).unwrap();
         assert_ne!(file.fingerprint(), other.fingerprint());

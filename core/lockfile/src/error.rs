@@ -12,7 +12,7 @@ use towpath_shm::shown;
 #[non_exhaustive]
 pub enum Error {
     /// A name that no lock can have.
-    #[error("{name:?} can't be the name of a lock: {why}")]
+    #[error("{name:?} can't be the name of a lock: {why}", name = beginning(name))]
     InvalidName {
         /// The name.
         name: String,
@@ -56,6 +56,15 @@ impl Error {
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> Error {
         move |errno| Error::File { what, path: path.to_owned(), source: errno.into() }
     }
+}
+
+/// Returns a name as errors show it: the beginning of a long one.
+fn beginning(name: &str) -> String {
+    let mut shown: String = name.chars().take(40).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 fn remedy(source: &io::Error) -> &'static str {

@@ -185,7 +185,7 @@ mod tests {
         assert_ne!(of(&long), of(&(long.clone() + "ä")));
         assert_eq!(of("%"), prefix() + "%25");
         for bad in ["", "a\0b", &"x".repeat(MOST_NAME + 1)] {
-            assert!(path_of(bad).is_err());
+            assert!(path_of(bad).unwrap_err().to_string().len() < 300);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -81,7 +81,15 @@ impl Key {
     /// [`Error::KeyFile`] if the file exists, or can't be made.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let wrong = |error: std::io::Error| Error::KeyFile(path.to_owned(), error.to_string());
+        let wrong = |error: std::io::Error| {
+            let reason = match error.kind() {
+                ErrorKind::AlreadyExists => {
+                    "the file exists already, and a key is not replaced: name another one, or remove it and give all hosts the new key".to_owned()
+                }
+                _ => error.to_string(),
+            };
+            Error::KeyFile(path.to_owned(), reason)
+        };
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(wrong)?;
         writeln!(file, "{}", self.to_digits()).map_err(wrong)
