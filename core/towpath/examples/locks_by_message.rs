@@ -1,35 +1,35 @@
-//! A lock by message: every rank adds to an account under a lock whose tokens the account
-//! checks, as a resource beyond the reach of locks would. Shared objects are a host's own: with
-//! `--hosts` there is an account on each.
+//! A lock by message: every rank adds to an account, whose balance travels with the lock. So
+//! ranks of several hosts have one account: `towpath run --hosts` shows the same balance.
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/locks_by_message
 //! ```
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use towpath::World;
-use towpath::mplock::{Error, Manager};
+use towpath::mplock::{Error, Fence, Guard, Manager};
 
 /// Number of deposits of each rank.
 const DEPOSITS: u64 = 1000;
 
+/// Returns the balance that came with the lock.
+fn balance(guard: &Guard<'_>) -> u64 {
+    guard.data().try_into().map_or(0, u64::from_le_bytes)
+}
+
 fn main() -> Result<(), Error> {
     let world = World::join()?;
-    let account = world.shared::<[AtomicU64; 2]>("account", |_| ())?; // balance, largest token
-    let [balance, largest] = &*account;
     let manager = Manager::new(&world)?; // one in each rank: some locks are at home here
-    let lock = manager.lock("account");
+    let (lock, fence) = (manager.lock("account"), Fence::default());
     for _ in 0..DEPOSITS {
         let mut guard = lock.acquire()?;
         if guard.previous_owner_died() {
             guard.make_consistent(); // after a repair: here there is none to make
         }
-        // A holder that was delayed until another one had the lock would be refused here.
-        let token = guard.token().get();
-        assert!(largest.swap(token, Relaxed) < token, "a stale token");
-        balance.store(balance.load(Relaxed) + 1, Relaxed);
+        // A resource beyond the reach of locks would refuse a holder that was delayed until
+        // another one had the lock.
+        fence.check(guard.token()).expect("tokens increase");
+        guard.set_data(&(balance(&guard) + 1).to_le_bytes())?;
     }
     manager.barrier()?; // serves the other ranks until all are here
-    println!("rank {}: the balance is {}", world.rank(), balance.load(Relaxed));
-    Ok(())
+    println!("rank {}: the balance is {}", world.rank(), balance(&lock.acquire_shared()?));
+    manager.barrier()
 }

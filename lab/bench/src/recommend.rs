@@ -199,7 +199,7 @@ fn without_candidates(results: &Results) -> String {
             "On this machine a waiter should spin for about {switch} (a context switch) before it gives its core away; no claim \
              algorithm was part of this run, so none can be recommended."
         ),
-        _ if ["counter", "broadcast", "pool", "kills"].iter().any(|name| results.has(name)) => {
+        _ if ["counter", "broadcast", "pool", "kills", "mplocks"].iter().any(|name| results.has(name)) => {
             let measured = EXPERIMENTS.iter().map(|e| e.name()).filter(|name| results.has(name));
             format!("Measured: {}. The tables and pictures compare what takes part.", measured.collect::<Vec<_>>().join(", "))
         }
