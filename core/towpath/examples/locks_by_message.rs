@@ -1,5 +1,6 @@
-//! A lock by message: every rank adds to an account, whose balance travels with the lock. So
-//! ranks of several hosts have one account: `towpath run --hosts` shows the same balance.
+//! A lock by message: every rank adds to an account, whose balance travels with the lock.
+//!
+//! So ranks of several hosts have one account: `towpath run --hosts` shows the same balance.
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/locks_by_message
