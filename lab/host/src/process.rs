@@ -244,7 +244,16 @@ fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<O
 
 /// The processor time that this process has used so far.
 pub fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time_of(ClockId::ProcessCPUTime)
+}
+
+/// The processor time that this thread has used so far.
+pub fn thread_time() -> Duration {
+    time_of(ClockId::ThreadCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

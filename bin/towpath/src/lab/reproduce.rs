@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use towpath_papers::claims::costs::timings;
 use towpath_papers::claims::{Context, Judged, choose, judge, lost, show, to_record};
 use towpath_report::console::ConsoleBar;
 use towpath_report::{Cell, ClaimLine, Table};
@@ -38,6 +39,10 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
+    /// Write the processor time of each claim and of each run into a file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    timings: Option<PathBuf>,
+
     /// Print the whole table, with tolerances and reasons, instead of one screen
     #[arg(long)]
     all: bool,
@@ -70,10 +75,13 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
     bar.0.finish();
     show::write(&args.report, &judged).map_err(CommandFailure::new)?;
-    if let Some(file) = &args.record {
-        std::fs::write(file, to_record(&judged))
-            .map_err(|e| CommandFailure::new(format!("{} can't be written: {e}", shown(file))))?;
-    }
+    let write = |file: &Option<PathBuf>, text: &dyn Fn(&[Judged]) -> String| {
+        let Some(file) = file else { return Ok(()) };
+        std::fs::write(file, text(&judged))
+            .map_err(|e| CommandFailure::new(format!("{} can't be written: {e}", shown(file))))
+    };
+    write(&args.record, &to_record)?;
+    write(&args.timings, &timings)?;
     let place = format!("report: {}", shown(args.report.join("index.html")));
     let text = if args.all {
         format!("{}{place}\n", show::render(&judged))

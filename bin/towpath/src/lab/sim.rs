@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use towpath_host::Host;
 use towpath_host::trace::LockReplay;
 use towpath_lab::waiting_policies;
-use towpath_papers::sim::{self, Effort, SIM_EXPERIMENTS, Sweep, Watcher, show};
+use towpath_papers::sim::{self, Effort, Point, SIM_EXPERIMENTS, Sweep, Watcher, show};
 use towpath_report::Table;
 use towpath_report::console::ConsoleBar;
 use towpath_shm::shown;
@@ -200,8 +201,8 @@ impl Watcher for ProgressBar {
     fn expect(&self, steps: usize) {
         self.0.expect(steps as i64);
     }
-    fn done(&self, what: &str) {
-        self.0.step(what);
+    fn done(&self, point: &Point, _time: Duration) {
+        self.0.step(&point.subject.describe());
     }
 }
 

@@ -2,6 +2,7 @@
 //! need it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::above;
 use super::runs::Runs;
@@ -15,8 +16,9 @@ use towpath_report::svg::{Bar, Look, PlotValue, bars};
 
 /// The runs of experiments for claims.
 pub struct Context<'a> {
-    /// Number of seeds.
-    pub seeds: u32,
+    seeds: u32,
+    /// True once the number of seeds was asked for.
+    uses_seeds: AtomicBool,
     /// Number of host threads; 0: one for each core.
     pub threads: usize,
     /// The watcher of the runs.
@@ -27,13 +29,35 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A context of so many seeds and host threads.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
-        Context { seeds, threads, watcher, runs: Arc::default() }
+        Context { seeds, uses_seeds: AtomicBool::new(false), threads, watcher, runs: Arc::default() }
     }
 
     /// Returns a context of so many seeds, which shares this one's runs.
     #[must_use]
     pub fn with_seeds(&self, seeds: u32) -> Context<'a> {
-        Context { seeds, threads: self.threads, watcher: self.watcher, runs: Arc::clone(&self.runs) }
+        let (threads, watcher, runs) = (self.threads, self.watcher, Arc::clone(&self.runs));
+        Context { seeds, uses_seeds: AtomicBool::new(false), threads, watcher, runs }
+    }
+
+    /// Returns the number of seeds.
+    pub fn seeds(&self) -> u32 {
+        // Relaxed: read by the thread that has judged the claim.
+        self.uses_seeds.store(true, Relaxed);
+        self.seeds
+    }
+
+    /// Returns whether anything has depended on the number of seeds so far.
+    pub(super) fn uses_seeds(&self) -> bool {
+        self.uses_seeds.load(Relaxed)
+    }
+
+    /// Returns this context with another watcher.
+    #[must_use]
+    pub(super) fn watched_by<'b>(&self, watcher: &'b dyn Watcher) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { watcher, ..self.with_seeds(self.seeds) }
     }
 
     /// Returns the answers, from earlier runs or from runs made now.
@@ -46,10 +70,10 @@ impl<'a> Context<'a> {
             .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
         let machine = format!("{:?}", sweep.run.machine.describe());
         let points = experiment.points(sweep)?;
-        let mut wanted = Vec::new();
+        let (mut wanted, seeds) = (Vec::new(), self.seeds() as usize);
         for point in &points {
             let Point { subject, run, .. } = point;
-            for seed in (run.seed..).take(self.seeds as usize) {
+            for seed in (run.seed..).take(seeds) {
                 let key = format!("{machine} {subject:?} {:?} {} {seed}", run.work, run.operations);
                 wanted.push((key, Point { run: run.seed(seed), ..point.clone() }));
             }
@@ -57,8 +81,8 @@ impl<'a> Context<'a> {
         let effort = Effort { seeds: 1, threads: self.threads };
         let mut figures =
             self.runs.figures(&wanted, &|missing| run_points(missing, effort, self.watcher))?.into_iter();
-        let each = |point: Point| (point.subject, together(figures.by_ref().take(self.seeds as usize)));
-        Ok(Series { points: points.into_iter().map(each).collect(), seeds: self.seeds as usize })
+        let each = |point: Point| (point.subject, together(figures.by_ref().take(seeds)));
+        Ok(Series { points: points.into_iter().map(each).collect(), seeds })
     }
 
     /// Returns the answers of one seed, for the cause of a verdict.
@@ -80,7 +104,7 @@ impl<'a> Context<'a> {
         for sweep in sweeps {
             points.extend(self.ask(sweep)?.points);
         }
-        Ok(Series { points, seeds: self.seeds as usize })
+        Ok(Series { points, seeds: self.seeds() as usize })
     }
 
     /// The answers of one seed to several sweeps, as [`Context::ask_once`] gives them.

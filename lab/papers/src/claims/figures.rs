@@ -211,7 +211,7 @@ pub(super) fn exhibitions(judged: &[Judged]) -> Vec<Exhibition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{Evidence, Finding, claims};
+    use crate::claims::{ClaimCost, Evidence, Finding, claims};
 
     #[test]
     fn each_claim_is_read_from_one_place_of_its_paper() {
@@ -231,7 +231,7 @@ mod tests {
         let judged = |id: &str, plot: &str| {
             let claim = *claims().iter().find(|claim| claim.id == id).unwrap();
             let finding = Finding::new("1".into(), vec![]).with([plot.to_string()]);
-            Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1 }
+            Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1, cost: ClaimCost::default() }
         };
         let papers = exhibitions(&[judged("L7", "stress"), judged("N11", "queues"), judged("L10", "")]);
         assert_eq!(papers.iter().map(|p| p.key).collect::<Vec<_>>(), ['L', 'N']);

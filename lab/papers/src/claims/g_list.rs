@@ -411,7 +411,7 @@ fn spread(values: &[f64]) -> (f64, f64) {
 
 fn g13(context: &Context<'_>) -> Result<Finding, Error> {
     // A variance needs more runs than an order.
-    let many = context.with_seeds(context.seeds.max(20));
+    let many = context.with_seeds(context.seeds().max(20));
     let of = |per_processor| -> Result<(f64, f64), Error> {
         let series = many.ask(&question(2000, per_processor, &[8], &[CAS]))?;
         Ok(spread(series.each(At::new(CAS, 8), COMPLETION_CYCLES)))
@@ -464,7 +464,7 @@ fn g15(context: &Context<'_>) -> Result<Finding, Error> {
     let machine = machines::by_name("paradigm").expect("a machine that comes with Towpath");
     let long = 4 * machine.quantum / 1000;
     let (mut own, mut other) = (0, 0);
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         // Two processes that take the lock and are preempted with it: on one processor, and on two.
         for (processors, refused) in [(1, &mut own), (2, &mut other)] {
             let mut simulation = Simulation::new(&machine, processors, seed);
@@ -482,12 +482,12 @@ fn g15(context: &Context<'_>) -> Result<Finding, Error> {
     }
     let mut against = Vec::new();
     if own != 0 {
-        against.push(format!("{own} of {} waiters were refused on the holder's processor", context.seeds));
+        against.push(format!("{own} of {} waiters were refused on the holder's processor", context.seeds()));
     }
-    if other != u64::from(context.seeds) {
-        against.push(format!("{other} of {} waiters were refused on another processor", context.seeds));
+    if other != u64::from(context.seeds()) {
+        against.push(format!("{other} of {} waiters were refused on another processor", context.seeds()));
     }
     let ours =
-        format!("refused on the holder's processor: {own}, on another one: {other} of {}", context.seeds);
+        format!("refused on the holder's processor: {own}, on another one: {other} of {}", context.seeds());
     Ok(Finding::new(ours, against))
 }

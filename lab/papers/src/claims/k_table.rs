@@ -110,7 +110,7 @@ fn k1(context: &Context<'_>) -> Result<Finding, Error> {
         let scheme = Scheme::Message(protocol);
         let mut cells = Vec::new();
         for (state, value) in State::ALL.into_iter().zip(table) {
-            for seed in 1..=u64::from(context.seeds) {
+            for seed in 1..=u64::from(context.seeds()) {
                 let cost = acquisition(&machine, scheme, state, HomePlacement::From(3), false, seed)?;
                 if seed == 1 {
                     cells.push(text(cost));
@@ -133,7 +133,7 @@ fn cycles(
     protocol: Protocol,
     state: State,
 ) -> Result<f64, Error> {
-    let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
+    let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds()))
         .map(|seed| {
             let scheme = Scheme::Message(protocol);
             acquisition(machine, scheme, state, HomePlacement::From(3), false, seed).map(|cost| cost.cycles)

@@ -23,7 +23,7 @@ fn message(
     algorithm: MessageAlgorithm,
     writers: usize,
 ) -> Result<f64, Error> {
-    let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
+    let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds()))
         .map(|seed| {
             let mut layer = layer.seed(seed);
             (layer.run.procs, layer.run.operations) = (writers + 1, MESSAGES);
@@ -49,7 +49,7 @@ pub fn with_share(context: &Context<'_>, percent: u64) -> Result<[StressFigures;
     let mut all = Vec::new();
     for writers in [1, 3, 7] {
         let mut each = Vec::new();
-        for seed in 1..=u64::from(context.seeds) {
+        for seed in 1..=u64::from(context.seeds()) {
             let mut layer = enterprise().seed(seed);
             (layer.run.procs, layer.run.operations) = (writers + 1, MESSAGES);
             let costs = &mut layer.habits.costs;

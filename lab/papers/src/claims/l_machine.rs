@@ -88,7 +88,7 @@ fn l1(context: &Context<'_>) -> Result<Finding, Error> {
     };
     let mut against = Vec::new();
     let mut last = [0.0; 3];
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         let memory = access(seed, |_, _| {}, load)?;
         let cache = access(seed, |cpu, word| cpu.store(word, 1, Relaxed), load)?;
         let swap = |cpu: &Sim, word: &SimWord| {
@@ -140,7 +140,7 @@ fn l19(context: &Context<'_>) -> Result<Finding, Error> {
         ] {
             // An algorithm that can stand still need not do so every time: it is run until it does.
             // One that cannot never does.
-            let most = if stands { 40 } else { u64::from(context.seeds.max(5)) };
+            let most = if stands { 40 } else { u64::from(context.seeds().max(5)) };
             let stood = (1..=most).any(|seed| {
                 runs += 1;
                 traffic(&layer.seed(seed), algorithm, what, way).is_err()

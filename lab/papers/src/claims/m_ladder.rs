@@ -418,7 +418,7 @@ fn m17(context: &Context<'_>) -> Result<Finding, Error> {
     let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
     let rung = |version| Rung::on(&machine, version, ONE_PIECE as usize);
     let (mut factors, mut without, mut against) = (Vec::new(), Vec::new(), Vec::new());
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         let two = ping_pong(&rung(Version::SlotsTestAndSet).seed(seed)).map_err(stuck)?.latency;
         let one = |version| single_copy::ping_pong(&rung(version).seed(seed)).map_err(stuck);
         let factor = two / one(Version::TestAndSet)?.latency;

@@ -96,7 +96,7 @@ const PROCS: [usize; 5] = [2, 4, 8, 16, 32];
 
 /// The latencies on each number of processes, for each seed.
 fn latencies(context: &Context<'_>, procs: &[usize], polled: Polled) -> Result<Vec<Vec<f64>>, Error> {
-    (1..=u64::from(context.seeds))
+    (1..=u64::from(context.seeds()))
         .map(|seed| procs.iter().map(|&p| latency(&sx4(), p, polled, seed).map_err(stuck)).collect())
         .collect()
 }
@@ -144,7 +144,7 @@ const RUNS: u64 = 20;
 /// The outcomes of a fault in all runs.
 fn outcomes(context: &Context<'_>, form: SlotsForm, fault: Fault) -> BTreeMap<ExchangeOutcome, u64> {
     let mut all = BTreeMap::new();
-    for seed in 1..=u64::from(context.seeds) * RUNS {
+    for seed in 1..=u64::from(context.seeds()) * RUNS {
         *all.entry(exchange(&sx4(), form, fault, seed)).or_default() += 1;
     }
     all
@@ -197,7 +197,7 @@ fn m14(context: &Context<'_>) -> Result<Finding, Error> {
 fn m15(context: &Context<'_>) -> Result<Finding, Error> {
     let depths = [1, 2, 4, BURST];
     let (mut against, mut waited, mut sending) = (Vec::new(), Vec::new(), Vec::new());
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         let all: Result<Vec<_>, Error> =
             depths.iter().map(|&d| bursts(&sx4(), d, seed).map_err(stuck)).collect();
         let all = all?;
@@ -246,7 +246,7 @@ fn m18(context: &Context<'_>) -> Result<Finding, Error> {
     let origin = machines::by_name("origin2000").expect("a machine that comes with Towpath");
     let mut against = Vec::new();
     let (mut ours, mut other) = (Remote::default(), Remote::default());
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         ours = distributed(&origin, Empty::AtTheSender, seed).map_err(stuck)?;
         other = distributed(&origin, Empty::AtTheReceiver, seed).map_err(stuck)?;
         if ours.reads != 0 {

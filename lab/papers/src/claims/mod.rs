@@ -11,6 +11,7 @@
 
 mod bulk_peak;
 mod context;
+pub mod costs;
 mod figures;
 mod g_costs;
 mod g_list;
@@ -45,7 +46,10 @@ mod standing;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
+use costs::CostMeter;
+
 pub use context::{Context, Series};
+pub use costs::ClaimCost;
 pub use native::{Native, judge_native};
 
 use towpath_host::Error;
@@ -224,6 +228,8 @@ pub struct Judged {
     pub finding: Finding,
     /// Number of seeds of simulated evidence; 0 of other evidence.
     pub seeds: u32,
+    /// Processor time of simulated evidence.
+    pub cost: ClaimCost,
 }
 
 impl Judged {
@@ -325,18 +331,29 @@ pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
     judged.into_inner().unwrap_or_else(|e| e.into_inner()).into_values().collect()
 }
 
-/// Judges a claim: by one seed, and if that does not contradict it, by all.
+/// Judges a claim: by one seed, and if that does not decide it, by all.
+///
+/// It does if it contradicts the claim, and if nothing in the claim depends on seeds.
 fn judge_one(claim: &Claim, context: &Context<'_>) -> Judged {
+    let meter = CostMeter::start(context.watcher);
+    let context = context.watched_by(&meter);
     let by = |context: &Context<'_>| {
-        let finding = (claim.simulated)(context).unwrap_or_else(|error| {
+        (claim.simulated)(context).unwrap_or_else(|error| {
             let why = format!("its experiment failed: {error}");
             Finding::of(String::new(), Verdict::NotReproduced(why))
-        });
-        Judged { claim: *claim, evidence: Evidence::Simulated, finding, seeds: context.seeds }
+        })
     };
-    let first = by(&context.with_seeds(1));
-    let is_decided = context.seeds == 1 || first.finding.verdict != Verdict::Reproduced && !claim.input;
-    if is_decided { first } else { by(context) }
+    let one = context.with_seeds(1);
+    let (mut finding, mut seeds) = (by(&one), 1);
+    let first = meter.so_far();
+    let is_lost = finding.verdict != Verdict::Reproduced && !claim.input;
+    if !is_lost {
+        seeds = context.seeds();
+        if seeds > 1 && one.uses_seeds() {
+            finding = by(&context);
+        }
+    }
+    Judged { claim: *claim, evidence: Evidence::Simulated, finding, seeds, cost: meter.cost(first) }
 }
 
 /// The recorded verdicts: a claim and its word on a line.
@@ -387,7 +404,7 @@ mod tests {
         let fails: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec!["it fails".into()]));
         let holds: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec![]));
         let later: fn(&Context<'_>) -> _ = |context| {
-            let against = if context.seeds > 1 { vec!["with seed 2".into()] } else { vec![] };
+            let against = if context.seeds() > 1 { vec!["with seed 2".into()] } else { vec![] };
             Ok(Finding::new(String::new(), against))
         };
         let claims = [
@@ -439,7 +456,8 @@ mod tests {
             native: None,
         };
         let finding = Finding::new("1".into(), vec![]);
-        let judged = Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1 };
+        let judged =
+            Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1, cost: ClaimCost::default() };
         assert_eq!(judged.word(), "input");
     }
 }

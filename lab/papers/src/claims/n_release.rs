@@ -70,7 +70,7 @@ fn n21(context: &Context<'_>) -> Result<Finding, Error> {
     ];
     for (name, procs, run) in locks {
         let mut all = Vec::new();
-        for seed in 1..=u64::from(context.seeds) {
+        for seed in 1..=u64::from(context.seeds()) {
             all.extend(run(procs, seed)?);
         }
         let mean = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).sum::<u64>() as f64 / all.len() as f64;

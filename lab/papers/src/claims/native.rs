@@ -10,7 +10,7 @@
 
 use towpath_report::{ADAPTIVE, Record, Results};
 
-use super::{Claim, Evidence, Finding, Judged, Verdict, claims};
+use super::{Claim, ClaimCost, Evidence, Finding, Judged, Verdict, claims};
 
 /// Number of rounds in which a claim must hold by itself.
 pub const ROUNDS: usize = 5;
@@ -113,7 +113,8 @@ fn judge_one(claim: Claim, native: &dyn Native, results: &Results) -> Judged {
             finding.ours.push_str(&format!("; {}", lines.lacking));
         }
     }
-    Judged { claim, evidence: Evidence::Native { waiting: policy }, finding, seeds: 0 }
+    let evidence = Evidence::Native { waiting: policy };
+    Judged { claim, evidence, finding, seeds: 0, cost: ClaimCost::default() }
 }
 
 fn records_under(native: &dyn Native, results: &Results, waiting: &str) -> usize {

@@ -144,7 +144,7 @@ fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
     two.run.copies = 2;
     let mut against = Vec::new();
     let mut rows = vec![[Vec::new(), Vec::new()]; MessageAlgorithm::PAPER.len()];
-    for seed in 1..=u64::from(context.seeds) {
+    for seed in 1..=u64::from(context.seeds()) {
         let mut slowdowns = Vec::new();
         for (row, algorithm) in rows.iter_mut().zip(MessageAlgorithm::PAPER) {
             let alone = stress(&one.seed(seed), algorithm).map_err(stuck)?.message;

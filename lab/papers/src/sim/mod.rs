@@ -20,6 +20,7 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub use experiments::{BARRIERS, COUNTERS, LOCKS, MESSAGES, NamedRunner, QUEUES, SIM_EXPERIMENTS, find};
 pub use patience::Patience;
@@ -28,6 +29,7 @@ pub use sweep::{Effort, Sweep};
 
 use towpath_host::Error;
 use towpath_host::Host;
+use towpath_host::process::thread_time;
 use towpath_report::Experiment;
 use towpath_report::record::{Extra, Metric, Record, RecordSubject};
 
@@ -62,14 +64,14 @@ pub trait Simulate: Experiment {
 pub trait Watcher: Sync {
     /// Announces that many steps more.
     fn expect(&self, steps: usize);
-    /// One is done; the text says which.
-    fn done(&self, what: &str);
+    /// One is done, in so much processor time; the point says which.
+    fn done(&self, point: &Point, time: Duration);
 }
 
 /// A watcher that ignores the progress.
 impl Watcher for () {
     fn expect(&self, _steps: usize) {}
-    fn done(&self, _what: &str) {}
+    fn done(&self, _point: &Point, _time: Duration) {}
 }
 
 /// Figures of one point: by metric, a figure for each seed. In the order of the metrics'
@@ -97,9 +99,10 @@ pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Ve
                     }
                     let point = &points[n / seeds as usize];
                     let seed = point.run.seed + (n % seeds as usize) as u64;
+                    let started = thread_time();
                     let result = (point.runner)(&point.run.seed(seed));
                     *results[n].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
-                    watcher.done(&point.subject.describe());
+                    watcher.done(point, thread_time() - started);
                 }
             });
         }
