@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::event_queue::{EventKind, Time, TimedEvent};
+use crate::event_queue::{EventKind, FOREVER, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::parameters::NO_MISS;
@@ -14,9 +14,19 @@ use crate::thread::{Doing, Permit};
 pub(crate) struct Machine {
     pub engine: Engine,
     pub interconnect: Box<dyn Interconnect>,
+    /// Time at which the simulation ends at the latest.
+    pub limit: Time,
+    /// Thread that goes on, or went on last; `None` at the end.
+    pub chosen: Option<usize>,
+    /// Hits until it went on.
+    hits: u64,
 }
 
 impl Machine {
+    pub fn new(engine: Engine, interconnect: impl Interconnect + 'static) -> Machine {
+        Machine { engine, interconnect: Box::new(interconnect), limit: FOREVER, chosen: None, hits: 0 }
+    }
+
     /// Sends a processor's request to the memory system.
     #[inline]
     pub fn send(&mut self, cpu: usize, request: Request) {
@@ -100,9 +110,40 @@ impl Machine {
 
     // ---- the loop ----
 
+    /// Chooses the thread that goes on next; none at the end.
+    pub fn choose(&mut self) {
+        self.chosen = self.next(self.limit);
+        self.hits = self.engine.counters.hits;
+    }
+
+    /// Notes that a thread has stopped, and chooses the next one. Returns whether it is
+    /// the same.
+    ///
+    /// Its coroutine calls this on its own stack, which it leaves for another thread only.
+    #[inline(never)]
+    pub fn goes_on_at_once(&mut self, t: usize) -> bool {
+        self.has_run(t);
+        self.stopped(t);
+        self.choose();
+        self.chosen == Some(t)
+    }
+
+    /// Notes the end of a thread, and chooses the next one.
+    pub fn has_ended(&mut self, t: usize) {
+        self.has_run(t);
+        self.ended(t);
+        self.choose();
+    }
+
+    /// Counts the accesses of a thread since it went on.
+    fn has_run(&mut self, t: usize) {
+        let e = &mut self.engine;
+        e.threads[t].looked(1 + e.counters.hits - self.hits, e.progress);
+    }
+
     /// Lets events happen until a thread goes on; `None` when no event is left, or no
     /// thread makes progress.
-    pub fn next(&mut self, limit: Time) -> Option<usize> {
+    fn next(&mut self, limit: Time) -> Option<usize> {
         while self.engine.unfinished != 0 {
             let e = &mut self.engine;
             let patience = e.standstill.patience_ends(e.progress);
@@ -115,7 +156,7 @@ impl Machine {
             };
             debug_assert!(event.time >= e.now, "{event:?} comes too late, at {} ps", e.now);
             e.now = event.time;
-            if let Some(t) = self.happen(event)
+            if let Some(t) = self.happen(event.kind(), event.a, event.b)
                 && self.goes_on(t)
             {
                 return Some(t);
@@ -124,13 +165,15 @@ impl Machine {
         None
     }
 
-    fn happen(&mut self, event: TimedEvent) -> Option<usize> {
-        let (kind, a, b) = (event.kind(), event.a as usize, event.b as usize);
+    /// Lets an event happen, now. Number by number: an event that goes through the stack
+    /// is read back before the host's processor has written it.
+    fn happen(&mut self, kind: EventKind, first: u32, second: u32) -> Option<usize> {
+        let (a, b) = (first as usize, second as usize);
         let e = &mut self.engine;
         match kind {
             EventKind::Resume => {
                 let thread = &mut e.threads[a];
-                if thread.generation != event.b {
+                if thread.generation != second {
                     return None;
                 }
                 thread.clock = thread.clock.max(e.now);
@@ -148,8 +191,8 @@ impl Machine {
                 }
             }
             EventKind::Timer => return e.timer(a),
-            EventKind::Quantum => self.slice_ends(a, event.b),
-            EventKind::Ready => self.ready(a, event.b),
+            EventKind::Quantum => self.slice_ends(a, second),
+            EventKind::Ready => self.ready(a, second),
             EventKind::Interrupt => self.interrupt(a),
             EventKind::Depart | EventKind::Deliver | EventKind::Notify => self.on_message_event(kind, a),
             _ => match self.interconnect.on_event(e, kind, a, b) {
@@ -172,7 +215,7 @@ impl Machine {
             let is_message =
                 matches!(event.kind(), EventKind::Depart | EventKind::Deliver | EventKind::Notify);
             if !is_message && !matches!(event.kind(), EventKind::Quantum | EventKind::Interrupt) {
-                self.happen(event);
+                self.happen(event.kind(), event.a, event.b);
             }
         }
     }

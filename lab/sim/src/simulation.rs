@@ -212,19 +212,16 @@ impl Simulation {
             let machine = &mut *self.machine.borrow_mut();
             machine.engine.events.ceiling = limit + 1;
             machine.engine.memory.deal();
+            machine.limit = limit;
             machine.start();
+            machine.choose();
         }
         loop {
-            let next = self.machine.borrow_mut().next(limit);
+            let next = self.machine.borrow().chosen;
             let Some(thread) = next else { break };
-            let hits = self.machine.borrow().engine.counters.hits;
-            let result = self.coroutines[thread].resume(());
-            let machine = &mut *self.machine.borrow_mut();
-            let e = &mut machine.engine;
-            e.threads[thread].looked(1 + e.counters.hits - hits, e.progress);
-            match result {
-                CoroutineResult::Yield(()) => machine.stopped(thread),
-                CoroutineResult::Return(()) => machine.ended(thread),
+            // A thread that stops chooses the next one itself.
+            if let CoroutineResult::Return(()) = self.coroutines[thread].resume(()) {
+                self.machine.borrow_mut().has_ended(thread);
             }
         }
         let machine = self.machine.borrow();
@@ -255,7 +252,7 @@ fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn Ac
     if p.fabric == NO_COHERENCE {
         let memory = Uncached::new(processors);
         let path = Rc::new(PastCache(memory.clone()));
-        return (Machine { engine, interconnect: Box::new(memory) }, path);
+        return (Machine::new(engine, memory), path);
     }
     let (coherent, is_split) = (Coherent::new(p), p.fabric == BUS && p.protocol != WRITE_ONCE);
     let path: Rc<dyn AccessPath> = match p.store_buffer {
@@ -263,12 +260,10 @@ fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn Ac
         _ => Rc::new(coherent),
     };
     let machine = match (p.fabric, p.protocol) {
-        (BUS, WRITE_ONCE) => Machine { engine, interconnect: Box::new(AtomicBus::default()) },
-        (BUS, _) => Machine { engine, interconnect: Box::new(SplitBus::new(p.banks as usize)) },
-        _ if p.directory_protocol == BLOCKING => {
-            Machine { engine, interconnect: Box::new(BlockingHomes::new(p, processors)) }
-        }
-        _ => Machine { engine, interconnect: Box::new(DirectoryNetwork::new(p, processors)) },
+        (BUS, WRITE_ONCE) => Machine::new(engine, AtomicBus::default()),
+        (BUS, _) => Machine::new(engine, SplitBus::new(p.banks as usize)),
+        _ if p.directory_protocol == BLOCKING => Machine::new(engine, BlockingHomes::new(p, processors)),
+        _ => Machine::new(engine, DirectoryNetwork::new(p, processors)),
     };
     (machine, path)
 }
