@@ -388,22 +388,22 @@ pub fn to_record(judged: &[Judged]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
+    use crate::sim::Sweep;
+
+    type Experiment = fn(&Context<'_>) -> Result<Finding, Error>;
+
+    fn claim(id: &'static str, input: bool, simulated: Experiment) -> Claim {
+        Claim { id, what: "", paper: "", tolerance: "", input, simulated, native: None }
+    }
 
     #[test]
     fn claim_that_one_seed_contradicts_is_not_tried_with_others() {
-        let claim = |id, input, simulated: fn(&Context<'_>) -> Result<Finding, Error>| Claim {
-            id,
-            what: "",
-            paper: "",
-            tolerance: "",
-            input,
-            simulated,
-            native: None,
-        };
-        let fails: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec!["it fails".into()]));
-        let holds: fn(&Context<'_>) -> _ = |_| Ok(Finding::new(String::new(), vec![]));
-        let later: fn(&Context<'_>) -> _ = |context| {
+        let fails: Experiment = |_| Ok(Finding::new(String::new(), vec!["it fails".into()]));
+        let holds: Experiment = |_| Ok(Finding::new(String::new(), vec![]));
+        let later: Experiment = |context| {
             let against = if context.seeds() > 1 { vec!["with seed 2".into()] } else { vec![] };
             Ok(Finding::new(String::new(), against))
         };
@@ -417,6 +417,33 @@ mod tests {
         let all: Vec<_> = judged.iter().map(|j| (j.claim.id, j.word(), j.seeds)).collect();
         let [no, yes] = ["not reproduced", "reproduced"];
         assert_eq!(all, [("N1", no, 1), ("N2", "input", 5), ("N3", yes, 5), ("N4", no, 5)]);
+    }
+
+    #[test]
+    fn only_what_depends_on_seeds_is_done_again() {
+        static DONE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        fn finding(n: usize) -> Result<Finding, Error> {
+            // Relaxed: read when the judges' threads have ended.
+            DONE[n].fetch_add(1, Relaxed);
+            Ok(Finding::new(String::new(), vec![]))
+        }
+        let without: Experiment = |context| {
+            context.ask_once(&Sweep::on("counter", "origin2000", &["ll-sc"], &[1]).operations(8))?;
+            finding(0)
+        };
+        let with: Experiment = |context| {
+            context.ask(&Sweep::on("counter", "origin2000", &["ll-sc"], &[1]).operations(9))?;
+            finding(1)
+        };
+        let judged =
+            judge(&[claim("N1", false, without), claim("N2", false, with)], &Context::new(3, 2, &()));
+        assert_eq!(DONE.each_ref().map(|n| n.load(Relaxed)), [1, 2]);
+        assert_eq!(judged.iter().map(|j| j.cost.runs.len()).collect::<Vec<_>>(), [1, 3]);
+        assert!(
+            judged.iter().all(|j| j.cost.first > std::time::Duration::ZERO && j.cost.whole() >= j.cost.first)
+        );
+        let timings = costs::timings(&judged);
+        assert_eq!((timings.lines().count(), timings.matches("seed 3").count()), (6, 1), "{timings}");
     }
 
     #[test]
@@ -446,15 +473,7 @@ mod tests {
 
     #[test]
     fn inputs_never_count() {
-        let claim = Claim {
-            id: "N1",
-            what: "",
-            paper: "",
-            tolerance: "",
-            input: true,
-            simulated: |_| Ok(Finding::not_checkable("")),
-            native: None,
-        };
+        let claim = claim("N1", true, |_| Ok(Finding::not_checkable("")));
         let finding = Finding::new("1".into(), vec![]);
         let judged =
             Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1, cost: ClaimCost::default() };
