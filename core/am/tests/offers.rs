@@ -138,9 +138,9 @@ fn is_permitted(world: &World, page: Page) -> bool {
         assert!(!ours.read_remote(id, wrong, &mut byte), "without the proof it is another process");
         let unmapped = RemoteBytes { address: 8, proof_at: at, proof };
         assert!(!ours.read_remote(id, unmapped, &mut byte), "nothing is there");
-        let nobody = ParticipantId { generation: id.generation + 1, ..id };
+        let other = ParticipantId { generation: id.generation + 1, ..id };
         let bytes = RemoteBytes { address: at, proof_at: at, proof };
-        assert!(!ours.read_remote(nobody, bytes, &mut byte), "another participant");
+        assert!(!ours.read_remote(other, bytes, &mut byte), "another participant");
         right
     };
     page[ORDER].store(2, SeqCst);

@@ -217,7 +217,7 @@ pub(crate) unsafe fn reply_long(
 ///
 /// # Safety
 ///
-/// So many numbers can be read.
+/// At `at`, `count` numbers can be read.
 unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmError> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
@@ -233,7 +233,7 @@ unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmErr
 ///
 /// # Safety
 ///
-/// So many numbers can be read.
+/// At `at`, `count` numbers can be read.
 #[inline]
 pub(crate) unsafe fn with_arguments(
     at: *const u32,

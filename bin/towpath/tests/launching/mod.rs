@@ -80,8 +80,8 @@ pub fn with_member(dog: &Watchdog, directory: &Directory, options: &[&str], what
 
 /// Script after which frames that leave at `$LINK` come late, or not at all.
 ///
-/// So many in a hundred are lost. Without netem they queue behind each other at that rate, beyond a
-/// burst of bytes, and a filter draws those that it drops: it loads a random number, and returns
+/// `percent` of a hundred are lost. Without netem they queue behind each other at that rate, beyond
+/// a burst of bytes, and a filter draws those that it drops: it loads a random number, and returns
 /// TC_ACT_SHOT if that is small.
 pub fn delay_and_lose(percent: u32, rate: &str, burst: u32) -> String {
     let small = u32::MAX / 100 * percent;

@@ -19,7 +19,7 @@ const HALF: u32 = REQUESTS / 2;
 /// A process that dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KillableReceiver {
-    Nobody,
+    Neither,
     /// Rank 0, when it has handled so many requests.
     Receiver(usize),
     /// The last rank.
@@ -171,7 +171,7 @@ fn with(victim: impl Fn(usize) -> KillableReceiver, check: impl Fn(&StreamedReco
 #[test]
 fn requests_in_streams_and_queue_are_handled_in_order() {
     with(
-        |_| KillableReceiver::Nobody,
+        |_| KillableReceiver::Neither,
         |streamed, members| assert_eq!(streamed.handled(), streamed.sent(members)),
     );
 }
