@@ -180,18 +180,40 @@ def test_pool_goes_on_when_a_worker_is_killed():
             hanging.get(40)
 
 
-def test_workers_end_with_their_killed_parent():
-    script = """
-import os, signal, sys, time, towpath
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_end_with_their_killed_parent(method, tmp_path):
+    # Workers in the midst of a job, and daemons that wait.
+    script = tmp_path / "parent.py"
+    script.write_text(f"""
+import os, signal, time, towpath
+
+def wait(ready, queue):
+    ready.put(os.getpid())
+    queue.get()
+
+def work(ready):
+    ready.put(os.getpid())
+    time.sleep(1000)
+
 if __name__ == "__main__":
-    executor = towpath.get_context("fork").Executor(2)
-    pids = {executor.submit(os.getpid).result(40) for _ in range(8)}
-    print(*executor.pids(), flush=True)
+    ctx = towpath.get_context("{method}")
+    ready, queue = ctx.Queue(), ctx.Queue()
+    daemons = [ctx.Process(target=wait, args=(ready, queue), daemon=True) for _ in range(2)]
+    for daemon in daemons:
+        daemon.start()
+    starters = [ctx.Process(target=work, args=(ready,), daemon=True)]
+    starters[0].start()
+    executor = ctx.Executor(2)
+    futures = [executor.submit(os.getpid) for _ in range(8)]
+    print(*{{ready.get(timeout=40) for _ in range(3)}}, *{{future.result(40) for future in futures}}, flush=True)
+    for pid in executor.pids():
+        executor.submit(time.sleep, 1000)
+    time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50)
+""")
+    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, timeout=50)
     pids = [int(pid) for pid in done.stdout.split()]
-    assert pids
+    assert len(pids) >= 4
     while any(runs(pid) for pid in pids):
         time.sleep(0.02)
 

@@ -12,6 +12,7 @@ from . import _towpath
 from .errors import WorldFull
 from .executor import Executor
 from .pool import Pool
+from .processes import BY_METHOD
 from .queues import JoinableQueue, Queue, SimpleQueue
 from .world import Barrier, Broadcast, Condition, World, buffer_of, ring_memory
 
@@ -24,11 +25,13 @@ class Context:
 
     Its small objects lie in a world without a name, its queues and large arrays in worlds of
     their own: no file exists that a kill could leave behind. What it does not make itself
-    (``Process``, ``Manager``, ``cpu_count`` …) is multiprocessing's.
+    (``Manager``, ``cpu_count`` …) is multiprocessing's.
     """
 
     def __init__(self, method: Optional[str] = None, *, processes: int = 128) -> None:
         self._base = multiprocessing.get_context(method)
+        # multiprocessing's, whose daemons end when this process is killed, too.
+        self.Process = BY_METHOD[self._base.get_start_method()]
         self._processes = processes
         self._world: Optional[World] = None
 

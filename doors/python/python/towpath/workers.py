@@ -6,7 +6,8 @@ death the parent knows by the mark which of the jobs that it had sent there was 
 lost (or tried again); the others go to other workers. What the dead had put into the results
 before is received first, since the notice of its death comes behind it in the same queue.
 
-A worker ends when its parent is killed: its inbox has lost the last sender.
+A worker ends when its parent is killed (processes.py). One of another context's processes ends
+after its job: its inbox has lost the last sender.
 """
 
 from __future__ import annotations
@@ -339,6 +340,7 @@ class Workers:
         args = (slot.number, slot.generation, slot.inbox, self._results, self._marks, self._jobs_each)
         slot.process = self._context.Process(target=_run, args=args + self._start_with)
         slot.process.daemon = self._daemon
+        slot.process._is_worker = True
         slot.process.name = slot.process.name.replace("Process", "TowpathWorker")
         slot.process.start()
         self._watched[self._sentinel(slot)] = (slot.number, slot.generation)
