@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use towpath_machine::{Native, Object};
 use towpath_shm::{EnteredAs, Shared, World};
-use towpath_sync::{Deadline, Policy, Wait};
+use towpath_sync::{Deadline, Wait};
 
 use crate::fault::{Fault, note};
 use crate::thread_number::{before_first, processor, processor_at_once};
@@ -154,8 +154,7 @@ impl Callers {
     ///
     /// They are used only while this handle of the world, or a clone, exists.
     pub unsafe fn of(world: &World) -> Callers {
-        let budget = world.participation().map_or(0, |(_, wait)| wait.budget);
-        let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget };
+        let wait = Wait::adaptive(world.surroundings());
         let entered = world.entered_as();
         let before_first = before_first(entered.participant().map_or(0, |me| me.index));
         // SAFETY: what both refer to lies where it is as long as the world has a handle (the
