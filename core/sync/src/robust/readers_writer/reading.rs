@@ -74,9 +74,9 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// Returns whether a place has been taken before, so that writers look at it.
     #[inline(always)]
     fn is_used(&self, cpu: &P, place: usize) -> bool {
-        // (W11b) Acquire: a bit that another thread set comes before our place (W2), also in the
-        // total order; pairs with (W11).
-        cpu.load(&self.head.used, Ordering::Acquire) >> place & 1 == 1
+        // (W11b) SeqCst: a bit that another thread set comes before our place (W2) in the total
+        // order, which an Acquire would not do (C++20); pairs with (W11).
+        cpu.load(&self.head.used, Ordering::SeqCst) >> place & 1 == 1
     }
 
     /// Takes a place if it is free.
@@ -213,10 +213,10 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
             let seen = cpu.load(word, Ordering::Relaxed);
             let mine = readers == 1 && identity(seen) == identity(value) && seen & WANTS == 0;
             if mine && (1..READERS).contains(&(seen & READERS)) {
-                // (W2b) Acquire: after the exchange (W2) of the first reader there, which comes
-                // before the look at the gate (W1) in the total order; pairs with (W2).
+                // (W2b) SeqCst: after the exchange (W2) of the first reader there, and before the
+                // look at the gate (W1), in the total order; pairs with (W2).
                 return cpu
-                    .compare_exchange(word, seen, seen + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange(word, seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok();
             }
             seen != 0
