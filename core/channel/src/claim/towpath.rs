@@ -84,8 +84,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             // Before the tail by (T1).
             write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMING, 0));
             // (T1) Release: a receiver that sees the ticket taken sees our intent; pairs with the
-            // Acquire in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
-            // visible; pairs with (T5) in `resolve_head`.
+            // Acquire in `Receiver::behind`. Acquire: what we need to wake a receiver that sleeps;
+            // pairs with (T8) in `fall_asleep`.
             let claimed = cpu.compare_exchange(
                 &q.control.tail,
                 tail,
@@ -101,8 +101,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             write_intent(cpu, intent, intent::encode(q.id, intent::CLAIMED, ticket));
             if tail & (SLEEPING | HOLES) != 0 {
                 sender.must_wake |= tail & SLEEPING != 0;
-                // (T7) Acquire: pairs with the Release of `valid_from` (T6).
-                if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
+                // Relaxed: that the place's last ticket was passed over came before the head that
+                // we have seen (T3); and nothing is read behind it.
+                if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Relaxed) {
                     // Void: the receiver knows that too.
                     write_intent(cpu, intent, 0);
                     continue;
@@ -256,11 +257,10 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             receiver.valid_from = vec![0; q.slots.len()];
         }
         receiver.valid_from[q.index(ticket)] = hole(ticket);
-        // (T6) Release: pairs with the Acquire after (T1).
-        cpu.store(&q.extra(ticket).valid_from, hole(ticket), Ordering::Release);
-        // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head
-        // moves, so that no sender gets the place's next ticket without seeing it.
-        cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
+        // Relaxed, both: before the head moves, so that no sender gets the place's next ticket
+        // without seeing them: it needs a head that is published after this (T4).
+        cpu.store(&q.extra(ticket).valid_from, hole(ticket), Ordering::Relaxed);
+        cpu.fetch_or(&q.control.tail, HOLES, Ordering::Relaxed);
         receiver.late.push(Late { ticket, owed: 1, cleared: 0 });
         receiver.head += 1;
         true

@@ -293,8 +293,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             if let Some(place) = self.place_of(cpu, me) {
                 return Some(place);
             }
-            // (Q1c) Acquire: as (Q1); pairs with (Q2).
-            let last = cpu.load(&self.episode, Ordering::Acquire);
+            // Relaxed: a number and an identity. Of places only what an exchange confirms counts.
+            let last = cpu.load(&self.episode, Ordering::Relaxed);
             self.note_told(cpu, last);
             // A free one; if there is none, that of a participant whose death all others know, or
             // that has left. Relaxed: the exchange compares.
@@ -320,8 +320,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         let mut seen = cpu.load(&self.episode, Ordering::Relaxed);
         loop {
             let next = seen & !JOINS | seen.wrapping_add(JOIN) & JOINS;
-            // (Q6) Release: for the place; pairs with the Acquire (Q1d). The replaced number was
-            // acquired by (Q1c), or is read by none.
+            // (Q6) Release: for the place; pairs with the Acquire (Q1d). An update hands on what
+            // the replaced number released (Q2).
             match cpu.compare_exchange(&self.episode, seen, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,

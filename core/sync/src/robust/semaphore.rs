@@ -219,11 +219,12 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
             // The last operation of the place may still be in the word: it is recorded, as its
             // serial number says.
             let now = serial(self.settled(cpu));
-            // (P5) Release: as (P4); pairs with the Acquire (P3). It fails if the place was taken
-            // and freed meanwhile, by a later operation.
+            // Relaxed: an update hands on what the recording that freed the place released (P4): a
+            // late recorder of an operation before that sees a later word. It fails if the place
+            // was taken and freed meanwhile, by a later operation.
             let taken = u64::from(me) << 32 | now;
             let place = &self.places[place];
-            let _ = cpu.compare_exchange(place, seen, taken, Ordering::Release, Ordering::Relaxed);
+            let _ = cpu.compare_exchange(place, seen, taken, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

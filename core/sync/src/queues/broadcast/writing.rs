@@ -42,8 +42,9 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
     /// [`TransferError::Taken`] while there is another one.
     pub fn join_writer<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<WriterEnd, TransferError> {
         self.head.members.join_alone(cpu, wait, QueueSide::Sender)?;
-        // (BC1) Acquire: the number there; pairs with the Release (BC2) of a writer before.
-        let at = (cpu.load(&self.head.writer.published, Ordering::Acquire) & !PARKED) >> 1;
+        // Relaxed, both: what a writer before has written is known, by the exchange of its place
+        // (QM1) with which it left, or by its death.
+        let at = (cpu.load(&self.head.writer.published, Ordering::Relaxed) & !PARKED) >> 1;
         let number = cpu.load(self.word(at), Ordering::Relaxed);
         // Relaxed: an update sees the last value, also of a writer that died after it.
         let reserved = cpu.fetch_or(&self.head.writer.reserved, 0, Ordering::Relaxed);

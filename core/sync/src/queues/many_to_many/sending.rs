@@ -76,12 +76,12 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             }
             let next = self.lap_of(ticket) << LAP | slot as u64;
             // (Q4) Release: the value, and what its sender knew of the queue, comes before its
-            // receipt; pairs with the Acquire (Q3), also of a failure. Not Acquire: the
-            // entry is one that this process has acquired.
+            // receipt; pairs with the Acquire (Q3). Not Acquire: the entry is one that this process
+            // has acquired. Relaxed if it fails: the entry is read again.
             let done =
-                cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Acquire);
-            if let Err(now) = done {
-                (word, ticket, entry) = self.apart().next_place(cpu, slot, word, ticket, now);
+                cpu.compare_exchange(self.entry(ticket), entry, next, Ordering::Release, Ordering::Relaxed);
+            if done.is_err() {
+                (word, ticket, entry) = self.apart().next_place(cpu, slot, word, ticket);
                 continue;
             }
             if entry & PARKED != 0 {
@@ -105,17 +105,10 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     /// Finds the next place for a slot, after another sender took that of `ticket`.
     ///
-    /// `entry`: the one that is there now. Returns the slot's word, the next ticket, and the
-    /// entry there.
+    /// Returns the slot's word, the next ticket, and the entry there.
     #[cold]
-    fn next_place(
-        self,
-        cpu: &P,
-        slot: usize,
-        mut word: u64,
-        mut ticket: u64,
-        mut entry: u64,
-    ) -> (u64, u64, u64) {
+    fn next_place(self, cpu: &P, slot: usize, mut word: u64, mut ticket: u64) -> (u64, u64, u64) {
+        let mut entry = self.read_entry(cpu, ticket);
         while lap(entry) != self.lap_of(ticket) - 1 {
             ticket = self.after(ticket, entry);
             word = Self::retry(cpu, self.word(slot, 0), word, ticket);
