@@ -31,6 +31,8 @@ mod answers;
 mod audit;
 mod barrier;
 mod bundle;
+#[doc(hidden)]
+pub mod calls;
 mod census;
 mod deliver;
 mod directory;

@@ -19,8 +19,8 @@
 //! reply that finds no space is kept (one), and no request is handled in a signal until it is out.
 //!
 //! **No re-entrance.** While the thread is in a call of the endpoint, the signal only leaves a
-//! note; the call looks for messages before it returns. So `busy` is all that the two have to agree
-//! on, and they are the same thread.
+//! note; the call looks for messages before it returns. So `calls` is all that the two have to
+//! agree on, and they are the same thread.
 //!
 //! **Progress.** What runs in the signal waits for no process. So only the claim algorithm
 //! `towpath` will do: a signal handler can't wait for locks, nor pass over the places that senders
@@ -40,13 +40,14 @@
 #![allow(unsafe_code)]
 
 use core::cell::{Cell, OnceCell};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::rc::Rc;
 
-use towpath_machine::Processor;
+use towpath_machine::{Heap, Native, Processor};
 use towpath_shm::{Interrupts, Ticker};
 
+use crate::calls::Calls;
 use crate::claim::{Algorithm, Claim};
 use crate::domain::{Membership, Side};
 use crate::endpoint::Endpoint;
@@ -240,10 +241,10 @@ struct SignalCore {
     endpoint: Endpoint,
     address: Cell<u64>,
     ticker: OnceCell<Ticker>,
-    /// Number of calls that the thread is in, one inside the other. Relaxed, here and
-    /// with the next ones, and fences for the compiler: a signal handler is the same thread.
-    busy: AtomicU32,
+    calls: Calls<Native>,
     /// True if a signal came meanwhile.
+    ///
+    /// Relaxed, here and with the next ones: a signal handler is the same thread.
     missed: AtomicBool,
     signals: AtomicU64,
     handled: AtomicU64,
@@ -263,20 +264,14 @@ struct Busy<'a>(&'a SignalCore);
 
 impl<'a> Busy<'a> {
     fn new(inner: &'a SignalCore) -> Self {
-        inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // (B1) SeqCst, for the compiler only: the call's steps come after this; pairs with the
-        // fence
-        // (B2) in `drop`, and with handlers, which are the same thread.
-        compiler_fence(Ordering::SeqCst);
+        inner.calls.begin(inner.endpoint.core.cpu());
         Busy(inner)
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // (B2) SeqCst, for the compiler only: the call's steps come before; pairs with (B1).
-        compiler_fence(Ordering::SeqCst);
-        self.0.busy.store(self.0.busy.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        self.0.calls.end(self.0.endpoint.core.cpu());
     }
 }
 
@@ -289,7 +284,7 @@ unsafe fn interrupted(data: *const ()) {
     // SAFETY: the caller's obligation.
     let inner = unsafe { &*data.cast::<SignalCore>() };
     inner.signals.store(inner.signals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    if inner.busy.load(Ordering::Relaxed) > 0 {
+    if inner.calls.are_under_way(inner.endpoint.core.cpu()) {
         inner.missed.store(true, Ordering::Relaxed);
         inner.endpoint.core.come_back();
         return;
@@ -370,14 +365,14 @@ impl SignalEndpoint {
             endpoint,
             address: Cell::new(0),
             ticker: OnceCell::new(),
-            busy: AtomicU32::new(0),
+            calls: Calls::new(&Heap),
             missed: AtomicBool::new(false),
             signals: AtomicU64::new(0),
             handled: AtomicU64::new(0),
         });
         let data = Rc::as_ptr(&inner).cast::<()>();
         // SAFETY: `interrupted` does what a handler may: it touches this endpoint only while no
-        // call of it is under way (`busy`), allocates nothing and takes no lock, and the handlers
+        // call of it is under way (`calls`), allocates nothing and takes no lock, and the handlers
         // that it runs were marked by the caller that vouches for them (`set_signal_handler`); a
         // panic in one of them ends the process. The data lives until `interrupts` has been
         // dropped.
@@ -441,7 +436,7 @@ impl SignalEndpoint {
     /// ```
     pub fn with<R>(&self, act: impl FnOnce(&Endpoint) -> R) -> R {
         let inner = &*self.inner;
-        let nested = inner.busy.load(Ordering::Relaxed) > 0;
+        let nested = inner.calls.are_under_way(inner.endpoint.core.cpu());
         let busy = Busy::new(inner);
         if !nested {
             inner.endpoint.core.send_kept();

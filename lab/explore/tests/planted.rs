@@ -11,7 +11,7 @@ use support::{
 use towpath_explore::harness::Case;
 use towpath_explore::{
     ExploredMemory, Explorer, Fault, FoundFault, Liberties, Method, Plan, Schedule, SearchSettings,
-    SubjectRun, Word, replay, replay_seed, search,
+    SubjectExtras, SubjectRun, Word, replay, replay_seed, search,
 };
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Policy;
@@ -161,7 +161,9 @@ enum Between {
     Look,
 }
 
-/// Thread 0 stores two words, and dies; a survivor that finds the second finds the first.
+/// Thread 0 stores two words, and dies or is interrupted.
+///
+/// A survivor, or its handler, that finds the second finds the first.
 struct TwoStores([Word; 2], Between);
 
 impl SubjectRun for TwoStores {
@@ -177,6 +179,9 @@ impl SubjectRun for TwoStores {
         cpu.store(second, 1, order);
         cpu.load(second, Ordering::Relaxed);
     }
+    fn interrupt(&self, cpu: &Explorer) {
+        self.last(cpu);
+    }
     fn last(&self, cpu: &Explorer) {
         let [first, second] = [&self.0[0], &self.0[1]].map(|word| cpu.load(word, Ordering::Relaxed));
         assert!(first >= second, "the second store without the first");
@@ -184,19 +189,26 @@ impl SubjectRun for TwoStores {
 }
 
 #[test]
-fn a_store_that_a_compiler_moved_behind_a_death() {
-    let search = |between, loses_stores| {
+fn a_store_that_a_compiler_moved_behind_an_event() {
+    let search = |between, extras| {
         let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
             Ok(Rc::new(TwoStores([0, 1].map(|_| memory.word(Place::NewLine, 0)), between)))
         };
-        let case = Case { endures_deaths: true, loses_stores, ..Case::new("two stores", "", make) };
-        let liberties = Liberties { kills: 1, ..Liberties::default() };
+        let case = Case { endures_deaths: true, extras, ..Case::new("two stores", "", make) };
+        let kills = u32::from(!extras.is_interrupted);
+        let liberties = Liberties { kills, ..Liberties::default() };
         search(&case, &SearchSettings { liberties, ..settings(DFS, 1, 1, 1_000) }, &mut |_| {}).unwrap()
     };
-    let found = search(Between::Nothing, true).found.expect("found");
-    assert!(found.replay.to_string().contains("0l2"), "{}", found.replay);
-    for between in [Between::Release, Between::Fence, Between::Look] {
-        assert!(search(between, true).found.is_none(), "{between:?}");
+    let none = SubjectExtras::default();
+    for (extras, replay) in [
+        (SubjectExtras { loses_stores: true, ..none }, "0l2"),
+        (SubjectExtras { is_interrupted: true, ..none }, "0s2"),
+    ] {
+        let found = search(Between::Nothing, extras).found.expect("found");
+        assert!(found.replay.to_string().contains(replay), "{}", found.replay);
+        for between in [Between::Release, Between::Fence, Between::Look] {
+            assert!(search(between, extras).found.is_none(), "{between:?}");
+        }
     }
-    assert!(search(Between::Nothing, false).found.is_none(), "it dies with all its stores");
+    assert!(search(Between::Nothing, none).found.is_none(), "it dies with all its stores");
 }

@@ -3,12 +3,17 @@
 //! A process that dies has made its stores in the order in which its program was compiled, and
 //! survivors see them all. A store may stand there behind any later access to other memory, up to
 //! a release, a fence (a compiler's, too) or a call of the kernel. So a thread of a subject that
-//! loses stores ([`Subject::loses_stores`](crate::Subject::loses_stores)) may die without one that
-//! it has made since, and that no access has met: the memory is as if it had not been made yet.
+//! loses stores ([`SubjectExtras::loses_stores`](crate::SubjectExtras::loses_stores)) may die
+//! without one that it has made since, and that no access has met: the memory is as if it had not
+//! been made yet.
+//!
+//! A signal's handler sees its own thread so, too. A thread of a subject that is interrupted
+//! ([`SubjectExtras::is_interrupted`](crate::SubjectExtras::is_interrupted)) makes such a store
+//! after the handler has returned.
 
 use towpath_machine::Ordering;
 
-use crate::machine::{Datum, RunState};
+use crate::machine::{Datum, RunState, SignalState};
 use crate::words::releases;
 
 /// Maximum number of stores of a thread that its death may undo.
@@ -21,6 +26,13 @@ pub(crate) enum DelayedStore {
     Word { word: usize, place: u64 },
     /// Write of a datum, and its state before.
     Datum { at: usize, old: Datum },
+}
+
+/// Store that its thread makes when a signal's handler has returned.
+#[derive(Clone, Copy)]
+pub(crate) enum PostponedStore {
+    Word { word: usize, value: u64, releases: bool },
+    Datum { at: usize, value: u64 },
 }
 
 impl RunState {
@@ -66,17 +78,43 @@ impl RunState {
         }
     }
 
-    /// Undoes the `n`-th of a thread's delayed stores, from the latest one back.
+    /// Undoes the `n`-th of a thread's delayed stores, from the latest one back; 0: none.
     ///
-    /// The write of a word becomes one more of the value before.
-    pub fn undo_store(&mut self, index: usize, n: u8) {
+    /// The write of a word becomes one more of the value before. Returns the store.
+    pub fn undo_store(&mut self, index: usize, n: u8) -> Option<PostponedStore> {
         let delayed = std::mem::take(&mut self.threads[index].delayed);
-        let store = delayed.len().checked_sub(usize::from(n)).map(|at| delayed[at]);
-        match store {
-            Some(DelayedStore::Word { word, place }) => self.words[word].undo(place),
-            Some(DelayedStore::Datum { at, old }) => self.data[at] = old,
+        let store = match *delayed.get(delayed.len().checked_sub(usize::from(n))?)? {
+            DelayedStore::Word { word, place } => {
+                let (value, releases) = self.words[word].undo(place)?;
+                PostponedStore::Word { word, value, releases }
+            }
+            DelayedStore::Datum { at, old } => {
+                let value = std::mem::replace(&mut self.data[at], old).value;
+                PostponedStore::Datum { at, value }
+            }
+        };
+        self.line(index, "loses a store", Default::default);
+        Some(store)
+    }
+
+    /// A signal comes to a thread, before its `n`-th store back unless that is 0.
+    pub fn interrupt(&mut self, index: usize, n: u8) {
+        self.signals -= 1;
+        self.line(index, "is interrupted", Default::default);
+        self.threads[index].postponed = if n > 0 { self.undo_store(index, n) } else { None };
+        self.threads[index].signal = SignalState::Came;
+        self.settle_stores(index);
+    }
+
+    /// Makes a store that was postponed, after the handler that came before it.
+    pub fn make_postponed(&mut self, index: usize) {
+        match self.threads[index].postponed.take() {
+            Some(PostponedStore::Word { word, value, releases }) => {
+                self.put_last(index, word, value, releases)
+            }
+            Some(PostponedStore::Datum { at, value }) => drop(self.datum(at, Some(value))),
             None => {}
         }
-        self.line(index, "loses a store", Default::default);
+        self.settle_stores(index);
     }
 }

@@ -17,7 +17,7 @@ use crate::linearizability::NoOrder;
 use crate::machine::{DatumId, ExploredMemory};
 use crate::plan::Plan;
 use crate::processor::Explorer;
-use crate::subject::{Subject, SubjectRun};
+use crate::subject::{Subject, SubjectExtras, SubjectRun};
 pub use containers::{Container, Order, churn, exchange};
 pub use keyed::{entries, lookups, moves};
 pub use pairs::{Both, Roles, swapping};
@@ -36,8 +36,8 @@ pub struct Case {
     pub endures_deaths: bool,
     /// See [`Subject::naps`].
     pub naps: bool,
-    /// See [`Subject::loses_stores`].
-    pub loses_stores: bool,
+    /// See [`Subject::extras`].
+    pub extras: SubjectExtras,
     /// See [`Subject::set_up`].
     pub make: Make,
 }
@@ -60,7 +60,7 @@ impl Case {
             about: about.into(),
             endures_deaths: false,
             naps: false,
-            loses_stores: false,
+            extras: SubjectExtras::default(),
             make: Box::new(make),
         }
     }
@@ -82,8 +82,8 @@ impl Subject for Case {
     fn naps(&self) -> bool {
         self.naps
     }
-    fn loses_stores(&self) -> bool {
-        self.loses_stores
+    fn extras(&self) -> SubjectExtras {
+        self.extras
     }
 }
 

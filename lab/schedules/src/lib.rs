@@ -35,6 +35,7 @@ pub mod sharing;
 mod shrink;
 mod specifications;
 mod strategy;
+mod strong;
 mod subject;
 mod trace;
 mod words;
@@ -55,5 +56,5 @@ pub use specifications::{
     FirstInFirstOut, Increment, IncrementCounter, KeyedObject, KeyedResult, Lifo, Lookup, Map, Pair,
     PairCall, Priorities, Set, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
 };
-pub use subject::{Subject, SubjectRun};
+pub use subject::{Subject, SubjectExtras, SubjectRun};
 pub use words::MemoryModel;

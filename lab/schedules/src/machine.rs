@@ -6,18 +6,20 @@
 //! race, in whatever order they happen to be made.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{LINE, Ordering, Place};
 
-use crate::delayed::DelayedStore;
+use crate::delayed::{DelayedStore, PostponedStore};
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::plan::Liberties;
 use crate::schedule::{StepChoice, Turn};
+use crate::strong::{StrongOrder, StrongView};
+use crate::subject::SubjectRun;
 use crate::trace::TraceLine;
 use crate::words::{GlobalViews, MemoryModel, OrderedSteps, Released, ThreadView, WordState};
 
@@ -55,6 +57,14 @@ pub(crate) enum Life {
     Dead,
 }
 
+/// State of a thread's signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalState {
+    None,
+    Came,
+    Handled,
+}
+
 pub(crate) struct ExploredThread {
     pub life: Life,
     pub pending: Pending,
@@ -86,6 +96,12 @@ pub(crate) struct ExploredThread {
     pub view: ThreadView,
     /// Its stores that its death may undo.
     pub delayed: Vec<DelayedStore>,
+    /// A signal has come, or its handler runs.
+    pub signal: SignalState,
+    /// Store that it makes when the handler has returned.
+    pub postponed: Option<PostponedStore>,
+    /// Sequentially consistent events of which it knows.
+    pub strong: StrongView,
     /// Number of the last step of each thread that its next step depends on; its own: of
     /// its last one.
     pub deps: Clock,
@@ -146,6 +162,9 @@ impl ExploredThread {
             fenced: [0; CLOCKS],
             view: ThreadView::default(),
             delayed: Vec::new(),
+            signal: SignalState::None,
+            postponed: None,
+            strong: StrongView::default(),
             deps: [0; CLOCKS],
             looked: SeenWords::default(),
         }
@@ -200,8 +219,12 @@ pub(crate) struct RunState {
     pub left_over: Liberties,
     /// True if accesses to data are steps of their own.
     pub data_steps: bool,
-    /// True if a death may undo stores (`delayed.rs`).
+    /// True if a death or a signal may undo stores (`delayed.rs`).
     pub loses_stores: bool,
+    /// Number of signals that may come.
+    pub signals: u32,
+    /// Sequentially consistent events, if their order is not that of their execution.
+    pub strong: Option<StrongOrder>,
     pub footprint: Footprint,
     pub failure: Option<LocatedFault>,
     /// A digest of all accesses, to compare two runs.
@@ -220,6 +243,8 @@ pub(crate) struct Machine {
     pub dead: Arc<AtomicU64>,
     /// Set of the dead of which the running thread has just been told.
     pub told: Arc<AtomicU64>,
+    /// The run's body, whose handler signals call.
+    pub body: RefCell<Option<Weak<dyn SubjectRun>>>,
 }
 
 impl ExploredMemory {
@@ -247,13 +272,15 @@ impl ExploredMemory {
             left_over: liberties,
             data_steps: liberties.kills > 0,
             loses_stores: false,
+            signals: 0,
+            strong: None,
             footprint: Footprint::default(),
             failure: None,
             digest: 0,
             trace: traced.then(Vec::new),
         };
         let (dead, told) = (Arc::default(), Arc::default());
-        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead, told }))
+        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead, told, body: RefCell::default() }))
     }
 
     /// Gives the word its name in traces.
@@ -295,6 +322,7 @@ impl RunState {
             join(&mut last.clock, &thread.clock);
             join(&mut last.deps, &thread.deps);
             last.view.join(&thread.view);
+            last.strong.join(&thread.strong);
         }
         self.threads.push(last);
     }
@@ -352,7 +380,7 @@ impl RunState {
             let turn = match choice.turn {
                 Turn::Normal => 0,
                 Turn::Earlier(n) => n,
-                Turn::Other | Turn::Kill | Turn::Lose(_) => continue,
+                Turn::Other | Turn::Kill | Turn::Lose(_) | Turn::Signal(_) => continue,
             };
             if self.threads[choice.thread].pending.access != WordAccess::Latest
                 && let Some(at) = self.candidate(choice.thread, turn)
@@ -418,6 +446,16 @@ impl RunState {
             }
             options.sort_unstable();
         }
+        if self.signals > 0 {
+            for thread in alive().filter(|&i| self.is_open(i)) {
+                let t = &self.threads[thread];
+                if t.signal == SignalState::None && !t.beginning {
+                    let turns = (0..=t.delayed.len() as u8).map(Turn::Signal);
+                    options.extend(turns.map(|turn| StepChoice { thread, turn }));
+                }
+            }
+            options.sort_unstable();
+        }
     }
 
     /// Accounts for a choice before the step is taken.
@@ -436,7 +474,9 @@ impl RunState {
         }
         let older = if let Turn::Earlier(n) = choice.turn { n } else { 0 };
         self.taken = match self.threads[choice.thread].pending {
-            Pending { object: TouchedObject::Word(word), access, .. } if access != WordAccess::Latest => {
+            Pending { object: TouchedObject::Word(word), access, .. }
+                if access != WordAccess::Latest && !choice.turn.is_event() =>
+            {
                 self.candidate(choice.thread, older).map(|at| (word, at))
             }
             _ => None,
@@ -445,8 +485,8 @@ impl RunState {
         t.deps[choice.thread] += 1;
         t.other = choice.turn == Turn::Other;
         // A thread that goes on because no other can depends on all of them.
-        self.footprint.all = !open || choice.turn == Turn::Other || choice.turn.is_death();
-        if !open && !choice.turn.is_death() {
+        self.footprint.all = !open || choice.turn == Turn::Other || choice.turn.is_event();
+        if !open && !choice.turn.is_event() {
             // Threads see no more of the time than that it passes: a second stands for eternity.
             self.time += t.pending.ns.min(1_000_000_000);
         }
@@ -486,6 +526,7 @@ impl RunState {
             let Ok([dead, t]) = self.threads.get_disjoint_mut([other, index]) else { continue };
             join(&mut t.clock, &dead.clock);
             t.view.join(&dead.view);
+            t.strong.join(&dead.strong);
         }
     }
 
@@ -507,9 +548,9 @@ impl RunState {
     pub fn roll_back(&mut self, index: usize) {
         let Some((lock, tentative)) = self.threads[index].section.take() else { return };
         if let Some((word, old)) = tentative {
-            self.put_back(index, word, old);
+            self.put_last(index, word, old, true);
         }
-        self.put_back(index, lock, self.words[lock].value() + 1);
+        self.put_last(index, lock, self.words[lock].value() + 1, true);
         self.line(index, "is rolled back", Default::default);
     }
 

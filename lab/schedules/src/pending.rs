@@ -61,6 +61,7 @@ pub(crate) enum WordAccess {
     /// An update that writes if it takes the expected value.
     Compare {
         expected: u64,
+        new: u64,
         success: Ordering,
         failure: Ordering,
     },
@@ -77,13 +78,24 @@ impl WordAccess {
             | WordAccess::Change { order, .. }
             | WordAccess::Store(order)
             | WordAccess::Update(order) => order,
-            WordAccess::Compare { expected, success, failure } => {
+            WordAccess::Compare { expected, success, failure, .. } => {
                 if value == expected {
                     success
                 } else {
                     failure
                 }
             }
+        }
+    }
+}
+
+impl WordAccess {
+    /// Returns whether the access writes if it takes this value.
+    pub fn writes(self, value: u64) -> bool {
+        match self {
+            WordAccess::Load(_) | WordAccess::Change { .. } | WordAccess::Kernel => false,
+            WordAccess::Latest | WordAccess::Store(_) | WordAccess::Update(_) => true,
+            WordAccess::Compare { expected, .. } => value == expected,
         }
     }
 }

@@ -3,13 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::panic::Location;
+use std::rc::Weak;
 use std::sync::OnceLock;
 
 use corosensei::Yielder;
 use towpath_machine::{Event, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
-use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, Word, mix};
+use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, SignalState, Word, mix};
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::trace::TraceLine;
 use crate::words::MemoryModel;
@@ -110,12 +111,37 @@ impl Explorer {
                 self.memory.0.inner.borrow_mut().settle_stores(self.index);
             }
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
-            // SAFETY: it is not null, as only running explorers are ever current; it outlives the
-            // explorer, and we are on the coroutine's stack: see `running`.
-            unsafe { (*self.yielder).suspend(()) };
+            loop {
+                // SAFETY: it is not null, as only running explorers are ever current; it outlives
+                // the explorer, and we are on the coroutine's stack: see `running`.
+                unsafe { (*self.yielder).suspend(()) };
+                if !self.is_interrupted() {
+                    break;
+                }
+                self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
+            }
         } else if !self.may_pass(pending.gate) {
             self.must_not_wait(pending.what);
         }
+    }
+
+    /// Handles a signal, if one has come, instead of the step that was announced.
+    fn is_interrupted(&self) -> bool {
+        let set = |from, to| {
+            let signal = &mut self.memory.0.inner.borrow_mut().threads[self.index].signal;
+            let is_from = *signal == from;
+            *signal = if is_from { to } else { *signal };
+            is_from
+        };
+        if !set(SignalState::Came, SignalState::Handled) {
+            return false;
+        }
+        let body = self.memory.0.body.borrow().as_ref().and_then(Weak::upgrade);
+        if let Some(body) = body {
+            body.interrupt(self);
+        }
+        self.memory.0.inner.borrow_mut().make_postponed(self.index);
+        set(SignalState::Handled, SignalState::None)
     }
 
     /// Returns whether there is nothing to wait for.
@@ -446,7 +472,7 @@ impl Processor for Explorer {
         }
         let written = (success, failure);
         let (success, failure) = weaken::exchange(Location::caller(), written);
-        let access = WordAccess::Compare { expected: old, success, failure };
+        let access = WordAccess::Compare { expected: old, new, success, failure };
         let found = self.step_written("compare_exchange", word, access, written, |inner| {
             let change = |v| (v == old).then_some(new);
             self.access(inner, "compare_exchange", word.0, (success, failure), change)

@@ -18,7 +18,8 @@ use crate::machine::{ExploredMemory, Life, RunState};
 use crate::pending::Gate;
 use crate::plan::{Liberties, Plan};
 use crate::schedule::{Schedule, StepChoice, Turn};
-use crate::subject::{Subject, SubjectRun};
+use crate::strong::StrongOrder;
+use crate::subject::{Subject, SubjectExtras, SubjectRun};
 use crate::trace::TraceLine;
 use crate::words::MemoryModel;
 
@@ -66,6 +67,8 @@ pub struct RunOutcome {
     pub trace: Vec<TraceLine>,
 }
 
+/// Maximum number of signals of a run.
+const SIGNALS: u32 = 2;
 /// Stack of a coroutine: algorithms need little, a panic's message more.
 const STACK: usize = 256 << 10;
 
@@ -139,7 +142,15 @@ impl Runner {
     ) -> Result<RunOutcome, String> {
         let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
         let body = subject.set_up(&terms.plan, &memory)?;
-        memory.0.inner.borrow_mut().loses_stores = subject.loses_stores();
+        let SubjectExtras { loses_stores, is_interrupted, has_free_order } = subject.extras();
+        let mut inner = memory.0.inner.borrow_mut();
+        inner.loses_stores = loses_stores || is_interrupted;
+        inner.strong = has_free_order.then(StrongOrder::default);
+        if is_interrupted {
+            (inner.signals, inner.data_steps) = (SIGNALS, true);
+            *memory.0.body.borrow_mut() = Some(Rc::downgrade(&body));
+        }
+        drop(inner);
         Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
     }
 
@@ -168,6 +179,7 @@ impl Runner {
             let id = (0..threads).find(|id| deaths >> id & 1 == 0).unwrap_or(0);
             memory.0.inner.borrow_mut().start_last();
             memory.0.inner.borrow_mut().left_over.kills = 0;
+            memory.0.inner.borrow_mut().signals = 0;
             let last = body.clone();
             play.threads.push(thread(self.stack(), memory, threads, id, move |cpu| last.last(cpu)));
             play.resume(threads);
@@ -294,12 +306,15 @@ impl Play<'_> {
         if choice.turn.is_death() {
             // Its coroutine stays where it is, and is taken down with the others.
             if let Turn::Lose(n) = choice.turn {
-                inner.borrow_mut().undo_store(choice.thread, n);
+                let _ = inner.borrow_mut().undo_store(choice.thread, n);
             }
             inner.borrow_mut().kill(choice.thread, choice.thread);
             inner.borrow_mut().line(choice.thread, "dies", Default::default);
             self.memory.0.dead.fetch_or(1 << choice.thread, Ordering::Relaxed);
             return;
+        }
+        if let Turn::Signal(n) = choice.turn {
+            inner.borrow_mut().interrupt(choice.thread, n);
         }
         self.resume(choice.thread);
     }

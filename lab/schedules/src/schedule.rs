@@ -19,6 +19,11 @@ pub enum Turn {
     /// None: the thread dies before the step, and before a store that a compiler may have
     /// moved behind others, so many back.
     Lose(u8),
+    /// A signal, whose handler runs before the step.
+    ///
+    /// Before a store, too, that a compiler may have moved behind others, so many back, unless
+    /// that is 0.
+    Signal(u8),
 }
 
 impl Turn {
@@ -30,12 +35,18 @@ impl Turn {
             Turn::Kill => 2,
             Turn::Earlier(n) => 1_000 + u64::from(n),
             Turn::Lose(n) => 2_000 + u64::from(n),
+            Turn::Signal(n) => 3_000 + u64::from(n),
         }
     }
 
     /// Returns whether the thread dies.
     pub(crate) fn is_death(self) -> bool {
         matches!(self, Turn::Kill | Turn::Lose(_))
+    }
+
+    /// Returns whether the thread's step is not taken now.
+    pub(crate) fn is_event(self) -> bool {
+        self.is_death() || matches!(self, Turn::Signal(_))
     }
 }
 
@@ -60,8 +71,8 @@ impl StepChoice {
 /// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two,
 /// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. `1r2`
 /// lets thread 1 take a step with the value two before the latest; with `2l1` thread 2 dies without
-/// the last of its stores. Where a schedule ends, the
-/// thread that ran last goes on, and after it the next that can.
+/// the last of its stores; `2s0` interrupts it, `2s1` before it has made its last store. Where a
+/// schedule ends, the thread that ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(pub Vec<StepChoice>);
 
@@ -101,6 +112,10 @@ impl Display for Schedule {
                     f.write_str(&vec![one; count].join("."))?;
                 }
                 Turn::Lose(n) => write!(f, "{}l{n}", choice.thread)?,
+                Turn::Signal(n) => {
+                    let one = format!("{}s{n}", choice.thread);
+                    f.write_str(&vec![one; count].join("."))?;
+                }
                 Turn::Normal => write!(f, "{}x{count}", choice.thread)?,
                 Turn::Other => write!(f, "{}t{count}", choice.thread)?,
                 Turn::Kill => write!(f, "{}k", choice.thread)?,
@@ -133,10 +148,14 @@ impl FromStr for Schedule {
             let (thread, rest) = piece.split_at(at);
             let thread = thread.parse().map_err(|_| bad())?;
             let turn = match rest.as_bytes()[0] {
-                which @ (b'r' | b'l') => {
-                    let back =
-                        rest.get(1..).and_then(|n| n.parse().ok()).filter(|n| *n > 0).ok_or_else(bad)?;
-                    let turn = if which == b'r' { Turn::Earlier(back) } else { Turn::Lose(back) };
+                which @ (b'r' | b'l' | b's') => {
+                    let back = rest.get(1..).and_then(|n| n.parse().ok());
+                    let back = back.filter(|n| *n > 0 || which == b's').ok_or_else(bad)?;
+                    let turn = match which {
+                        b'r' => Turn::Earlier(back),
+                        b'l' => Turn::Lose(back),
+                        _ => Turn::Signal(back),
+                    };
                     choices.push(StepChoice { thread, turn });
                     continue;
                 }
@@ -165,10 +184,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let text = "0x4.1x2.0t1.2k.1r2.1r2.1x1.1l3";
+        let text = "0x4.1x2.0t1.2k.1r2.1r2.1x1.1s0.1l3";
         let schedule: Schedule = text.parse().unwrap();
         assert_eq!(schedule.to_string(), text);
-        assert_eq!(schedule.0.len(), 12);
+        assert_eq!(schedule.0.len(), 13);
         assert_eq!((schedule.switches(), schedule.stale()), (4, 2));
         assert_eq!("0x.0t".parse::<Schedule>().unwrap().to_string(), "0x1.0t1");
     }

@@ -58,6 +58,15 @@ fn other_outcome(view: &View, random: &mut Random) -> Option<StepChoice> {
     one_of(random, view.options, |turn| turn == Turn::Other)
 }
 
+/// A signal, one time in eight that there may be one.
+fn perhaps_signal(view: &View, random: &mut Random) -> Option<StepChoice> {
+    let is_signal = |turn| matches!(turn, Turn::Signal(_));
+    if !view.options.iter().any(|o| is_signal(o.turn)) || below(random, 8) != 0 {
+        return None;
+    }
+    one_of(random, view.options, is_signal)
+}
+
 /// Sixteenths of a thread's steps that take an older value than the latest, if one can be
 /// taken; drawn for each schedule.
 fn earlier_share(random: &mut Random) -> usize {
@@ -182,7 +191,7 @@ pub(crate) trait Draws {
 impl<S: Draws> Chooser for S {
     fn choose(&mut self, view: &View) -> Option<StepChoice> {
         let Drawn { random, aim, deaths, .. } = self.drawn();
-        if let Some(choice) = deaths.now(view, random) {
+        if let Some(choice) = deaths.now(view, random).or_else(|| perhaps_signal(view, random)) {
             return Some(choice);
         }
         let choice = match aim.choose(view, random) {

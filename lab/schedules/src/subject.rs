@@ -8,6 +8,18 @@ use crate::machine::ExploredMemory;
 use crate::plan::Plan;
 use crate::processor::Explorer;
 
+/// Events and orders that occur in some subjects' runs only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubjectExtras {
+    /// A death undoes stores that a compiler may have moved behind others (`delayed.rs`).
+    pub loses_stores: bool,
+    /// Signals interrupt threads, and find such stores not made yet, as deaths do.
+    pub is_interrupted: bool,
+    /// The order of sequentially consistent accesses is not that of their execution
+    /// (`strong.rs`).
+    pub has_free_order: bool,
+}
+
 /// Something to explore, by name.
 pub trait Subject {
     /// The name by which users choose it.
@@ -30,10 +42,9 @@ pub trait Subject {
     fn naps(&self) -> bool {
         false
     }
-    /// Returns whether a death may undo stores that a compiler may have moved behind
-    /// others (`delayed.rs`).
-    fn loses_stores(&self) -> bool {
-        false
+    /// Returns which events and orders occur in its runs, beyond those of all subjects.
+    fn extras(&self) -> SubjectExtras {
+        SubjectExtras::default()
     }
 }
 
@@ -42,6 +53,8 @@ pub trait SubjectRun {
     /// Runs a thread; its number is the processor's
     /// [`id`](towpath_machine::Processor::id).
     fn thread(&self, cpu: &Explorer);
+    /// Handles a signal on a thread: between two of its accesses, alone of this thread.
+    fn interrupt(&self, _cpu: &Explorer) {}
     /// Takes a final look when all threads have ended. Not called after a death that the
     /// subject doesn't endure.
     fn last(&self, _cpu: &Explorer) {}

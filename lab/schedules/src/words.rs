@@ -16,8 +16,10 @@
 //!   behind what an earlier one took of the same word.
 //!
 //! **Left out.** A load never takes a write that its thread makes possible only later: so load
-//! buffering and values out of thin air do not occur. Nor do outcomes in which the order of
-//! sequentially consistent accesses contradicts that in which weaker accesses see each other.
+//! buffering and values out of thin air do not occur, except that an exchange that writes what it
+//! finds, and releases nothing, may come before an update that was made already: that one finds the
+//! same value. Outcomes in which the order of sequentially consistent accesses contradicts that in
+//! which weaker accesses see each other occur only where a subject asks for them (`strong.rs`).
 //!
 //! **Reduction.** A load that could also have taken its value before a newer write was made need
 //! not take it after that write. So a step passes over newer writes only if it depends on them, or
@@ -96,6 +98,8 @@ impl MemoryView {
 #[derive(Clone, Default)]
 pub(crate) struct Released {
     pub clock: Clock,
+    /// Sequentially consistent events (`strong.rs`).
+    pub strong: u128,
     /// `None`: of no word (but the one that is written).
     pub view: Option<Rc<MemoryView>>,
     /// The view that it would carry if no ordering were weakened.
@@ -105,6 +109,7 @@ pub(crate) struct Released {
 impl Released {
     pub fn join(&mut self, other: &Released) {
         join(&mut self.clock, &other.clock);
+        self.strong |= other.strong;
         let pairs = [(&mut self.view, &other.view), (&mut self.written, &other.written)];
         for (ours, theirs) in pairs {
             match (ours, theirs) {
@@ -176,11 +181,14 @@ impl WordState {
     }
 
     /// Makes a write one of the value before it.
-    pub fn undo(&mut self, place: u64) {
-        if let Some(at) = self.later.iter().position(|write| write.at == place) {
-            let WordWrite { value, released, .. } = self.write(at).clone();
-            (self.later[at].value, self.later[at].released) = (value, released);
-        }
+    ///
+    /// Returns the value that it had, and whether it released anything.
+    pub fn undo(&mut self, place: u64) -> Option<(u64, bool)> {
+        let at = self.later.iter().position(|write| write.at == place)?;
+        let WordWrite { value, released, .. } = self.write(at).clone();
+        let value = std::mem::replace(&mut self.later[at].value, value);
+        let carried = std::mem::replace(&mut self.later[at].released, released).view;
+        Some((value, carried.is_some()))
     }
 
     fn write_mut(&mut self, n: usize) -> &mut WordWrite {

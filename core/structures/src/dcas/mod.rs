@@ -34,7 +34,8 @@ mod hardware;
 mod harris;
 mod list;
 mod locked;
-mod places;
+#[doc(hidden)]
+pub mod places;
 mod plain;
 mod rolled_back;
 

@@ -9,7 +9,7 @@
 //! **Fields.** `busy`, `next`: only the participant, and its handlers.
 //!
 //! **Crashes.** The dead one's places stay busy, until its successor clears them
-//! ([`Places::clear`]).
+//! (`clear`).
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -22,22 +22,33 @@ const OWN: u32 = 4;
 
 /// One participant's places.
 #[repr(C, align(64))]
-pub(super) struct Places<P: Processor> {
+pub struct Places<P: Processor> {
     /// A bit for each.
     busy: P::Word,
     /// Place to look at first: the one that was used longest ago.
     next: P::Word,
 }
 
+impl<P: Processor> core::fmt::Debug for Places<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Places").finish_non_exhaustive()
+    }
+}
+
 impl<P: Processor> Places<P> {
-    pub(super) fn new(arena: &impl Arena<P>) -> Self {
+    /// All of them free.
+    pub fn new(arena: &impl Arena<P>) -> Self {
         Places { busy: arena.word(Place::NewLine, 0), next: arena.word(Place::SameLine, 0) }
     }
 
     /// Takes one of the first `count` places. For helping there is none (`None`) if few
     /// are left.
+    ///
+    /// # Errors
+    ///
+    /// [`DcasError::TooDeep`] if all are in use.
     #[inline(always)]
-    pub(super) fn take(&self, cpu: &P, count: usize, helping: bool) -> Result<Option<usize>, DcasError> {
+    pub fn take(&self, cpu: &P, count: usize, helping: bool) -> Result<Option<usize>, DcasError> {
         let count = count.clamp(1, PLACES) as u32;
         let all = u16::MAX >> (PLACES as u32 - count);
         // Relaxed, here and below: only this participant's own code; what a compiler may do is said
@@ -64,7 +75,7 @@ impl<P: Processor> Places<P> {
 
     /// Gives a place back.
     #[inline(always)]
-    pub(super) fn give(&self, cpu: &P, place: usize) {
+    pub fn give(&self, cpu: &P, place: usize) {
         // (2) SeqCst, for the compiler only: the uses of the place come before this; pairs with (1)
         // in `take`.
         cpu.compiler_fence(Ordering::SeqCst);

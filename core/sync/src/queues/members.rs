@@ -105,7 +105,9 @@ pub struct Members<P: Processor, const N: usize = PLACES> {
 }
 
 impl<P: Processor, const N: usize> Members<P, N> {
-    pub(super) fn in_arena(arena: &impl Arena<P>) -> Self {
+    /// A table without members.
+    #[doc(hidden)]
+    pub fn in_arena(arena: &impl Arena<P>) -> Self {
         Members {
             flags: FlagsLine {
                 bits: arena.word(Place::NewLine, 0),

@@ -22,6 +22,8 @@ enum Slip {
     LosesTheDead,
     /// A reader takes its copy without looking whether that is whole.
     TakesTorn,
+    /// None, but readers leave after each message, and come again.
+    ComesAgain,
 }
 
 /// All of them.
@@ -30,6 +32,8 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     case(cases, "broadcast/holds-back", about, policy, false, Slip::None);
     let about = "no copy is torn; readers know how many they missed";
     case(cases, "broadcast/lossy", about, policy, true, Slip::None);
+    let about = "readers that come again miss no message of before";
+    case(cases, "broadcast/again", about, policy, true, Slip::ComesAgain);
 }
 
 /// Those that are wrong on purpose.
@@ -53,7 +57,10 @@ fn case(
         }
         Ok(Rc::new(BroadcastRun::new(memory, plan, policy, lossy, slip)))
     };
-    cases.push(Case { endures_deaths: slip != Slip::TakesTorn, ..Case::new(name, about, make) });
+    cases.push(Case {
+        endures_deaths: !matches!(slip, Slip::TakesTorn | Slip::ComesAgain),
+        ..Case::new(name, about, make)
+    });
 }
 
 /// A writer that closes the ring at the end, a reader that was there before, and readers
@@ -173,6 +180,22 @@ impl BroadcastRun {
         });
     }
 
+    /// Receives messages, and leaves after each one.
+    fn come_again(&self, cpu: &Explorer) {
+        let (mut message, mut known) = (Vec::new(), 0);
+        for _ in 0..=self.plan.ops {
+            self.with(cpu, |ring, wait| {
+                let Ok(mut end) = ring.join_reader(cpu, wait) else { return };
+                if let Ok(missed) = ring.gather(cpu, wait, &mut end, &mut message, Deadline::NEVER) {
+                    let number = self.check(&message);
+                    assert!(number >= known + missed, "missed messages that came before it did");
+                    known = number + 1;
+                }
+                ring.leave_reader(cpu, wait, &end);
+            });
+        }
+    }
+
     fn receive(
         &self,
         cpu: &Explorer,
@@ -202,6 +225,7 @@ impl SubjectRun for BroadcastRun {
                     self.read(cpu, end, Some(0));
                 }
             }
+            _ if self.slip == Slip::ComesAgain => self.come_again(cpu),
             _ => {
                 if let Ok(end) = self.with(cpu, |ring, wait| ring.join_reader(cpu, wait)) {
                     self.read(cpu, end, None);

@@ -123,8 +123,13 @@ pub fn all(cases: &mut Vec<Case>) {
         Rc::new(AwayRun(OwnedQueue::new(plan, memory)))
     }));
     cases.push(case("channel/handled", "a gateway learns what was handled", |plan, memory| {
-        Rc::new(HandledRun(OwnedQueue::new(plan, memory)))
+        Rc::new(HandledRun { queue: OwnedQueue::new(plan, memory), stands_still: false })
     }));
+    cases.push(case(
+        "channel/passed-over",
+        "a gateway takes no message for handled that was passed over",
+        |plan, memory| Rc::new(HandledRun { queue: OwnedQueue::new(plan, memory), stands_still: true }),
+    ));
     let make = |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         if plan.threads * plan.ops > suspected::PACKETS {
             return Err(format!("has {} packets: take fewer threads or operations", suspected::PACKETS));

@@ -7,6 +7,7 @@ mod compact;
 mod device;
 mod endpoints;
 mod intents;
+mod interrupted;
 mod machine_words;
 mod members;
 mod pairs;
@@ -49,7 +50,7 @@ const PAUSE: u64 = 1_000;
 const ENDLESS: u64 = u64::MAX / 2;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 10] = [
+pub const FAMILIES: [&str; 11] = [
     "counter",
     "lock",
     "readers-writer",
@@ -60,6 +61,7 @@ pub const FAMILIES: [&str; 10] = [
     "channel",
     "endpoint",
     "members",
+    "interrupted",
 ];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
@@ -96,6 +98,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     device::all(&mut cases);
     members::all(&mut cases, policy);
     shm_words::all(&mut cases);
+    interrupted::all(&mut cases);
     structures::all(&mut cases, policy);
     repair::all(&mut cases, policy);
     pairs::all(&mut cases, policy);

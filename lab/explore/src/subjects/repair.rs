@@ -41,7 +41,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     words::<RolledBack<Explorer>>(cases, policy, Roles::SomeLook, "bershad-os");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad-losing");
-    cases.iter_mut().for_each(|case| case.loses_stores |= case.name.ends_with("-losing"));
+    cases.iter_mut().for_each(|case| case.extras.loses_stores |= case.name.ends_with("-losing"));
     structures::<Small>(cases, policy, "guerraoui");
     structures::<Harris<Explorer>>(cases, policy, "harris");
     structures::<Harris<Explorer, Boxed, 2>>(cases, policy, "harris-of-2");

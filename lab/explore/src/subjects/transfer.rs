@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
-use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany, QueueSide, TransferError, WordLine};
+use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany, Members, QueueSide, TransferError, WordLine};
 use towpath_sync::{Deadline, Policy, Wait};
 
 use one_to_one::{HandoverRun, OneRun};
@@ -107,6 +107,11 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     };
     let about = "one sender and one receiver at a time go on where the last one has left";
     cases.push(Case::new("transfer/one-to-one-handover", about, make));
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let members = Members::in_arena(memory);
+        Ok(Rc::new(LeaversRun { members, plan: *plan, policy, is_told: Cell::default() }))
+    };
+    cases.push(Case::new("transfer/leavers", "of those that leave, one is told that it is the last", make));
     let about = "all that was sent before the end is received; the living do not wait for more";
     for (name, leaves) in [("transfer/many-to-many-closed", false), ("transfer/many-to-many-left", true)] {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
@@ -116,6 +121,33 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
             Ok(Rc::new(run))
         };
         cases.push(Case { endures_deaths: true, naps: leaves, ..Case::new(name, about, make) });
+    }
+}
+
+/// Members of one side of a queue that come and leave.
+struct LeaversRun {
+    members: Members<Explorer, MEMBERS>,
+    plan: Plan,
+    policy: Policy,
+    /// True if one that left was told that it was the last, and none has come since.
+    ///
+    /// As the host knows it.
+    is_told: Cell<bool>,
+}
+
+impl SubjectRun for LeaversRun {
+    fn thread(&self, cpu: &Explorer) {
+        let around = ExploredMember::new(cpu);
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        for _ in 0..self.plan.ops {
+            self.is_told.set(false);
+            self.members.join(cpu, &wait, QueueSide::Sender).expect("there is a place for each");
+            let is_last = self.members.leave(cpu, &wait, QueueSide::Sender);
+            self.is_told.set(self.is_told.get() || is_last);
+        }
+    }
+    fn last(&self, _: &Explorer) {
+        assert!(self.is_told.get(), "all have left, and none was the last");
     }
 }
 

@@ -7,7 +7,7 @@ use towpath_machine::Ordering;
 use super::{GAP, MAX_STALE, MemoryModel, Released, ThreadView, WordWrite, releases};
 use crate::delayed::DelayedStore;
 use crate::footprint::TouchedObject;
-use crate::machine::{CLOCKS, Clock, RunState, join};
+use crate::machine::{CLOCKS, Clock, ExploredThread, RunState, join};
 use crate::pending::WordAccess;
 
 fn acquires(order: Ordering) -> bool {
@@ -23,7 +23,7 @@ impl RunState {
         let state = &self.words[word];
         let last = state.last();
         let (Some(slot), MemoryModel::C11) = (state.slot, self.model) else {
-            return (n == 0 && fits(state.write(last), t.pending.access)).then_some(last);
+            return (n == 0 && fits(state.write(last), t)).then_some(last);
         };
         let (now, ordered) = (t.view.now.at(slot), self.views.ordered.at(slot));
         let is_tired =
@@ -50,11 +50,15 @@ impl RunState {
             }
             let is_hidden = match t.pending.access {
                 WordAccess::Kernel => write.at < self.views.kernel.at(slot),
-                access => access.order(write.value) == Ordering::SeqCst && write.at < ordered,
+                access if access.order(write.value) != Ordering::SeqCst => false,
+                access => match &self.strong {
+                    Some(strong) => !strong.permits(t.strong, word, write.at, access.writes(write.value)),
+                    None => write.at < ordered,
+                },
             };
             let comes_after = avoidable.iter().zip(&write.deps).all(|(step, past)| past >= step);
             let has_space = at == last || state.write(at + 1).at - write.at > 1;
-            if !is_hidden && comes_after && has_space && fits(write, t.pending.access) {
+            if !is_hidden && comes_after && has_space && fits(write, t) {
                 match left {
                     0 => return Some(at),
                     _ => left -= 1,
@@ -113,9 +117,17 @@ impl RunState {
         let (t, state) = (&mut self.threads[index], &self.words[word]);
         let write = state.write(at);
         join(&mut t.read, &write.released.clock);
+        t.strong.read |= write.released.strong;
         if acquires(order) {
             join(&mut t.clock, &write.released.clock);
+            t.strong.now |= write.released.strong;
         }
+        if !t.pending.access.writes(write.value) {
+            let place = write.at;
+            self.note_strong(index, word, place, false, order);
+        }
+        let (t, state) = (&mut self.threads[index], &self.words[word]);
+        let write = state.write(at);
         if self.model == MemoryModel::Sc {
             return;
         }
@@ -167,15 +179,20 @@ impl RunState {
         if self.current.is_some() {
             released = self.release_as(index, order, self.written.unwrap_or(order));
         }
+        let mut is_between = false;
         if updates {
             let source = self.words[word].write_mut(at);
-            source.updated = true;
+            is_between = std::mem::replace(&mut source.updated, true);
             if self.current.is_some() {
                 let handed_on = source.released.clone();
                 released.join(&handed_on);
             }
         }
         let place = self.insert(word, at, value, released);
+        if is_between {
+            // The update that took that write takes this one instead.
+            self.words[word].write_mut(at + 1).updated = true;
+        }
         self.settle_word(word);
         self.settle_if_released(index, order);
         if !updates && self.current.is_some() && self.words[word].slot.is_some() {
@@ -191,10 +208,9 @@ impl RunState {
                 self.footprint.touch(TouchedObject::Fence, false);
                 self.views.ordered.raise(slot, place);
             }
+            self.note_strong(index, word, place, true, order);
             if self.is_weakened {
-                if self.is_weakened {
-                    self.threads[index].view.written.now.raise(slot, place);
-                }
+                self.threads[index].view.written.now.raise(slot, place);
                 if self.written.unwrap_or(order) == Ordering::SeqCst {
                     self.views.written[0].raise(slot, place);
                 }
@@ -245,12 +261,14 @@ impl RunState {
         place
     }
 
-    /// Places a write of the kernel's in the name of a thread: the latest one, with the
-    /// thread's view.
-    pub fn put_back(&mut self, index: usize, word: usize, value: u64) {
+    /// Places a write in the name of a thread behind all others.
+    ///
+    /// The kernel's, or one that the thread has made before and that comes now.
+    pub fn put_last(&mut self, index: usize, word: usize, value: u64, releases: bool) {
         // (M1) Release: the kernel frees a lock after it has put a word back; pairs with the
         // Acquire (C11) of the next holder in `take`.
-        let released = self.release(index, Ordering::Release);
+        let order = if releases { Ordering::Release } else { Ordering::Relaxed };
+        let released = self.release(index, order);
         let place = self.insert(word, self.words[word].last(), value, released);
         if let Some(slot) = self.words[word].slot {
             self.threads[index].view.now.raise(slot, place);
@@ -295,6 +313,7 @@ impl RunState {
     pub fn acquire(&mut self, index: usize, released: &Released) {
         let t = &mut self.threads[index];
         join(&mut t.clock, &released.clock);
+        t.strong.now |= released.strong;
         if let Some(view) = &released.view {
             t.view.now.join(view);
         }
@@ -320,9 +339,9 @@ impl RunState {
             let clock = t.clock;
             t.clock[index] += 1;
             let view = (self.model == MemoryModel::C11).then(|| Rc::new(t.view.now.clone()));
-            Released { clock, view, written }
+            Released { clock, strong: t.strong.now, view, written }
         } else {
-            Released { clock: t.fenced, view: t.view.fenced.clone(), written }
+            Released { clock: t.fenced, strong: t.strong.fenced, view: t.view.fenced.clone(), written }
         }
     }
 
@@ -351,6 +370,7 @@ impl RunState {
         if acquires(order) {
             let read = t.read;
             join(&mut t.clock, &read);
+            t.strong.now |= t.strong.read;
             let ThreadView { now, read, .. } = &mut t.view;
             now.join(read);
         }
@@ -358,11 +378,12 @@ impl RunState {
             self.footprint.touch(TouchedObject::Fence, true);
             t.view.now.join(&self.views.ordered);
             self.views.ordered.join(&t.view.now);
+            self.note_strong_fence(index);
         }
         if releases(order) {
             let released = self.release(index, order);
             let t = &mut self.threads[index];
-            (t.fenced, t.view.fenced) = (released.clock, released.view);
+            (t.fenced, t.strong.fenced, t.view.fenced) = (released.clock, released.strong, released.view);
         }
     }
 
@@ -416,12 +437,15 @@ impl RunState {
     }
 }
 
-/// Returns whether an access may take this write, whatever the thread knows.
-fn fits(write: &WordWrite, access: WordAccess) -> bool {
-    match access {
+/// Returns whether a thread's access may take this write, whatever the thread knows.
+fn fits(write: &WordWrite, thread: &ExploredThread) -> bool {
+    match thread.pending.access {
         WordAccess::Latest | WordAccess::Load(_) | WordAccess::Kernel => true,
         WordAccess::Change { seen, .. } => write.value != seen,
         WordAccess::Store(_) | WordAccess::Update(_) => !write.updated,
-        WordAccess::Compare { expected, .. } => write.value != expected || !write.updated,
+        WordAccess::Compare { expected, new, success, .. } => {
+            let releases_nothing = !releases(success) && thread.view.fenced.is_none();
+            write.value != expected || !write.updated || new == expected && releases_nothing
+        }
     }
 }

@@ -104,8 +104,11 @@ impl Event {
     }
 }
 
+/// Program, and whether its sequentially consistent events have an order of their own.
+type Question<'a> = (&'a Program, bool);
+
 /// Outcomes that the axioms allow.
-pub fn outcomes(program: &Program) -> BTreeSet<Outcome> {
+pub fn outcomes(program: &Program, is_free: bool) -> BTreeSet<Outcome> {
     let mut events: Vec<Event> = (0..2)
         .map(|word| Event {
             thread: None,
@@ -119,13 +122,13 @@ pub fn outcomes(program: &Program) -> BTreeSet<Outcome> {
     }
     let mut found = BTreeSet::new();
     let size = events.len();
-    choose_sources(program, &mut events, 2, &mut vec![usize::MAX; size], &mut found);
+    choose_sources((program, is_free), &mut events, 2, &mut vec![usize::MAX; size], &mut found);
     found
 }
 
 /// Tries each write as the source of each event that takes a value.
 fn choose_sources(
-    program: &Program,
+    (program, is_free): Question<'_>,
     events: &mut Vec<Event>,
     at: usize,
     from: &mut Vec<usize>,
@@ -133,18 +136,18 @@ fn choose_sources(
 ) {
     if at == events.len() {
         if let Some(events) = values(events, from) {
-            order_writes(program, &events, from, found);
+            order_writes((program, is_free), &events, from, found);
         }
         return;
     }
     if matches!(events[at].act, Act::Store(..) | Act::Fence(_)) {
-        return choose_sources(program, events, at + 1, from, found);
+        return choose_sources((program, is_free), events, at + 1, from, found);
     }
     for source in 0..events.len() {
         let is_write = !matches!(events[source].act, Act::Load(..) | Act::Fence(_));
         if source != at && is_write && word(events[source].act) == word(events[at].act) {
             from[at] = source;
-            choose_sources(program, events, at + 1, from, found);
+            choose_sources((program, is_free), events, at + 1, from, found);
         }
     }
     from[at] = usize::MAX;
@@ -174,7 +177,12 @@ fn values(events: &[Event], from: &[usize]) -> Option<Vec<Event>> {
     Some(events)
 }
 
-fn order_writes(program: &Program, events: &[Event], from: &[usize], found: &mut BTreeSet<Outcome>) {
+fn order_writes(
+    (program, is_free): Question<'_>,
+    events: &[Event],
+    from: &[usize],
+    found: &mut BTreeSet<Outcome>,
+) {
     let of = |of: usize| -> Vec<usize> {
         let writes = |e: &usize| events[*e].wrote.is_some() && word(events[*e].act) == Some(of);
         (0..events.len()).filter(writes).collect()
@@ -186,7 +194,7 @@ fn order_writes(program: &Program, events: &[Event], from: &[usize], found: &mut
             let taken =
                 |thread| events.iter().filter(|e| e.thread == Some(thread)).filter_map(|e| e.took).collect();
             let outcome = Outcome { taken: (0..program.0.len()).map(taken).collect(), last };
-            if !found.contains(&outcome) && is_consistent(events, from, &orders) {
+            if !found.contains(&outcome) && is_consistent(events, from, &orders, is_free) {
                 found.insert(outcome);
             }
         }
@@ -205,7 +213,7 @@ fn permutations(of: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-fn is_consistent(events: &[Event], from: &[usize], orders: &[Vec<usize>; 2]) -> bool {
+fn is_consistent(events: &[Event], from: &[usize], orders: &[Vec<usize>; 2], is_free: bool) -> bool {
     let size = events.len();
     let relation = |holds: &dyn Fn(usize, usize) -> bool| Relation::new(size, holds);
     let place = |e: usize| orders.iter().find_map(|order| order.iter().position(|w| *w == e));
@@ -258,6 +266,10 @@ fn is_consistent(events: &[Event], from: &[usize], orders: &[Vec<usize>; 2]) -> 
     let base = left.then(&scb).then(&right).of(strong, strong);
     let fences = hb.or(&hb.then(&eco).then(&hb)).of(strong_fence, strong_fence);
     // No values out of thin air; and what the explorer leaves out: load buffering, and an order of
-    // sequentially consistent events that contradicts that of the others.
-    base.or(&fences).or(&sb).or(&rf).is_acyclic()
+    // sequentially consistent events that contradicts that of the others, unless it is free.
+    let (strong_order, others) = (base.or(&fences), sb.or(&rf));
+    match is_free {
+        true => strong_order.is_acyclic() && others.is_acyclic(),
+        false => strong_order.or(&others).is_acyclic(),
+    }
 }

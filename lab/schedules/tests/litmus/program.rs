@@ -8,8 +8,8 @@ use towpath_machine::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst}
 use towpath_machine::{Arena, Place, Processor, Random};
 use towpath_schedules::harness::Case;
 use towpath_schedules::{
-    End, ExploredMemory, Explorer, LocatedFault, MemoryModel, Method, Plan, SearchSettings, SubjectRun, Word,
-    search,
+    End, ExploredMemory, Explorer, LocatedFault, MemoryModel, Method, Plan, SearchSettings, SubjectExtras,
+    SubjectRun, Word, search,
 };
 
 /// An access of a thread.
@@ -115,6 +115,11 @@ impl SubjectRun for Running {
 
 /// The outcomes of all executions.
 pub fn outcomes(program: &Program, memory: MemoryModel) -> BTreeSet<Outcome> {
+    outcomes_with(program, memory, SubjectExtras::default())
+}
+
+/// The outcomes with these events and orders, too.
+pub fn outcomes_with(program: &Program, memory: MemoryModel, extras: SubjectExtras) -> BTreeSet<Outcome> {
     let seen: Rc<RefCell<BTreeSet<Outcome>>> = Rc::default();
     let (collected, of) = (seen.clone(), program.clone());
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
@@ -129,7 +134,8 @@ pub fn outcomes(program: &Program, memory: MemoryModel) -> BTreeSet<Outcome> {
     let plan = Plan { threads: program.0.len(), ops: 1 };
     let method = Method::Dfs { preemptions: None };
     let settings = SearchSettings { memory, method, ..SearchSettings::new(plan, 100_000_000) };
-    let report = search(&Case::new("litmus", "", make), &settings, &mut |_| {}).unwrap();
+    let case = Case { extras, ..Case::new("litmus", "", make) };
+    let report = search(&case, &settings, &mut |_| {}).unwrap();
     assert!(report.exhausted && report.found.is_none(), "{program:?}: {report:?}");
     collected.take()
 }

@@ -94,15 +94,22 @@ impl OwnedQueue {
         self.memory.locks.choose(Algorithm::Towpath)
     }
 
+    /// Claims a packet. Returns its ticket; `None`: there is no space.
+    fn claim_next(&self, cpu: &Explorer, sender: &mut Sender) -> Option<u64> {
+        let around = ExploredMember::new(cpu);
+        let wait = Wait { policy: Policy::Spin, around: &around, budget: BUDGET };
+        let (queue, intent) = (self.memory.queue(0), &self.intents[cpu.id()]);
+        let ticket = self.claim().claim(&queue, sender, cpu, &wait, intent).ok()?;
+        self.sent[ticket as usize].set(true);
+        Some(ticket)
+    }
+
     /// Sends a message, and returns whether the receiver is to be called.
     ///
     /// `None`: there is no space.
     fn send(&self, cpu: &Explorer, sender: &mut Sender) -> Option<bool> {
         let (queue, claim, intent) = (self.memory.queue(0), self.claim(), &self.intents[cpu.id()]);
-        let around = ExploredMember::new(cpu);
-        let wait = Wait { policy: Policy::Spin, around: &around, budget: BUDGET };
-        let ticket = claim.claim(&queue, sender, cpu, &wait, intent).ok()?;
-        self.sent[ticket as usize].set(true);
+        let ticket = self.claim_next(cpu, sender)?;
         let header = Header::new(Form::Short, 0, 0, cpu.id() as u32).with_state(READY);
         Some(claim.publish(&queue, sender, cpu, false, intent, ticket, header))
     }
@@ -128,7 +135,11 @@ impl SubjectRun for AwayRun {
 /// A receiver and its successor, and a gateway that asks which messages were handled.
 ///
 /// The first thread is the former, the last one the latter.
-pub(super) struct HandledRun(pub OwnedQueue);
+pub(super) struct HandledRun {
+    pub queue: OwnedQueue,
+    /// True if thread 1 claims a packet and sends nothing, so that it is passed over.
+    pub stands_still: bool,
+}
 
 struct SendersLive<'a>(&'a OwnedQueue, &'a Explorer);
 
@@ -153,8 +164,8 @@ impl Census for SendersLive<'_> {
 impl HandledRun {
     /// Handles messages for some looks, and then resets the queue as a successor does.
     fn receive(&self, cpu: &Explorer) {
-        let OwnedQueue { memory, word: generation, effects, handled, late, plan, .. } = &self.0;
-        let (queue, claim, mut receiver) = (memory.queue(0), self.0.claim(), Receiver::default());
+        let OwnedQueue { memory, word: generation, effects, handled, late, plan, .. } = &self.queue;
+        let (queue, claim, mut receiver) = (memory.queue(0), self.queue.claim(), Receiver::default());
         for _ in 0..3 * plan.ops {
             match receiver.next(&claim, &queue, cpu) {
                 Some(arrival) => {
@@ -165,7 +176,7 @@ impl HandledRun {
                     receiver.done(&claim, &queue, cpu, arrival);
                 }
                 None => {
-                    receiver.look_after(&claim, &queue, cpu, &SendersLive(&self.0, cpu));
+                    receiver.look_after(&claim, &queue, cpu, &SendersLive(&self.queue, cpu));
                 }
             }
         }
@@ -180,7 +191,7 @@ impl HandledRun {
     }
 
     fn ask(&self, cpu: &Explorer) {
-        let OwnedQueue { memory, word: generation, effects, sent, handled, late, plan, .. } = &self.0;
+        let OwnedQueue { memory, word: generation, effects, sent, handled, late, plan, .. } = &self.queue;
         let queue = memory.queue(0);
         for _ in 0..plan.ops {
             for ticket in 0..2 * PACKETS {
@@ -202,14 +213,18 @@ impl HandledRun {
 
 impl SubjectRun for HandledRun {
     fn thread(&self, cpu: &Explorer) {
-        let OwnedQueue { plan, .. } = &self.0;
+        let OwnedQueue { plan, .. } = &self.queue;
         match cpu.id() {
             0 => self.receive(cpu),
             id if id + 1 == plan.threads => self.ask(cpu),
             _ => {
                 let mut sender = Sender::new(cpu.id() as u16, 0, 0);
+                if self.stands_still && cpu.id() == 1 {
+                    self.queue.claim_next(cpu, &mut sender);
+                    return;
+                }
                 for _ in 0..plan.ops {
-                    self.0.send(cpu, &mut sender);
+                    self.queue.send(cpu, &mut sender);
                 }
             }
         }

@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use towpath_channel::claim::{Algorithm, Any};
+use towpath_channel::claim::{Algorithm, Any, Claim};
 use towpath_channel::packet::{FREE, Form, Header, SKIPPED};
 use towpath_channel::path::{
     FIRST_QUOTA, PacketContent, Piece, ReceivePath, SendPath, WhileFull, free_afterwards,
@@ -230,6 +230,8 @@ impl WatchedQueue {
             mine.sweep(claim, &queue, cpu, &census);
             let heals = mine.heal(claim, &queue, cpu);
             assert!(!heals || self.stray.is_some(), "words that no sender has damaged");
+            // As an endpoint does: the head may have passed places without a delivery.
+            claim.flush(&queue, &mut mine, cpu, &Spinning);
             drop(mine);
             cpu.delay(PAUSE);
         }

@@ -14,7 +14,7 @@ use towpath_sync::{Deadline, Lock, Policy, Surroundings, Wait};
 use super::{BUDGET, ExploredMember};
 use towpath_schedules::harness::Case;
 use towpath_schedules::sharing::{Admission, ExploredSharing, sharing};
-use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun};
+use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectExtras, SubjectRun};
 
 /// All of them.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
@@ -27,7 +27,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     readers_writer::<Posix<Explorer>, 0, 1>(cases, policy, "readers-writer/one-place");
     // Writers that die without their last stores.
     readers_writer::<Posix<Explorer>, 0, 8>(cases, policy, "readers-writer/losing");
-    cases.last_mut().expect("the one before").loses_stores = true;
+    cases.last_mut().expect("the one before").extras.loses_stores = true;
     one_process(cases, policy);
     others::all(cases, policy);
     notified::all(cases, policy);
@@ -128,10 +128,20 @@ fn readers_writer<L: Lock<Explorer> + 'static, const PATIENCE: u64, const N: usi
 }
 
 /// Threads of one process, whose readers share the only place.
+///
+/// Also with sequentially consistent accesses in a free order, and processes with one place so.
 fn one_process(cases: &mut Vec<Case>, policy: Policy) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let lock = ReadersWriter::<Explorer, 1, Posix<Explorer>>::new(memory);
         Ok(sharing(plan, memory, RwSubject { lock, policy, loses: Some(|_| LosesTheDead(1)) }))
     };
     cases.push(Case::new("readers-writer/one-process", "readers or one writer", make));
+    let extras = SubjectExtras { has_free_order: true, ..SubjectExtras::default() };
+    cases.push(Case { extras, ..Case::new("readers-writer/free-order", "readers or one writer", make) });
+    readers_writer::<Posix<Explorer>, 1_000_000_000_000, 1>(
+        cases,
+        policy,
+        "readers-writer/free-order/processes",
+    );
+    cases.last_mut().expect("the one before").extras = extras;
 }
