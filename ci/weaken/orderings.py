@@ -59,7 +59,7 @@ class Place:
         return "store" if re.search(r"^(store|put|clear)", self.access) else "update"
 
     def forms(self):
-        if self.access == "compiler_fence":
+        if self.access in ("compiler_fence", "light_fence", "heavy_fence"):
             return ["none"]
         return WEAKER[self.kind()].get(self.order, ["Relaxed"])
 

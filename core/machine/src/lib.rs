@@ -22,6 +22,7 @@
 
 mod adjacent;
 mod event;
+mod heavy_fence;
 mod link;
 mod native;
 mod native_bytes;
@@ -49,8 +50,8 @@ pub use park::UNHEARD_NS;
 pub use plain::describe_type;
 pub use plain::{Concurrent, Object, Plain, TypeText};
 pub use processor::{
-    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place,
-    Prefetch, Processor, RollBack, Scheduling,
+    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome,
+    Park, Place, Prefetch, Processor, RollBack, Scheduling,
 };
 pub use random::Random;
 pub use streaming::{copy_by_lines, copy_past_caches};

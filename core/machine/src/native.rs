@@ -9,9 +9,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
+use crate::heavy_fence;
 use crate::link::Link;
 use crate::native_bytes::NativeBytes;
-use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
+use crate::processor::{
+    Arena, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor,
+};
 use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
 use crate::word_copies;
 
@@ -264,6 +267,18 @@ impl Processor for Native {
             return;
         }
         fence(order);
+    }
+    fn fences_asymmetrically(&self, reach: FenceReach) -> bool {
+        heavy_fence::is_prepared(reach)
+    }
+    #[inline(always)]
+    fn light_fence(&self, order: Ordering) {
+        self.compiler_fence(order);
+    }
+    fn heavy_fence(&self, order: Ordering, reach: FenceReach) {
+        self.fence(order);
+        heavy_fence::reach_others(reach);
+        self.fence(order);
     }
     #[inline]
     fn store_bytes(&self, to: &[AtomicU64], from: &[u8]) {

@@ -35,6 +35,16 @@ impl Place {
     }
 }
 
+/// Threads that a heavy fence reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceReach {
+    /// Those of this process.
+    Threads,
+    /// Those of all processes that have prepared themselves
+    /// ([`Processor::fences_asymmetrically`]).
+    Processes,
+}
+
 /// Makes words and data. The layout is part of an experiment, so algorithms take an arena
 /// where they are built.
 pub trait Arena<P: Processor> {
@@ -97,6 +107,33 @@ pub trait Processor: Sized + 'static {
     #[track_caller]
     fn compiler_fence(&self, order: Ordering) {
         core::sync::atomic::compiler_fence(order);
+    }
+    /// Prepares this process for asymmetric fences. Returns whether they are possible.
+    ///
+    /// Otherwise those that meet at a word all make whole fences.
+    ///
+    /// By default they are not.
+    fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
+        false
+    }
+    /// The light side of an asymmetric fence: a fence for the compiler.
+    ///
+    /// [`Processor::heavy_fence`] makes it a whole one.
+    ///
+    /// By default, and where the process is not prepared, both sides are whole fences.
+    #[inline]
+    #[track_caller]
+    fn light_fence(&self, order: Ordering) {
+        self.fence(order);
+    }
+    /// The heavy side of an asymmetric fence: a whole fence of the caller and of others.
+    ///
+    /// Each thread within reach makes one at some time during the call, between any two of its
+    /// instructions.
+    #[inline]
+    #[track_caller]
+    fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {
+        self.fence(order);
     }
     /// Writes bytes to words, of which the last one is filled up with zeros: each word
     /// with Relaxed, as [`Processor::store`], in any order. Panics if the words are too few.

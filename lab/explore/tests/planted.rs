@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use support::{
     Aba, Slip, barrier, counter, crossed, figure_1, load_then_store, lock, michael_scott, sleeping, stack,
@@ -13,7 +14,7 @@ use towpath_explore::{
     ExploredMemory, Explorer, Fault, FoundFault, Liberties, Method, Plan, Schedule, SearchSettings,
     SubjectExtras, SubjectRun, Word, replay, replay_seed, search,
 };
-use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_machine::{Arena, FenceReach, Ordering, Place, Processor};
 use towpath_sync::Policy;
 use towpath_sync::locks::{Posix, Ticket};
 
@@ -211,4 +212,47 @@ fn a_store_that_a_compiler_moved_behind_an_event() {
         }
     }
     assert!(search(Between::Nothing, none).found.is_none(), "it dies with all its stores");
+}
+
+/// Fence between a thread's store and its look at the other's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Nothing,
+    Light,
+    Heavy,
+}
+
+/// Two threads store, each into its word, and look at the other's: one of them sees it.
+struct StoresAndLooks([Word; 2], [Side; 2], [Cell<u64>; 2]);
+
+impl SubjectRun for StoresAndLooks {
+    fn thread(&self, cpu: &Explorer) {
+        let (StoresAndLooks(words, sides, seen), me) = (self, cpu.id());
+        cpu.store(&words[me], 1, Ordering::Relaxed);
+        match sides[me] {
+            Side::Nothing => {}
+            Side::Light => cpu.light_fence(Ordering::SeqCst),
+            Side::Heavy => cpu.heavy_fence(Ordering::SeqCst, FenceReach::Threads),
+        }
+        seen[me].set(cpu.load(&words[1 - me], Ordering::Relaxed));
+    }
+    fn last(&self, _cpu: &Explorer) {
+        assert!(self.2.iter().any(|seen| seen.get() == 1), "neither has seen the other's store");
+    }
+}
+
+#[test]
+fn an_asymmetric_fence_without_one_of_its_sides() {
+    for sides in
+        [[Side::Light, Side::Heavy], [Side::Heavy; 2], [Side::Light; 2], [Side::Nothing, Side::Heavy]]
+    {
+        let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+            let words = [0, 1].map(|_| memory.word(Place::NewLine, 0));
+            Ok(Rc::new(StoresAndLooks(words, sides, [const { Cell::new(0) }; 2])))
+        };
+        let case = Case::new("stores and looks", "", make);
+        let report = search(&case, &settings(DFS, 2, 1, 10_000), &mut |_| {}).unwrap();
+        let is_sound = sides[1] == Side::Heavy && sides[0] != Side::Nothing;
+        assert_eq!(report.found.is_none(), is_sound, "{sides:?}, {} schedules", report.schedules);
+    }
 }

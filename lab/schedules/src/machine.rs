@@ -94,6 +94,10 @@ pub(crate) struct ExploredThread {
     /// Clock of its last release fence.
     pub fenced: Clock,
     pub view: ThreadView,
+    /// True if it has written since its last fence: a compiler may move that write.
+    pub moves_write: bool,
+    /// True if a heavy fence was made since that write.
+    pub owes_fence: bool,
     /// Its stores that its death may undo.
     pub delayed: Vec<DelayedStore>,
     /// A signal has come, or its handler runs.
@@ -141,6 +145,12 @@ impl SeenWords {
 }
 
 impl ExploredThread {
+    /// Ends its liberty to move writes. Returns whether it has to make a fence now.
+    pub fn fences_lightly(&mut self) -> bool {
+        self.moves_write = false;
+        std::mem::take(&mut self.owes_fence)
+    }
+
     fn new(index: usize) -> ExploredThread {
         let mut clock = [0; CLOCKS];
         clock[index] = 1;
@@ -161,6 +171,8 @@ impl ExploredThread {
             read: [0; CLOCKS],
             fenced: [0; CLOCKS],
             view: ThreadView::default(),
+            moves_write: false,
+            owes_fence: false,
             delayed: Vec::new(),
             signal: SignalState::None,
             postponed: None,

@@ -7,7 +7,7 @@ use std::rc::Weak;
 use std::sync::OnceLock;
 
 use corosensei::Yielder;
-use towpath_machine::{Event, Ordering, Processor, weaken};
+use towpath_machine::{Event, FenceReach, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
 use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, SignalState, Word, mix};
@@ -534,6 +534,42 @@ impl Processor for Explorer {
         if weaken::fence(Location::caller(), order).is_some() {
             self.memory.0.inner.borrow_mut().settle_stores(self.index);
         }
+    }
+    fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
+        true
+    }
+    /// A compiler's fence.
+    ///
+    /// A step, and a whole fence, if a heavy one was made since a store that the compiler may have
+    /// moved behind that.
+    #[track_caller]
+    fn light_fence(&self, order: Ordering) {
+        let is_kept = weaken::fence(Location::caller(), order).is_some();
+        let is_due = {
+            let mut inner = self.memory.0.inner.borrow_mut();
+            if is_kept {
+                inner.settle_stores(self.index);
+            }
+            inner.fence_lightly(self.index, is_kept)
+        };
+        if is_due {
+            self.turn(Pending::open("light fence", TouchedObject::Fence), |inner| {
+                // (M3) SeqCst: the rest of a heavy fence; pairs with (M4).
+                inner.fence(self.index, Ordering::SeqCst, true);
+                inner.line(self.index, "light fence", Default::default);
+            });
+        }
+    }
+    /// A step: a fence of each thread, of some at their next light one.
+    #[track_caller]
+    fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {
+        let kept = weaken::fence(Location::caller(), order) == Some(order);
+        self.turn(Pending::open("heavy fence", TouchedObject::Fence), |inner| {
+            if inner.current.is_some() {
+                inner.fence_all(self.index, kept);
+            }
+            inner.line(self.index, "heavy fence", Default::default);
+        });
     }
     fn read(&self, cell: &DatumId) -> u64 {
         self.data("read", cell.0, |inner| {

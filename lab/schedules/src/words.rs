@@ -205,6 +205,7 @@ struct WrittenView {
     now: MemoryView,
     read: MemoryView,
     fenced: Option<Rc<MemoryView>>,
+    light: MemoryView,
 }
 
 /// Knowledge of a thread about words.
@@ -217,6 +218,8 @@ pub(crate) struct ThreadView {
     read: MemoryView,
     /// View of its last release fence.
     fenced: Option<Rc<MemoryView>>,
+    /// View of its last light fence.
+    light: MemoryView,
     /// By slot: number of times in a row that it has taken an old value.
     stale: Vec<u8>,
 }

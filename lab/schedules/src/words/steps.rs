@@ -7,7 +7,7 @@ use towpath_machine::Ordering;
 use super::{GAP, MAX_STALE, MemoryModel, Released, ThreadView, WordWrite, releases};
 use crate::delayed::DelayedStore;
 use crate::footprint::TouchedObject;
-use crate::machine::{CLOCKS, Clock, ExploredThread, RunState, join};
+use crate::machine::{CLOCKS, Clock, ExploredThread, Life, RunState, join};
 use crate::pending::WordAccess;
 
 fn acquires(order: Ordering) -> bool {
@@ -193,6 +193,9 @@ impl RunState {
             // The update that took that write takes this one instead.
             self.words[word].write_mut(at + 1).updated = true;
         }
+        if let Some(current) = self.current {
+            self.threads[current].moves_write = true;
+        }
         self.settle_word(word);
         self.settle_if_released(index, order);
         if !updates && self.current.is_some() && self.words[word].slot.is_some() {
@@ -367,6 +370,9 @@ impl RunState {
         }
         self.settle_if_released(index, order);
         let t = &mut self.threads[index];
+        if order == Ordering::SeqCst {
+            t.fences_lightly();
+        }
         if acquires(order) {
             let read = t.read;
             join(&mut t.clock, &read);
@@ -385,6 +391,47 @@ impl RunState {
             let t = &mut self.threads[index];
             (t.fenced, t.strong.fenced, t.view.fenced) = (released.clock, released.strong, released.view);
         }
+    }
+
+    /// A light fence of a thread, or none. Returns whether it is a whole one.
+    pub fn fence_lightly(&mut self, index: usize, is_kept: bool) -> bool {
+        let Some(t) = self.threads.get_mut(index) else { return false };
+        if self.is_weakened {
+            t.view.written.light.clone_from(&t.view.written.now);
+        }
+        if is_kept {
+            t.view.light.clone_from(&t.view.now);
+        }
+        is_kept && t.fences_lightly()
+    }
+
+    /// A heavy fence of a thread: whole fences of all.
+    ///
+    /// A write may have been moved behind it by its thread's compiler, up to the next light fence:
+    /// that thread makes the rest of its fence there. One that is left out has its effect on what
+    /// would be seen if it were not.
+    pub fn fence_all(&mut self, index: usize, is_kept: bool) {
+        self.footprint.all = true;
+        // (M4) SeqCst, all: fences of all threads; pair with each other and (M3).
+        if !is_kept {
+            (0..self.threads.len()).for_each(|other| self.written_fence(other, Ordering::SeqCst));
+            return self.written_fence(index, Ordering::SeqCst);
+        }
+        // (M4) SeqCst: as above, a fence.
+        self.fence(index, Ordering::SeqCst, true);
+        for other in (0..self.threads.len()).filter(|&other| other != index) {
+            let t = &mut self.threads[other];
+            if t.moves_write && t.life == Life::Alive {
+                t.owes_fence = true;
+                self.views.ordered.join(&t.view.light);
+                self.views.written[0].join(&t.view.written.light);
+            } else {
+                // (M4) SeqCst: as above, a fence.
+                self.fence(other, Ordering::SeqCst, true);
+            }
+        }
+        // (M4) SeqCst: as above, a fence.
+        self.fence(index, Ordering::SeqCst, true);
     }
 
     /// The kernel wakes sleepers on a word, in the name of this thread.
