@@ -79,6 +79,20 @@ impl Turns {
         cpu.now().wrapping_sub(self.began) >= ns
     }
 
+    /// Time of the next turn.
+    ///
+    /// # Errors
+    ///
+    /// The time is over.
+    pub fn next<P: Processor>(&self, cpu: &P) -> Result<u64, TimedOut> {
+        match self.deadline {
+            Deadline::NEVER => Ok(self.turn),
+            Deadline::ONE_TURN if self.round == 0 => Ok(self.turn),
+            deadline if deadline.is_over(cpu) => Err(TimedOut),
+            deadline => Ok(deadline.left(cpu).min(self.turn)),
+        }
+    }
+
     /// Waits a turn for the word to differ from `seen`. May return early for no reason.
     ///
     /// # Errors
@@ -91,12 +105,7 @@ impl Turns {
         word: &P::Word,
         seen: u64,
     ) -> Result<(), TimedOut> {
-        let turn = match self.deadline {
-            Deadline::NEVER => self.turn,
-            Deadline::ONE_TURN if self.round == 0 => self.turn,
-            deadline if deadline.is_over(cpu) => return Err(TimedOut),
-            deadline => deadline.left(cpu).min(self.turn),
-        };
+        let turn = self.next(cpu)?;
         wait.wait_turn(cpu, word, seen, self.round, turn);
         self.round = self.round.saturating_add(1);
         Ok(())

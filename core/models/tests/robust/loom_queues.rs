@@ -8,7 +8,8 @@ use loom::thread;
 use towpath_machine::{Arena, LoomArena, LoomCell, Place, Processor};
 use towpath_sync::Deadline;
 use towpath_sync::queues::{
-    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError, WordLine,
+    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, RingPerSender,
+    RingsHead, TransferError, WordLine,
 };
 use towpath_testkit::model;
 
@@ -47,6 +48,31 @@ fn many() -> Many {
 
 fn one() -> One {
     Shared::new(OneHead::in_arena(&PARKING), OneToOne::<Weakened>::geometry::<u64>(1))
+}
+
+type Rings = Shared<RingsHead<Weakened, 2>>;
+
+/// One ring, whose sender and receiver have joined.
+///
+/// Both sides of an asymmetric fence are whole fences here.
+fn rings() -> Rings {
+    let geometry = RingPerSender::<Weakened>::geometry::<u64>(1).with_rings(1);
+    let ring = WordLine::row(&PARKING, geometry.rings_lines());
+    let shared = Shared { ring, ..Shared::new(RingsHead::in_arena(&PARKING), geometry) };
+    for side in [QueueSide::Sender, QueueSide::Receiver] {
+        shared.queue().join(&Weakened::new(0, SOUND), &parking(), side).unwrap();
+    }
+    shared
+}
+
+impl UnderModel for Rings {
+    type Queue<'a> = RingPerSender<'a, Weakened, 2>;
+    fn queue(&self) -> Self::Queue<'_> {
+        RingPerSender::of(&self.head, &self.ring, &self.slots, self.geometry)
+    }
+    fn data(&self) -> &[LoomCell] {
+        &self.data
+    }
 }
 
 /// A queue and its data, whatever its kind.
@@ -127,6 +153,17 @@ fn many_to_many_publishes_and_wakes() {
 #[test]
 fn one_to_one_publishes_and_wakes() {
     publishes_and_wakes(one);
+}
+
+#[test]
+fn rings_publish_and_wake() {
+    transfer(rings, [SOUND; 2]);
+    for sender in [Missing::Release, Missing::Fence, Missing::Wake] {
+        assert!(fails(|| transfer(rings, [sender, SOUND])), "sender without {sender:?}");
+    }
+    for receiver in [Missing::Acquire, Missing::Fence, Missing::Wake] {
+        assert!(fails(|| transfer(rings, [SOUND, receiver])), "receiver without {receiver:?}");
+    }
 }
 
 /// Closing, while a value is sent and received.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::queues::{
-    BoundedQueue, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueKind, QueueSide, SharedReceivers,
-    SharedSenders, Spsc, TransferError, WordLine, between_threads,
+    BoundedQueue, ManyHead, ManyToMany, Mpmc, PerSender, QueueGeometry, QueueKind, QueueSide, RINGS,
+    SharedReceivers, SharedSenders, Spsc, TransferError, WordLine, between_threads,
 };
 use towpath_sync::{Deadline, Policy};
 
@@ -446,4 +446,64 @@ fn a_queue_of_one_receiver_refuses_a_second_one() {
     queue.join(&CPU, &third, QueueSide::Receiver).unwrap();
     queue.send(&CPU, &first, &7u64, Deadline::PAST).unwrap();
     assert_eq!(queue.receive(&CPU, &third, Deadline::PAST), Ok(7u64));
+}
+
+/// Values of each sender come in its order, and all of them; waiting senders are woken.
+#[test]
+fn values_of_each_sender_come_in_order() {
+    for (senders, capacity, each) in [(1, 1, 300), (3, 2, 1_000), (2, 64, 20_000), (9, 128, 3_000)] {
+        let (sender, receiver) = between_threads::<[u64; 2], PerSender>(capacity);
+        thread::scope(|scope| {
+            for s in 0..senders {
+                let sender = sender.clone();
+                scope.spawn(move || (0..each).for_each(|n| sender.send([s, n]).unwrap()));
+            }
+            drop(sender);
+            let mut next = vec![0; senders as usize];
+            for [s, n] in receiver.iter() {
+                assert_eq!(n, next[s as usize], "of sender {s}");
+                next[s as usize] += 1;
+            }
+            assert_eq!(next, vec![each; senders as usize], "lost");
+        });
+    }
+}
+
+#[test]
+fn rings_of_senders_that_left_are_taken_again() {
+    let (sender, receiver) = between_threads::<u64, PerSender>(4);
+    let others: Vec<_> = (1..RINGS).map(|_| sender.clone()).collect();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sender.clone())).is_err(), "one more");
+    others.iter().for_each(|other| other.send(7).unwrap());
+    drop(others);
+    // With the values in them, which stay.
+    let again: Vec<_> = (1..RINGS).map(|_| sender.clone()).collect();
+    again.iter().for_each(|other| other.send_all([8; 3]).map(drop).unwrap());
+    assert_eq!(again[0].try_send(9), Err(TransferError::TimedOut), "its ring is full");
+    assert_eq!(receiver.len(), 4 * (RINGS - 1));
+    drop((sender, again));
+    let values: Vec<_> = receiver.iter().collect();
+    assert_eq!(values.iter().filter(|&&value| value == 7).count(), RINGS - 1);
+    assert_eq!(values.len(), 4 * (RINGS - 1));
+    assert_eq!(receiver.try_receive(), Err(TransferError::Disconnected));
+}
+
+/// While others send, the queue is closed: all that was sent is received, no more.
+#[test]
+fn queue_that_is_closed_ends_at_one_value_for_both_ends() {
+    for round in 0..50 {
+        let (sender, receiver) = between_threads::<u64, PerSender>(8);
+        let (sent, received) = thread::scope(|scope| {
+            let senders = [(); 2].map(|()| {
+                let sender = sender.clone();
+                scope.spawn(move || (0..).take_while(|&n| sender.send(n).is_ok()).count())
+            });
+            let receiving = scope.spawn(move || receiver.iter().count());
+            thread::sleep(Duration::from_micros(20 * round));
+            sender.close();
+            (senders.map(|sender| sender.join().unwrap()).iter().sum::<usize>(), receiving.join().unwrap())
+        });
+        assert_eq!(received, sent);
+        assert_eq!(sender.send(1), Err(TransferError::Closed));
+    }
 }

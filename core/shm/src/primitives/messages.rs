@@ -133,6 +133,12 @@ pub struct MessageVenue {
 // SAFETY: the queue is that of the inner venue.
 unsafe impl Venue for MessageVenue {
     type Kind = Mpmc;
+    type Late = <WorldVenue<MessageSlot, Mpmc> as Venue>::Late;
+
+    #[inline(always)]
+    fn late(&self) -> Result<(QueueOf<'_, Self>, &Self::Late), TransferError> {
+        self.queue.late()
+    }
 
     #[inline]
     fn call<R>(

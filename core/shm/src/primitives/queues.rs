@@ -5,17 +5,16 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::queues::{
-    LinkedWords, Mpmc, Mpsc, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
+    LinkedWords, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
     ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
 };
 use towpath_sync::{LateWait, Wait};
 
 use super::LINE;
-use crate::inner::Inner;
 use crate::{Error, Shared, World};
 
 /// Caller of a queue, to which the number of a processor is of no use.
-const CALLER: &Native = &Native::with_id(0);
+pub(super) const CALLER: &Native = &Native::with_id(0);
 
 /// Queue of values in a world: makes senders and receivers.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
@@ -70,6 +69,13 @@ where
     QueueObject<T, K>: Object,
 {
     type Kind = K;
+    type Late = LateWait<World>;
+
+    #[inline(always)]
+    fn late(&self) -> Result<(QueueOf<'_, Self>, &LateWait<World>), TransferError> {
+        let (queue, world) = self.queue()?;
+        Ok((queue, LateWait::of(world)))
+    }
 
     #[inline]
     fn call<R>(
@@ -86,20 +92,6 @@ where
     K: QueueKind,
     QueueObject<T, K>: Object,
 {
-    /// Gives the queue, the caller, and a way of waiting that is made by those that wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`Venue::call`].
-    #[inline(always)]
-    pub(super) fn call_late<R>(
-        &self,
-        act: impl FnOnce(QueueOf<'_, Self>, &Native, &LateWait<Inner>) -> Result<R, TransferError>,
-    ) -> Result<R, TransferError> {
-        let (queue, world) = self.queue()?;
-        act(queue, CALLER, LateWait::of(world.inner()))
-    }
-
     #[inline(always)]
     fn queue(&self) -> Result<(QueueOf<'_, Self>, &World), TransferError> {
         let world = self.object.world();
@@ -256,6 +248,36 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spsc<T: Plain + Copy>(&self, name: &str, capacity: usize) -> Result<WorldQueue<T, Spsc>, Error> {
+        self.queue(name, capacity, |_| ())
+    }
+
+    /// Opens the queue of that name, of senders with a ring each and one receiver.
+    ///
+    /// Makes it with room for at least so many values of each sender if there is none. Values of
+    /// one sender come in order, those of different ones in any. There may be
+    /// [`RINGS`](towpath_sync::queues::RINGS) senders, clones included; the memory is for as many.
+    /// Another process may take the place of one that has gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::mpmc`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let samples = world.per_sender::<u64>("samples", 64)?;
+    /// let (first, second) = (samples.sender()?, samples.sender()?);
+    /// first.send(7)?;
+    /// second.send(8)?;
+    /// let receiver = samples.receiver()?;
+    /// assert_eq!(receiver.receive()? + receiver.receive()?, 15);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn per_sender<T: Plain + Copy>(
+        &self,
+        name: &str,
+        capacity: usize,
+    ) -> Result<WorldQueue<T, PerSender>, Error> {
         self.queue(name, capacity, |_| ())
     }
 

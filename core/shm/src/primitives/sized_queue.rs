@@ -13,7 +13,7 @@ use towpath_sync::queues::{
 };
 
 use super::LINE;
-use super::queues::{WorldQueue, WorldVenue};
+use super::queues::{CALLER, WorldQueue, WorldVenue};
 use crate::{Error, World};
 
 /// Kind of a queue, how many may send, and receive.
@@ -202,21 +202,20 @@ where
 {
     #[inline(always)]
     fn send(&self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
-        self.venue.call_late(|queue, cpu, wait| {
-            let words = message.as_chunks::<8>().0;
-            // Usual sizes without a loop.
-            if message.len() == 64
-                && let Some(words) = words.first_chunk::<8>()
-            {
-                return queue.send(cpu, wait, &WordsAt(words), deadline);
-            }
-            if message.len() == 8
-                && let Some(words) = words.first_chunk::<1>()
-            {
-                return queue.send(cpu, wait, &WordsAt(words), deadline);
-            }
-            queue.send(cpu, wait, &BytesAt(message), deadline)
-        })
+        let (queue, wait) = self.venue.late()?;
+        let words = message.as_chunks::<8>().0;
+        // Usual sizes without a loop.
+        if message.len() == 64
+            && let Some(words) = words.first_chunk::<8>()
+        {
+            return queue.send(CALLER, wait, &WordsAt(words), deadline);
+        }
+        if message.len() == 8
+            && let Some(words) = words.first_chunk::<1>()
+        {
+            return queue.send(CALLER, wait, &WordsAt(words), deadline);
+        }
+        queue.send(CALLER, wait, &BytesAt(message), deadline)
     }
 }
 
@@ -234,16 +233,15 @@ where
         bytes: usize,
         deadline: Deadline,
     ) -> Result<(), TransferError> {
-        self.venue.call_late(|queue, cpu, wait| {
-            // SAFETY: as many bytes at `to` are the caller's: its promise.
-            unsafe {
-                match bytes {
-                    8 => queue.receive_as(cpu, wait, &WordsInto::<1>::new(to), deadline),
-                    64 => queue.receive_as(cpu, wait, &WordsInto::<8>::new(to), deadline),
-                    _ => queue.receive_as(cpu, wait, &BytesInto::new(to, bytes), deadline),
-                }
+        let (queue, wait) = self.venue.late()?;
+        // SAFETY: as many bytes at `to` are the caller's: its promise.
+        unsafe {
+            match bytes {
+                8 => queue.receive_as(CALLER, wait, &WordsInto::<1>::new(to), deadline),
+                64 => queue.receive_as(CALLER, wait, &WordsInto::<8>::new(to), deadline),
+                _ => queue.receive_as(CALLER, wait, &BytesInto::new(to, bytes), deadline),
             }
-        })
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use towpath_shm::WorldQueue;
-use towpath_sync::queues::{Mpmc, Spsc, TransferError};
+use towpath_shm::{WorldQueue, WorldVenue};
+use towpath_sync::queues::{Mpmc, PerSender, RINGS, Spsc, TransferError, ValueReceiver};
 
 use super::{Hold, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
 
@@ -20,10 +20,6 @@ const OURS: Pair = [1, !1];
 
 fn many(stage: &Stage) -> WorldQueue<Pair, Mpmc> {
     stage.world.mpmc("q", 2).unwrap()
-}
-
-fn one(stage: &Stage) -> WorldQueue<Pair, Spsc> {
-    stage.world.spsc("q", 2).unwrap()
 }
 
 fn many_sender(stage: &Stage) {
@@ -48,6 +44,54 @@ fn values_pass(stage: &Stage) {
             }
         }
     }
+}
+
+fn per_sender(stage: &Stage) -> WorldQueue<Pair, PerSender> {
+    stage.world.per_sender("q", 2).unwrap()
+}
+
+/// Values of another sender pass while the victim stands still in its ring.
+fn per_sender_values_pass(stage: &Stage) {
+    let (sender, receiver) = (per_sender(stage).sender().unwrap(), per_sender(stage).receiver().unwrap());
+    for _ in 0..3 {
+        sender.send_timeout(OURS, LONG).expect("a sender that stands still is in the way");
+        while receive_counting(stage, &receiver) != Ok(OURS) {}
+    }
+}
+
+type RingsReceiver = ValueReceiver<Pair, WorldVenue<Pair, PerSender>>;
+
+/// Receives, and counts the victim's value.
+fn receive_counting(stage: &Stage, receiver: &RingsReceiver) -> Result<Pair, TransferError> {
+    let value = receiver.receive_timeout(LONG)?;
+    if value == THEIRS {
+        assert_eq!(stage.note.fetch_add(1, SeqCst), 0, "came twice");
+    } else {
+        assert_eq!(value, OURS);
+    }
+    Ok(value)
+}
+
+fn a_sender_of_its_own_ring_died(stage: &Stage) {
+    let (queue, receiver) = (per_sender(stage), per_sender(stage).receiver().unwrap());
+    let end = loop {
+        if let Err(end) = receive_counting(stage, &receiver) {
+            break end;
+        }
+    };
+    assert_eq!(end, TransferError::PeerDied { rank: Some(1) });
+    stage.told();
+    if stage.progress.load(SeqCst) == DONE {
+        assert_eq!(stage.note.load(SeqCst), 1, "it was sent, and is lost");
+    }
+    // As many others as there are rings have them, also the dead one's.
+    let senders: Vec<_> = (0..RINGS).map(|_| queue.sender().unwrap()).collect();
+    assert_eq!(queue.sender().err(), Some(TransferError::Capacity));
+    for sender in &senders {
+        assert_eq!(sender.send_all_timeout([OURS; 2], LONG), Ok(2));
+        assert_eq!(sender.try_send(OURS), Err(TransferError::TimedOut));
+    }
+    (0..2 * RINGS).for_each(|_| assert_eq!(receiver.receive_timeout(LONG), Ok(OURS)));
 }
 
 /// All room is there, and nothing else comes.
@@ -330,17 +374,8 @@ fn the_receiver_in_place_died(stage: &Stage) {
     }
 }
 
-fn one_sender(stage: &Stage) {
-    let sender = one(stage).sender().unwrap();
-    mark();
-    sender.send(THEIRS).unwrap();
-    stage.progress.store(DONE, SeqCst);
-    mark();
-    std::mem::forget(sender);
-}
-
 fn one_sender_died(stage: &Stage) {
-    let queue = one(stage);
+    let queue = stage.world.spsc::<Pair>("q", 2).unwrap();
     let receiver = queue.receiver().unwrap();
     let first = receiver.receive_timeout(LONG);
     let end = first.and_then(|value| {
@@ -357,47 +392,74 @@ fn one_sender_died(stage: &Stage) {
     (0..room).for_each(|_| assert_eq!(receiver.receive_timeout(LONG), Ok(OURS)));
 }
 
-fn one_receiver(stage: &Stage) {
-    let receiver = one(stage).receiver().unwrap();
-    mark();
-    assert_eq!(receiver.receive(), Ok(OURS));
-    stage.progress.store(DONE, SeqCst);
-    mark();
-    std::mem::forget(receiver);
-}
+/// Acts of queues in which one process at a time sends, or receives.
+///
+/// Another goes on after its death.
+macro_rules! acts_of_one {
+    ($acts:ident, $kind:ident, $method:ident) => {
+        mod $acts {
+            use super::*;
 
-/// Sends a value when it is dropped, and keeps its place.
-fn one_sends_a_value(stage: &Stage) -> Hold {
-    struct Sends(WorldQueue<Pair, Spsc>);
-    impl Drop for Sends {
-        fn drop(&mut self) {
-            self.0.sender().unwrap().send_timeout(OURS, LONG).unwrap();
-        }
-    }
-    Some(Box::new(Sends(one(stage))))
-}
+            fn queue_of(stage: &Stage) -> WorldQueue<Pair, $kind> {
+                stage.world.$method("q", 2).unwrap()
+            }
 
-fn one_receiver_died(stage: &Stage) {
-    let queue = one(stage);
-    let sender = queue.sender().unwrap();
-    // As long as there is room the death is not noticed.
-    let mut sent = 0;
-    let end = loop {
-        match sender.send_timeout(THEIRS, LONG) {
-            Ok(()) => sent += 1,
-            Err(end) => break end,
+            pub fn sender(stage: &Stage) {
+                let sender = queue_of(stage).sender().unwrap();
+                mark();
+                sender.send(THEIRS).unwrap();
+                stage.progress.store(DONE, SeqCst);
+                mark();
+                std::mem::forget(sender);
+            }
+
+            pub fn receiver(stage: &Stage) {
+                let receiver = queue_of(stage).receiver().unwrap();
+                mark();
+                assert_eq!(receiver.receive(), Ok(OURS));
+                stage.progress.store(DONE, SeqCst);
+                mark();
+                std::mem::forget(receiver);
+            }
+
+            /// Sends a value when it is dropped, and keeps its place.
+            pub fn sends_a_value(stage: &Stage) -> Hold {
+                struct Sends(WorldQueue<Pair, $kind>);
+                impl Drop for Sends {
+                    fn drop(&mut self) {
+                        self.0.sender().unwrap().send_timeout(OURS, LONG).unwrap();
+                    }
+                }
+                Some(Box::new(Sends(queue_of(stage))))
+            }
+
+            pub fn receiver_died(stage: &Stage) {
+                let queue = queue_of(stage);
+                let sender = queue.sender().unwrap();
+                // As long as there is room the death is not noticed.
+                let mut sent = 0;
+                let end = loop {
+                    match sender.send_timeout(THEIRS, LONG) {
+                        Ok(()) => sent += 1,
+                        Err(end) => break end,
+                    }
+                };
+                assert_eq!(end, TransferError::PeerDied { rank: Some(1) });
+                stage.told();
+                let receiver = queue.receiver().unwrap();
+                let all: Vec<Pair> = std::iter::from_fn(|| receiver.try_receive().ok()).collect();
+                assert_eq!(all.len(), queue.capacity(), "room was lost");
+                // The value of before, unless the victim took it, and then those of now.
+                let ours = all.iter().take_while(|&&value| value == OURS).count();
+                assert!(ours == 0 || (ours == 1 && stage.progress.load(SeqCst) != DONE), "came twice");
+                assert!(all[ours..].iter().all(|&value| value == THEIRS) && all.len() == ours + sent, "lost");
+            }
         }
     };
-    assert_eq!(end, TransferError::PeerDied { rank: Some(1) });
-    stage.told();
-    let receiver = queue.receiver().unwrap();
-    let all: Vec<Pair> = std::iter::from_fn(|| receiver.try_receive().ok()).collect();
-    assert_eq!(all.len(), queue.capacity(), "room was lost");
-    // The value of before, unless the victim took it, and then those of now.
-    let ours = all.iter().take_while(|&&value| value == OURS).count();
-    assert!(ours == 0 || (ours == 1 && stage.progress.load(SeqCst) != DONE), "came twice");
-    assert!(all[ours..].iter().all(|&value| value == THEIRS) && all.len() == ours + sent, "lost");
 }
+
+acts_of_one!(of_spsc, Spsc, spsc);
+acts_of_one!(of_per_sender, PerSender, per_sender);
 
 pub const PLAYS: &[Play] = &[
     Play {
@@ -494,7 +556,7 @@ pub const PLAYS: &[Play] = &[
         name: "spsc send alone",
         patience: PATIENCE,
         hold: no_hold,
-        victim: one_sender,
+        victim: of_spsc::sender,
         helper: None,
         meanwhile: nothing,
         after: one_sender_died,
@@ -503,11 +565,31 @@ pub const PLAYS: &[Play] = &[
     Play {
         name: "spsc receive from an empty queue",
         patience: PATIENCE,
-        hold: one_sends_a_value,
-        victim: one_receiver,
+        hold: of_spsc::sends_a_value,
+        victim: of_spsc::receiver,
         helper: None,
         meanwhile: nothing,
-        after: one_receiver_died,
+        after: of_spsc::receiver_died,
+        is_told: true,
+    },
+    Play {
+        name: "per-sender send alone",
+        patience: PATIENCE,
+        hold: no_hold,
+        victim: of_per_sender::sender,
+        helper: None,
+        meanwhile: per_sender_values_pass,
+        after: a_sender_of_its_own_ring_died,
+        is_told: true,
+    },
+    Play {
+        name: "per-sender receive from an empty queue",
+        patience: PATIENCE,
+        hold: of_per_sender::sends_a_value,
+        victim: of_per_sender::receiver,
+        helper: None,
+        meanwhile: nothing,
+        after: of_per_sender::receiver_died,
         is_told: true,
     },
 ];

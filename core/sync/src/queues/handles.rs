@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Plain};
 
-use super::kinds::SharingOf;
+use super::kinds::{CALLER, SeatOf, SharingOf};
 use super::{
     BoundedQueue, QueueKind, QueueOf, QueueSide, SharedReceivers, SharedSenders, Threads, TransferError,
     Venue,
@@ -22,14 +22,11 @@ pub fn between_threads<T: Plain + Copy, K: QueueKind>(
     capacity: usize,
 ) -> (ValueSender<T, Threads<K>>, ValueReceiver<T, Threads<K>>) {
     let venue: Threads<K> = Threads::new::<T>(capacity);
-    // A new queue has places.
-    let joined = [QueueSide::Sender, QueueSide::Receiver].map(|side| join(&venue, side));
-    assert_eq!(joined, [Ok(()); 2]);
-    let sender = ValueSender { venue: venue.clone(), values: PhantomData, sharing: PhantomData };
-    (sender, ValueReceiver { venue, values: PhantomData, sharing: PhantomData })
+    let ends = ValueSender::new(venue.clone()).and_then(|sender| Ok((sender, ValueReceiver::new(venue)?)));
+    ends.expect("a new queue has places")
 }
 
-fn join<V: Venue>(venue: &V, side: QueueSide) -> Result<(), TransferError> {
+fn join<V: Venue>(venue: &V, side: QueueSide) -> Result<SeatOf<V>, TransferError> {
     venue.call(|queue, cpu, wait| queue.join(cpu, wait, side))
 }
 
@@ -44,9 +41,9 @@ fn attempt<V: Venue, R>(
     tried.unwrap_or_else(|error| Attempt::Done(Err(error)))
 }
 
-fn leave<V: Venue>(venue: &V, side: QueueSide) {
+fn leave<V: Venue>(venue: &V, side: QueueSide, seat: SeatOf<V>) {
     let left = venue.call(|queue, cpu, wait| {
-        queue.leave(cpu, wait, side);
+        queue.at(seat).leave(cpu, wait, side);
         Ok(())
     });
     // A process that is not in the world any more is not at the queue either.
@@ -57,6 +54,7 @@ fn leave<V: Venue>(venue: &V, side: QueueSide) {
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueSender<T, V: Venue> {
     pub(super) venue: V,
+    seat: SeatOf<V>,
     values: PhantomData<fn(T)>,
     sharing: PhantomData<SharingOf<V>>,
 }
@@ -68,8 +66,8 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     ///
     /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
     pub fn new(venue: V) -> Result<Self, TransferError> {
-        join(&venue, QueueSide::Sender)?;
-        Ok(ValueSender { venue, values: PhantomData, sharing: PhantomData })
+        let seat = join(&venue, QueueSide::Sender)?;
+        Ok(ValueSender { venue, seat, values: PhantomData, sharing: PhantomData })
     }
 
     /// Sends a value, when there is room for it.
@@ -163,12 +161,13 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     /// # Ok::<(), TransferError>(())
     /// ```
     pub fn attempt_send(&self, value: &T) -> Attempt<Result<(), TransferError>> {
-        attempt(&self.venue, |queue, cpu, wait, turn| queue.send(cpu, wait, value, turn))
+        attempt(&self.venue, |queue, cpu, wait, turn| queue.at(self.seat).send(cpu, wait, value, turn))
     }
 
     #[inline]
     fn send_before(&self, value: T, deadline: Deadline) -> Result<(), TransferError> {
-        self.venue.call(|queue, cpu, wait| queue.send(cpu, wait, &value, deadline))
+        let (queue, wait) = self.venue.late()?;
+        queue.at(self.seat).send(CALLER, wait, &value, deadline)
     }
 
     /// Sends these values in turn, each when there is room for it. Returns their number.
@@ -219,6 +218,7 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
         let Some(first) = values.next() else { return Ok(0) };
         let mut value = first;
         let done = self.venue.call(|queue, cpu, wait| {
+            let queue = queue.at(self.seat);
             loop {
                 queue.send(cpu, wait, &value, deadline)?;
                 sent += 1;
@@ -267,6 +267,7 @@ impl<T> From<Unsent<T>> for TransferError {
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueReceiver<T, V: Venue> {
     pub(super) venue: V,
+    seat: SeatOf<V>,
     values: PhantomData<fn() -> T>,
     sharing: PhantomData<SharingOf<V>>,
 }
@@ -278,8 +279,8 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     ///
     /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
     pub fn new(venue: V) -> Result<Self, TransferError> {
-        join(&venue, QueueSide::Receiver)?;
-        Ok(ValueReceiver { venue, values: PhantomData, sharing: PhantomData })
+        let seat = join(&venue, QueueSide::Receiver)?;
+        Ok(ValueReceiver { venue, seat, values: PhantomData, sharing: PhantomData })
     }
 
     /// Receives the oldest value, when there is one.
@@ -378,7 +379,8 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
 
     #[inline]
     fn receive_before(&self, deadline: Deadline) -> Result<T, TransferError> {
-        self.venue.call(|queue, cpu, wait| queue.receive(cpu, wait, deadline))
+        let (queue, wait) = self.venue.late()?;
+        queue.receive(CALLER, wait, deadline)
     }
 
     /// Receives values that are there, up to so many, at the vector's end.
@@ -470,9 +472,12 @@ macro_rules! either {
             ///
             /// If there are as many in this process as are counted: 65,535 for each of 64 places.
             fn clone(&self) -> Self {
-                let joined = join(&self.venue, QueueSide::$side);
-                assert!(!matches!(joined, Err(TransferError::Capacity)), "too many handles of a queue");
-                $handle { venue: self.venue.clone(), values: PhantomData, sharing: PhantomData }
+                let seat = join(&self.venue, QueueSide::$side).unwrap_or_else(|error| {
+                    assert!(error != TransferError::Capacity, "too many handles of a queue");
+                    // A process outside the world has no end there.
+                    self.seat
+                });
+                $handle { venue: self.venue.clone(), seat, values: PhantomData, sharing: PhantomData }
             }
         }
 
@@ -501,7 +506,7 @@ macro_rules! either {
 
         impl<T, V: Venue> Drop for $handle<T, V> {
             fn drop(&mut self) {
-                leave(&self.venue, QueueSide::$side);
+                leave(&self.venue, QueueSide::$side, self.seat);
             }
         }
     };

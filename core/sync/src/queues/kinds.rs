@@ -8,11 +8,10 @@ use std::sync::Arc;
 use towpath_machine::{Heap, Native, OwnLine};
 
 use super::{
-    BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, TransferError,
-    WordLine, value,
+    BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, RingPerSender,
+    RingsHead, TransferError, WordLine, value,
 };
-use crate::mutex::adaptive;
-use crate::{Surroundings, Wait, is_oversubscribed};
+use crate::{LateWait, Surroundings, Wait, Waiting, is_oversubscribed};
 
 /// Kind of a queue: how many may send, and receive.
 pub trait QueueKind: 'static {
@@ -21,7 +20,9 @@ pub trait QueueKind: 'static {
     /// Head of the queue. All-zero memory is that of an empty one.
     type Head: Send + Sync + 'static;
     /// The algorithm, wherever its parts lie.
-    type Queue<'a>: BoundedQueue<Native>;
+    type Queue<'a>: BoundedQueue<Native, Seat = Self::Seat>;
+    /// Place of an end in the queue, where it has one.
+    type Seat: Copy + Send + Sync;
     /// A type that is `Sync` if threads may share a handle.
     type Sharing: Send;
     /// Maximum number of slots.
@@ -90,6 +91,7 @@ macro_rules! many_to_many {
             const NAME: &'static str = $name;
             type Head = ManyHead<Native>;
             type Queue<'a> = ManyToMany<'a, Native>;
+            type Seat = ();
             type Sharing = ();
             const MOST: usize = ManyToMany::<Native>::MOST;
 
@@ -141,6 +143,7 @@ impl QueueKind for Spsc {
     const NAME: &'static str = "spsc";
     type Head = OneHead<Native>;
     type Queue<'a> = OneToOne<'a, Native>;
+    type Seat = ();
     type Sharing = Cell<()>;
     const MOST: usize = OneToOne::<Native>::MOST;
 
@@ -167,6 +170,44 @@ impl QueueKind for Spsc {
     }
 }
 
+/// Many senders, each with a ring of its own, and one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct PerSender;
+
+impl QueueKind for PerSender {
+    const NAME: &'static str = "per_sender";
+    type Head = RingsHead<Native>;
+    type Queue<'a> = RingPerSender<'a, Native>;
+    type Seat = u32;
+    type Sharing = Cell<()>;
+    const MOST: usize = RingPerSender::<Native>::MOST;
+
+    fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
+        RingPerSender::<Native>::geometry_of(words, capacity)
+    }
+    fn ring_lines(geometry: QueueGeometry) -> usize {
+        geometry.rings_lines()
+    }
+    fn head() -> RingsHead<Native> {
+        let head = RingsHead::in_arena(&Heap);
+        head.keep_to_threads(&Native::with_id(0));
+        head
+    }
+    fn slots(head: &Self::Head) -> &AtomicU64 {
+        head.slots()
+    }
+    #[inline]
+    fn queue<'a>(
+        head: &'a Self::Head,
+        ring: &'a [WordLine<Native>],
+        slots: &'a [WordLine<Native>],
+        geometry: QueueGeometry,
+    ) -> Self::Queue<'a> {
+        RingPerSender::of(head, ring, slots, geometry)
+    }
+}
+impl SharedSenders for PerSender {}
+
 /// Place of a queue, and its callers: threads of one process, or processes of a world.
 ///
 /// # Safety
@@ -177,6 +218,15 @@ impl QueueKind for Spsc {
 pub unsafe trait Venue: Clone {
     /// The kind of the queue.
     type Kind: QueueKind;
+    /// Way of waiting that is made by those that wait.
+    type Late: Waiting<Native>;
+
+    /// The queue, and a way of waiting for calls that seldom wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Venue::call`].
+    fn late(&self) -> Result<(QueueOf<'_, Self>, &Self::Late), TransferError>;
 
     /// Gives the queue, the caller, and its way of waiting.
     ///
@@ -192,6 +242,7 @@ pub unsafe trait Venue: Clone {
 /// The queue of a venue.
 pub type QueueOf<'a, V> = <<V as Venue>::Kind as QueueKind>::Queue<'a>;
 
+pub(super) type SeatOf<V> = <<V as Venue>::Kind as QueueKind>::Seat;
 pub(super) type SharingOf<V> = <<V as Venue>::Kind as QueueKind>::Sharing;
 
 /// A queue between threads.
@@ -217,17 +268,24 @@ struct ThreadParts<K: QueueKind> {
 // SAFETY: the queue's parts are boxes, and its head, behind the `Arc`.
 unsafe impl<K: QueueKind> Venue for Threads<K> {
     type Kind = K;
+    type Late = LateWait<Self>;
+
+    #[inline(always)]
+    fn late(&self) -> Result<(K::Queue<'_>, &LateWait<Self>), TransferError> {
+        Ok((self.queue(), LateWait::of(self)))
+    }
 
     #[inline]
     fn call<R>(
         &self,
         act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
     ) -> Result<R, TransferError> {
-        let parts = &*self.0;
-        let queue = K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry);
-        act(queue, &Native::with_id(0), &Wait { around: self, ..adaptive() })
+        act(self.queue(), CALLER, &Wait::adaptive(self))
     }
 }
+
+/// Caller of a queue, to which the number of a processor is of no use.
+pub(super) const CALLER: &Native = &Native::with_id(0);
 
 impl<K: QueueKind> Surroundings for Threads<K> {
     fn oversubscribed(&self) -> bool {
@@ -247,6 +305,12 @@ impl<K: QueueKind> Surroundings for Threads<K> {
 }
 
 impl<K: QueueKind> Threads<K> {
+    #[inline(always)]
+    fn queue(&self) -> K::Queue<'_> {
+        let parts = &*self.0;
+        K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry)
+    }
+
     /// Place of a new queue for values of type `T`.
     pub(super) fn new<T>(capacity: usize) -> Self {
         let geometry = K::geometry::<T>(capacity);

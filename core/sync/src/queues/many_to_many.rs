@@ -450,6 +450,8 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
 }
 
 impl<P: Processor, const N: usize> BoundedQueue<P> for ManyToMany<'_, P, N> {
+    type Seat = ();
+
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
         if self.one_receiver {
             return self.head.members.join_one_receiver(cpu, wait, side);

@@ -1,6 +1,7 @@
 //! Bounded queues of values, between threads and processes, that survive the deaths of
 //! their users: one algorithm, one file.
 
+mod bell;
 mod broadcast;
 mod broadcast_handles;
 mod broadcast_reader;
@@ -16,6 +17,7 @@ mod members;
 mod one_to_one;
 mod plain;
 mod positions;
+mod ring_per_sender;
 mod value;
 mod value_in_place;
 mod words;
@@ -32,13 +34,14 @@ pub use error::TransferError;
 pub use handles::{Unsent, ValueReceiver, ValueSender, between_threads};
 pub use in_place::{MessageInPlace, RoomInPlace};
 pub use kinds::{
-    Leasing, Mpmc, Mpsc, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Venue,
+    Leasing, Mpmc, Mpsc, PerSender, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc, Threads, Venue,
 };
 pub use leases::ValueLease;
 pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};
 pub use plain::{BroadcastObject, QueueObject, queue_text};
+pub use ring_per_sender::{RINGS, RingPerSender, RingsHead};
 pub use value::{BytesAt, BytesInto, ReceivedShape, SentWords, WordsAt, WordsInto};
 pub use value_in_place::{SlotInPlace, ValueInPlace};
 pub use words::WordLine;
@@ -48,12 +51,21 @@ use crate::{Deadline, Waiting};
 
 /// A bounded queue of values.
 pub trait BoundedQueue<P: Processor>: Copy {
-    /// Enters the calling process on a side, once more.
+    /// Place of an end in the queue, where it has one.
+    type Seat: Copy;
+
+    /// Enters the calling process on a side, once more. Returns the place of the new end.
     ///
     /// # Errors
     ///
     /// [`TransferError::Capacity`]; [`TransferError::Taken`] where there may be one only.
-    fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError>;
+    fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<Self::Seat, TransferError>;
+
+    /// The queue, as the sender at that place uses it.
+    #[inline(always)]
+    fn at(self, _seat: Self::Seat) -> Self {
+        self
+    }
 
     /// Sends a value, when there is room for it.
     ///
@@ -122,7 +134,9 @@ pub trait BoundedQueue<P: Processor>: Copy {
 /// Number of slots of a queue, and of words of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueGeometry {
-    bits: u32,
+    bits: u8,
+    /// Number of rings of so many slots each, as a power of two.
+    ring_bits: u8,
     mask: u32,
     stride: u32,
 }
@@ -140,7 +154,35 @@ impl QueueGeometry {
         let stride = if words <= 8 { words.next_power_of_two() } else { words.next_multiple_of(8) };
         let stride = u32::try_from(stride).expect("a value of less than 32 GiB");
         let slots = capacity.next_power_of_two();
-        QueueGeometry { bits: slots.ilog2(), mask: (slots - 1) as u32, stride }
+        QueueGeometry { bits: slots.ilog2() as u8, ring_bits: 0, mask: (slots - 1) as u32, stride }
+    }
+
+    /// The geometry of so many rings, each with as many slots.
+    ///
+    /// # Panics
+    ///
+    /// If they are no power of two.
+    #[must_use]
+    pub fn with_rings(self, rings: usize) -> Self {
+        assert!(rings.is_power_of_two(), "{rings} rings");
+        QueueGeometry { ring_bits: rings.ilog2() as u8, ..self }
+    }
+
+    /// Number of rings.
+    #[inline(always)]
+    const fn rings(self) -> u32 {
+        1 << self.ring_bits
+    }
+
+    /// Number of words of the slots of a ring.
+    #[inline(always)]
+    const fn ring_words(self) -> usize {
+        self.capacity() * self.stride()
+    }
+
+    /// Number of lines of rings beside their slots, one for each sender.
+    pub const fn rings_lines(self) -> usize {
+        ring_per_sender::LINES << self.ring_bits
     }
 
     /// Number of slots.
@@ -151,7 +193,7 @@ impl QueueGeometry {
 
     #[inline(always)]
     const fn bits(self) -> u32 {
-        self.bits
+        self.bits as u32
     }
 
     #[inline(always)]
@@ -178,7 +220,7 @@ impl QueueGeometry {
 
     /// Number of lines of the slots.
     pub const fn slot_lines(self) -> usize {
-        (self.capacity() * self.stride()).div_ceil(8)
+        (self.ring_words() << self.ring_bits).div_ceil(8)
     }
 }
 

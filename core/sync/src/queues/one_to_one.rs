@@ -293,6 +293,8 @@ impl<'a, P: Processor> OneToOne<'a, P> {
 }
 
 impl<P: Processor> BoundedQueue<P> for OneToOne<'_, P> {
+    type Seat = ();
+
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
         self.head.members.join_alone(cpu, wait, side)
     }

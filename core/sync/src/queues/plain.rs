@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 
-use super::{BroadcastHead, BroadcastMode, Mpmc, Mpsc, QueueKind, Spsc};
+use super::{BroadcastHead, BroadcastMode, Mpmc, Mpsc, PerSender, QueueKind, Spsc};
 
 /// A queue in a segment: its head, behind which its lines lie.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
@@ -39,7 +39,7 @@ macro_rules! queue_objects {
     )*};
 }
 
-queue_objects!(Mpmc Mpsc Spsc);
+queue_objects!(Mpmc Mpsc PerSender Spsc);
 
 /// A broadcast ring in a segment: its head, behind which its lines lie.
 #[allow(missing_debug_implementations, reason = "nothing to show")]

@@ -11,6 +11,7 @@ mod interrupted;
 mod machine_words;
 mod members;
 mod pairs;
+mod per_sender;
 mod pools;
 mod queue_memory;
 mod repair;
@@ -92,6 +93,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     machine_words::all(&mut cases);
     robust::all(&mut cases, policy);
     transfer::all(&mut cases, policy);
+    per_sender::all(&mut cases, policy);
     broadcast::all(&mut cases, policy);
     channel::all(&mut cases);
     endpoints::all(&mut cases, policy);

@@ -1,0 +1,552 @@
+//! `ring_per_sender`: a bounded queue of many senders, with a ring each, and one
+//! receiver. A value is sent and received without a locked instruction, and without a
+//! fence.
+//!
+//! **Source.** Lamport's ring (1977) with cached indices, as [`OneToOne`](super::OneToOne), one for
+//! each sender; the receiver reads them in turn, each as far as it was filled when its turn came.
+//! Ours: ends that sleep, and a queue that is closed, by asymmetric fences (Dice, Huang & Yang
+//! 2001): `membarrier` by those that are going to sleep, nothing by those that send. The word of
+//! each ring by which its two ends agree at which value a closed queue ends.
+//!
+//! **Progress.** Wait-free while there is room, or a value. First in, first out for each sender;
+//! values of different senders come in any order. No sender waits for another one.
+//!
+//! ```text
+//! ring, a line each:   tail | seen by its sender
+//!                      head | seen by the receiver
+//!                      bell | end | owner
+//! ```
+//!
+//! **Fields.** `tail` (number of values sent), and what its sender has last seen of `head`: the
+//! sender alone. `head` (number of values received), and what the receiver has last seen of
+//! `tail`: the receiver alone. `bell`: of the sender that waits for room. `end`: 0, and in a
+//! closed queue the number of values that were sent, once, by either end. `owner`: 0, or the
+//! identity of the sender's process; from 0, or from a dead process's, by the one that takes the
+//! ring, with all that is in it; back to 0 by that one. `fences`: the first that joins, or the
+//! maker. `used`: number of rings that were ever taken, or more. `current`, `hint`: the receiver.
+//!
+//! **Crashes.** A sender, before the store to `tail`: nothing was sent; after it: the value was
+//! sent. Its ring is another sender's when one joins. A receiver, before the store to `head`: its
+//! successor receives the value once more; after it: the value is gone with it. Sleepers that a
+//! dead process did not wake look again within a few milliseconds.
+//!
+//! **Memory.** Two lines and those of the members; for each of [`RINGS`] senders three lines, and
+//! a value, rounded up to 1, 2, 4 or 8 words or whole lines, for each slot.
+//!
+//! **Don't use it** where values of different senders must come in the order in which they were
+//! sent, or for more senders. Where the system has no `membarrier`, each end makes a whole fence
+//! for each value.
+
+mod closing;
+mod joining;
+
+use towpath_machine::{Arena, FenceReach, Ordering, Place, Plain, Processor};
+
+use super::bell::Bell;
+use super::members::{Members, PLACES, QueueSide};
+use super::{
+    BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, gathering, value, word_at,
+};
+use crate::turns::{TURN, Turns};
+use crate::{Deadline, Waiting};
+
+/// Number of rings, and of senders.
+pub const RINGS: usize = 32;
+/// Number of lines of a ring beside its slots.
+pub(super) const LINES: usize = 3;
+
+/// In the word of fences: not decided yet.
+const UNDECIDED: u64 = 0;
+/// In the word of fences: asymmetric ones, between processes.
+const BETWEEN_PROCESSES: u64 = 1;
+/// In the word of fences: asymmetric ones, between threads.
+const BETWEEN_THREADS: u64 = 2;
+/// In the word of fences: whole ones.
+const WHOLE: u64 = 3;
+
+/// Line of words that all ends read, and that are seldom written.
+#[repr(C, align(64))]
+struct BellLine<P: Processor> {
+    /// Bell of the receiver that waits for a value.
+    bell: P::Word,
+    fences: P::Word,
+    used: P::Word,
+}
+
+/// The receiver's own line.
+#[repr(C, align(64))]
+struct ReceiverLine<P: Processor> {
+    /// The ring from which it receives.
+    current: P::Word,
+    /// Hint for [`gathering`].
+    hint: P::Word,
+    /// Number of rings that it has turned to: the hint's number.
+    turned: P::Word,
+}
+
+/// Head of the queue. All-zero memory is that of an empty one.
+#[allow(missing_debug_implementations, reason = "words without a form to show")]
+#[repr(C)]
+pub struct RingsHead<P: Processor, const N: usize = PLACES> {
+    shared: BellLine<P>,
+    receiver: ReceiverLine<P>,
+    members: Members<P, N>,
+}
+
+impl<P: Processor, const N: usize> RingsHead<P, N> {
+    /// The head of an empty queue, in memory of the given arena.
+    pub fn in_arena(arena: &impl Arena<P>) -> Self {
+        let [fences, used, hint, turned] = core::array::from_fn(|_| arena.word(Place::SameLine, 0));
+        RingsHead {
+            shared: BellLine { bell: Bell::in_arena(arena, Place::NewLine), fences, used },
+            receiver: ReceiverLine { current: arena.word(Place::NewLine, 0), hint, turned },
+            members: Members::in_arena(arena),
+        }
+    }
+
+    /// Keeps the queue to the threads of this process: for its maker.
+    pub fn keep_to_threads(&self, cpu: &P) {
+        let fences = if cpu.fences_asymmetrically(FenceReach::Threads) { BETWEEN_THREADS } else { WHOLE };
+        // Relaxed: before others know the queue.
+        cpu.store(&self.shared.fences, fences, Ordering::Relaxed);
+    }
+
+    /// Word for the number of slots, which the lines of a small queue do not tell.
+    ///
+    /// The creator of a queue that processes share writes it before others know the queue.
+    pub const fn slots(&self) -> &P::Word {
+        self.members.slots()
+    }
+}
+
+/// Words of a ring beside its slots.
+struct RingWords<'a, P: Processor>(&'a [WordLine<P>; LINES]);
+
+impl<'a, P: Processor> RingWords<'a, P> {
+    const fn tail(&self) -> &'a P::Word {
+        &self.0[0].0[0]
+    }
+    const fn seen_by_sender(&self) -> &'a P::Word {
+        &self.0[0].0[1]
+    }
+    const fn head(&self) -> &'a P::Word {
+        &self.0[1].0[0]
+    }
+    const fn seen_by_receiver(&self) -> &'a P::Word {
+        &self.0[1].0[1]
+    }
+    const fn bell(&self) -> Bell<'a, P> {
+        Bell(&self.0[2].0[0])
+    }
+    const fn end(&self) -> &'a P::Word {
+        &self.0[2].0[1]
+    }
+    const fn owner(&self) -> &'a P::Word {
+        &self.0[2].0[2]
+    }
+}
+
+/// The queue, wherever its parts lie.
+#[allow(missing_debug_implementations, reason = "a view")]
+pub struct RingPerSender<'a, P: Processor, const N: usize = PLACES> {
+    head: &'a RingsHead<P, N>,
+    rings: &'a [WordLine<P>],
+    slots: &'a [WordLine<P>],
+    geometry: QueueGeometry,
+    /// The caller's ring, if it sends.
+    seat: u32,
+}
+
+impl<P: Processor, const N: usize> Clone for RingPerSender<'_, P, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Processor, const N: usize> Copy for RingPerSender<'_, P, N> {}
+
+impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
+    /// Maximum number of slots of a ring.
+    pub const MOST: usize = 1 << 24;
+
+    /// Rings with room for so many values of type `T` each, rounded up to a power of two.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is not from 1 to [`RingPerSender::MOST`].
+    pub fn geometry<T>(capacity: usize) -> QueueGeometry {
+        Self::geometry_of(value::words::<T>(), capacity)
+    }
+
+    /// Rings as by [`RingPerSender::geometry`], for values of so many words.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is not from 1 to [`RingPerSender::MOST`].
+    pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
+        assert!((1..=Self::MOST).contains(&capacity), "rings of {capacity} slots");
+        QueueGeometry::of(words, capacity, 0).with_rings(RINGS)
+    }
+
+    /// The queue of these parts: as many lines as [`QueueGeometry::rings_lines`] and
+    /// [`QueueGeometry::slot_lines`] say.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer: here, or when the first is missing.
+    #[inline(always)]
+    pub fn of(
+        head: &'a RingsHead<P, N>,
+        rings: &'a [WordLine<P>],
+        slots: &'a [WordLine<P>],
+        geometry: QueueGeometry,
+    ) -> Self {
+        debug_assert!(rings.len() >= geometry.rings_lines() && slots.len() >= geometry.slot_lines());
+        RingPerSender { head, rings, slots, geometry, seat: 0 }
+    }
+
+    /// A copy for a cold function, made where that is called: see
+    /// [`ManyToMany`](super::ManyToMany).
+    #[inline(always)]
+    fn apart(&self) -> Self {
+        core::hint::black_box(*self)
+    }
+
+    #[inline(always)]
+    fn ring(&self, seat: u32) -> RingWords<'a, P> {
+        let lines = self.rings[LINES * seat as usize..].first_chunk();
+        RingWords(lines.expect("lines for each ring"))
+    }
+
+    #[inline(always)]
+    fn word(&self, seat: u32, number: u64, k: usize) -> &'a P::Word {
+        let first = seat as usize * self.geometry.ring_words();
+        word_at(self.slots, first + self.geometry.place(number as usize, k))
+    }
+
+    /// The ring from which the receiver receives.
+    #[inline(always)]
+    fn current(&self, cpu: &P) -> u32 {
+        // Relaxed: the receiver's own, or handed over with its place.
+        cpu.load(&self.head.receiver.current, Ordering::Relaxed) as u32 & (self.geometry.rings() - 1)
+    }
+
+    /// Number of rings in use, or more.
+    fn used(&self, cpu: &P) -> u32 {
+        // Relaxed: ordered by the fences, or by the members' table.
+        let used = cpu.load(&self.head.shared.used, Ordering::Relaxed);
+        u32::try_from(used).unwrap_or(u32::MAX).min(self.geometry.rings())
+    }
+
+    /// Makes a fence between an index's store and the look at the other end's bell.
+    #[inline(always)]
+    fn fence_lightly(&self, cpu: &P) {
+        // Relaxed: written before the caller had joined.
+        if cpu.load(&self.head.shared.fences, Ordering::Relaxed) == WHOLE {
+            // (R1) SeqCst: pairs with the fence (R3).
+            cpu.fence(Ordering::SeqCst);
+        } else {
+            // (R2) SeqCst, for the compiler: pairs with the heavy fence (R4).
+            cpu.light_fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Makes a fence between an announcement and the last look before the caller sleeps.
+    #[cold]
+    fn fence_heavily(&self, cpu: &P) {
+        // Relaxed: as above.
+        let reach = match cpu.load(&self.head.shared.fences, Ordering::Relaxed) {
+            BETWEEN_THREADS => FenceReach::Threads,
+            BETWEEN_PROCESSES => FenceReach::Processes,
+            _ => {
+                // (R3) SeqCst: pairs with the fence (R1).
+                return cpu.fence(Ordering::SeqCst);
+            }
+        };
+        // (R4) SeqCst: pairs with the light fence (R2).
+        cpu.heavy_fence(Ordering::SeqCst, reach);
+    }
+
+    /// Sends if there is room.
+    #[inline(always)]
+    fn try_send<T: SentWords, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+    ) -> Option<Result<(), TransferError>> {
+        let ring = self.ring(self.seat);
+        // Relaxed, both: the sender's own, or handed over with the ring.
+        let number = cpu.load(ring.tail(), Ordering::Relaxed);
+        let room = self.geometry.capacity() as u64;
+        if number.wrapping_sub(cpu.load(ring.seen_by_sender(), Ordering::Relaxed)) >= room {
+            // (R5) Acquire: the receiver has read what was in the slot; pairs with the Release
+            // (R6).
+            let head = cpu.load(ring.head(), Ordering::Acquire);
+            cpu.store(ring.seen_by_sender(), head, Ordering::Relaxed);
+            if number.wrapping_sub(head) >= room {
+                return None;
+            }
+        }
+        for k in 0..value.words() {
+            // Relaxed: published by (R7).
+            cpu.store(self.word(self.seat, number, k), value.word(k), Ordering::Relaxed);
+        }
+        // (R7) Release: the value; pairs with the Acquire (R8).
+        cpu.store(ring.tail(), number + 1, Ordering::Release);
+        self.fence_lightly(cpu);
+        if Bell(&self.head.shared.bell).is_announced(cpu) | self.head.members.is_closed(cpu) {
+            return Some(self.apart().answer(cpu, wait, number));
+        }
+        Some(Ok(()))
+    }
+
+    /// Wakes the receiver, if it sleeps, after a value was published.
+    ///
+    /// The value may have come after the queue's end.
+    #[cold]
+    fn answer<W: Waiting<P>>(self, cpu: &P, wait: &W, number: u64) -> Result<(), TransferError> {
+        Bell(&self.head.shared.bell).ring(cpu, wait);
+        let is_sent = !self.head.members.is_closed(cpu) || self.ends_after(cpu, number);
+        if is_sent { Ok(()) } else { Err(TransferError::Closed) }
+    }
+
+    /// Receives if there is a value.
+    #[inline(always)]
+    fn try_receive<S: ReceivedShape, W: Waiting<P>>(&self, cpu: &P, wait: &W, shape: &S) -> Option<S::Value> {
+        // Relaxed, all: the receiver's own, or handed over with its place.
+        let mut seat = self.current(cpu);
+        let mut number = cpu.load(self.ring(seat).head(), Ordering::Relaxed);
+        if number == cpu.load(self.ring(seat).seen_by_receiver(), Ordering::Relaxed) {
+            (seat, number) = self.apart().turn_to_next(cpu)?;
+        }
+        let ring = self.ring(seat);
+        // Relaxed: after (R8).
+        let value = shape.value(|k| cpu.load(self.word(seat, number, k), Ordering::Relaxed));
+        // (R6) Release: the value was read; pairs with the Acquire (R5).
+        cpu.store(ring.head(), number + 1, Ordering::Release);
+        self.fence_lightly(cpu);
+        if ring.bell().is_announced(cpu) {
+            ring.bell().ring(cpu, wait);
+        }
+        Some(value)
+    }
+
+    /// Turns to the next ring with a value. Returns it, and the value's number.
+    #[cold]
+    fn turn_to_next(self, cpu: &P) -> Option<(u32, u64)> {
+        let current = self.current(cpu);
+        let used = self.used(cpu);
+        let from_next = (current + 1..used).chain(0..used.min(current + 1));
+        for seat in from_next {
+            let ring = self.ring(seat);
+            // Relaxed: the receiver's own.
+            let (number, sent) = (cpu.load(ring.head(), Ordering::Relaxed), self.sent(cpu, &ring));
+            if sent != number {
+                // Relaxed, all: the receiver's own.
+                cpu.store(ring.seen_by_receiver(), sent, Ordering::Relaxed);
+                cpu.store(&self.head.receiver.current, u64::from(seat), Ordering::Relaxed);
+                let turned = cpu.load(&self.head.receiver.turned, Ordering::Relaxed);
+                cpu.store(
+                    &self.head.receiver.turned,
+                    turned.wrapping_add(sent.wrapping_sub(number)),
+                    Ordering::Relaxed,
+                );
+                return Some((seat, number));
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn send_slowly<T: SentWords, W: Waiting<P>>(
+        self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let ring = self.ring(self.seat);
+        let (mut turns, mut announced) = (None, None);
+        loop {
+            self.head.members.check_receivers(cpu, wait)?;
+            if let Some(sent) = self.try_send(cpu, wait, value) {
+                return sent;
+            }
+            if turns.is_none() && gathering::batch(self.geometry.capacity(), deadline).is_some() {
+                turns = Some(Turns::new(cpu, deadline, TURN));
+                gathering::pause(cpu, wait, ring.head(), gathering::YIELDS);
+                continue;
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
+            if self.head.members.is_time_to_ask(cpu, turns, deadline)
+                && let Some(end) = self.head.members.end_of(cpu, wait, QueueSide::Receiver)
+            {
+                return Err(end);
+            }
+            self.sleep(cpu, wait, turns, &ring.bell(), &mut announced)?;
+        }
+    }
+
+    #[cold]
+    fn receive_slowly<S: ReceivedShape, W: Waiting<P>>(
+        self,
+        cpu: &P,
+        wait: &W,
+        shape: &S,
+        deadline: Deadline,
+    ) -> Result<S::Value, TransferError> {
+        if gathering::batch(self.geometry.capacity(), deadline).is_some() {
+            self.look_out(cpu, wait);
+        }
+        let (mut turns, mut end, mut announced) = (None, None, None);
+        loop {
+            if let Some(value) = self.try_receive(cpu, wait, shape) {
+                return Ok(value);
+            }
+            // It was over before the last look.
+            if let Some(end) = end {
+                return Err(end);
+            }
+            if self.head.members.is_closed(cpu) {
+                self.end_rings(cpu);
+                end = Some(TransferError::Closed);
+                continue;
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
+            if self.head.members.is_time_to_ask(cpu, turns, deadline)
+                || self.head.members.may_be_without(cpu, QueueSide::Sender)
+            {
+                end = self.head.members.end_of(cpu, wait, QueueSide::Sender);
+                if end.is_some() {
+                    continue;
+                }
+            }
+            self.sleep(cpu, wait, turns, &Bell(&self.head.shared.bell), &mut announced)?;
+        }
+    }
+
+    /// Looks, awake, until a value comes, about as long as a context switch takes.
+    ///
+    /// Where that is worth it, the core goes to the senders first: ends that share a core change
+    /// places there, and no line moves.
+    fn look_out<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        // Relaxed: the receiver's own.
+        let turned = cpu.load(&self.head.receiver.turned, Ordering::Relaxed);
+        if gathering::is_worth_it(cpu, &self.head.receiver.hint, turned) {
+            for _ in 0..gathering::YIELDS {
+                wait.rest(cpu);
+                if self.turn_to_next(cpu).is_some() {
+                    return;
+                }
+            }
+        }
+        let mut attempt = 0;
+        while self.turn_to_next(cpu).is_none() && wait.pause(cpu, attempt) {
+            attempt += 1;
+        }
+    }
+
+    /// Sleeps for a turn, unless the caller has yet to look since it has announced that.
+    ///
+    /// `announced`: the bell when the caller announced it.
+    fn sleep<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        turns: &mut Turns,
+        bell: &Bell<'_, P>,
+        announced: &mut Option<u64>,
+    ) -> Result<(), TransferError> {
+        turns.next(cpu)?;
+        let heard = bell.announce(cpu);
+        if *announced != Some(heard) {
+            *announced = Some(heard);
+            self.fence_heavily(cpu);
+            return Ok(());
+        }
+        Ok(turns.wait(cpu, wait, bell.0, heard)?)
+    }
+}
+
+impl<P: Processor, const N: usize> BoundedQueue<P> for RingPerSender<'_, P, N> {
+    type Seat = u32;
+
+    fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<u32, TransferError> {
+        self.head.members.join_one_receiver(cpu, wait, side)?;
+        self.agree_on_fences(cpu);
+        match side {
+            QueueSide::Receiver => Ok(0),
+            QueueSide::Sender => self.take_ring(cpu, wait).ok_or_else(|| {
+                self.head.members.leave(cpu, wait, side);
+                TransferError::Capacity
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn at(self, seat: u32) -> Self {
+        RingPerSender { seat, ..self }
+    }
+
+    #[inline(always)]
+    fn send<T: SentWords, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        value: &T,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        debug_assert!(value.words() <= self.geometry.stride());
+        if !self.head.members.may_be_without(cpu, QueueSide::Receiver)
+            && let Some(sent) = self.try_send(cpu, wait, value)
+        {
+            return sent;
+        }
+        self.apart().send_slowly(cpu, wait, value, deadline)
+    }
+
+    #[inline(always)]
+    fn receive_as<S: ReceivedShape, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        shape: &S,
+        deadline: Deadline,
+    ) -> Result<S::Value, TransferError> {
+        debug_assert!(shape.words() <= self.geometry.stride());
+        match self.try_receive(cpu, wait, shape) {
+            Some(value) => Ok(value),
+            None => self.apart().receive_slowly(cpu, wait, shape, deadline),
+        }
+    }
+
+    #[inline]
+    fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T> {
+        self.try_receive(cpu, wait, &value::OfType::<T>::new())
+    }
+
+    fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        self.head.members.close(cpu);
+        self.ring_all(cpu, wait, [QueueSide::Sender, QueueSide::Receiver].as_slice());
+    }
+
+    fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) {
+        if side == QueueSide::Sender {
+            self.give_ring_back(cpu, wait);
+        }
+        if self.head.members.leave(cpu, wait, side) {
+            self.ring_all(cpu, wait, &[side]);
+        }
+    }
+
+    fn len(&self, cpu: &P) -> usize {
+        let waiting = |seat| {
+            let ring = self.ring(seat);
+            // Relaxed, both: numbers that may be old when the caller looks at them.
+            let [head, tail] = [ring.head(), ring.tail()].map(|word| cpu.load(word, Ordering::Relaxed));
+            usize::try_from(tail.saturating_sub(head)).unwrap_or(0).min(self.geometry.capacity())
+        };
+        (0..self.used(cpu)).map(waiting).sum()
+    }
+}
