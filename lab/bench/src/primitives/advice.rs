@@ -58,8 +58,10 @@ fn kinds() -> [AdvisedKind; 4] {
             metric: MESSAGES_PER_S,
             shown: (1e6, "million values a second"),
             is_best_smallest: false,
-            ours: [ValueQueue::Mpmc, ValueQueue::Mpsc, ValueQueue::Spsc].map(ValueQueue::name).to_vec(),
-            survive: &["mpmc", "mpsc", "spsc"],
+            ours: [ValueQueue::Mpmc, ValueQueue::Mpsc, ValueQueue::PerSender, ValueQueue::Spsc]
+                .map(ValueQueue::name)
+                .to_vec(),
+            survive: &["mpmc", "mpsc", "per-sender", "spsc"],
         },
         AdvisedKind {
             experiment: "barriers",

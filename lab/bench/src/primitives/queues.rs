@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use towpath::{TransferError, World, WorldConfig, mpmc, mpsc, spsc};
+use towpath::{TransferError, World, WorldConfig, mpmc, mpsc, per_sender, spsc};
 
 use super::crew::LoadCrew;
 use super::{MeasuredKind, enter, world_for};
@@ -15,7 +15,7 @@ use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::metrics::MESSAGES_PER_S;
 use towpath_sync::Policy;
-use towpath_sync::queues::{Mpmc, Mpsc, Spsc};
+use towpath_sync::queues::{Mpmc, Mpsc, PerSender, RINGS, Spsc};
 
 /// Queue to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub enum ValueQueue {
     Mpsc,
     /// `towpath::mpmc`.
     Mpmc,
+    /// `towpath::per_sender`.
+    PerSender,
     /// `std::sync::mpsc::sync_channel`.
     Std,
     /// crossbeam's bounded channel.
@@ -41,10 +43,11 @@ const CAPACITY: usize = 1024;
 
 impl ValueQueue {
     /// All of them.
-    pub const ALL: [ValueQueue; 7] = [
+    pub const ALL: [ValueQueue; 8] = [
         ValueQueue::Spsc,
         ValueQueue::Mpsc,
         ValueQueue::Mpmc,
+        ValueQueue::PerSender,
         ValueQueue::Std,
         ValueQueue::Crossbeam,
         ValueQueue::Kanal,
@@ -58,6 +61,7 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Spsc => "spsc",
             ValueQueue::Mpsc => "mpsc",
             ValueQueue::Mpmc => "mpmc",
+            ValueQueue::PerSender => "per-sender",
             ValueQueue::Std => "std",
             ValueQueue::Crossbeam => "crossbeam",
             ValueQueue::Kanal => "kanal",
@@ -74,6 +78,7 @@ impl MeasuredKind for ValueQueue {
         match self {
             ValueQueue::Spsc => procs == 2,
             ValueQueue::Mpsc | ValueQueue::Mpmc => procs > 1,
+            ValueQueue::PerSender => (2..=RINGS as u32).contains(&procs),
             _ => procs > 1 && matches!(sharing, Sharing::Threads),
         }
     }
@@ -154,6 +159,9 @@ type CrossfireReceiver = crossfire::Rx<crossfire::mpsc::Array<u64>>;
 
 channel!(spsc::Sender<u64>, spsc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.take());
 channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.clone());
+channel!(per_sender::Sender<u64>, per_sender::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| {
+    end.clone()
+});
 channel!(mpmc::Sender<u64>, mpmc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.clone());
 channel!(
     std::sync::mpsc::SyncSender<u64>,
@@ -213,6 +221,7 @@ macro_rules! named {
 named!(Spsc, spsc, spsc::WorldSender<u64>, spsc::WorldReceiver<u64>);
 named!(Mpsc, mpsc, mpsc::WorldSender<u64>, mpsc::WorldReceiver<u64>);
 named!(Mpmc, mpmc, mpmc::WorldSender<u64>, mpmc::WorldReceiver<u64>);
+named!(PerSender, per_sender, per_sender::WorldSender<u64>, per_sender::WorldReceiver<u64>);
 
 /// Measures it: values that the consumer gets in a second, producers' fairness, costs.
 ///
@@ -228,6 +237,7 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
             ValueQueue::Spsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Spsc>)),
             ValueQueue::Mpsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpsc>)),
             ValueQueue::Mpmc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpmc>)),
+            ValueQueue::PerSender => measure(load, run, &Named(&world, PhantomData::<fn() -> PerSender>)),
             _ => Err(Error::NotAvailable("threads only".into())),
         };
     }
@@ -235,6 +245,7 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
         ValueQueue::Spsc => measure(load, run, &ThreadEnds::of(spsc::queue(CAPACITY))),
         ValueQueue::Mpsc => measure(load, run, &ThreadEnds::of(mpsc::queue(CAPACITY))),
         ValueQueue::Mpmc => measure(load, run, &ThreadEnds::of(mpmc::queue(CAPACITY))),
+        ValueQueue::PerSender => measure(load, run, &ThreadEnds::of(per_sender::queue(CAPACITY))),
         ValueQueue::Std => measure(load, run, &ThreadEnds::of(std::sync::mpsc::sync_channel(CAPACITY))),
         ValueQueue::Crossbeam => measure(load, run, &ThreadEnds::of(crossbeam_channel::bounded(CAPACITY))),
         ValueQueue::Kanal => measure(load, run, &ThreadEnds::of(kanal::bounded(CAPACITY))),

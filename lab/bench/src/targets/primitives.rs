@@ -103,13 +103,16 @@ pub(super) fn of_primitives(results: &Results) -> Vec<Target> {
     }
     for procs in [2, 4, 8] {
         let here = group("queues", Threads, procs);
-        let ours = here.best(MESSAGES, &["spsc", "mpsc", "mpmc"]).map_or("mpsc", |best| &best.algorithm);
+        const OURS: [&str; 4] = ["spsc", "mpsc", "mpmc", "per-sender"];
+        let ours = here.best(MESSAGES, &OURS).map_or("mpsc", |best| &best.algorithm);
         let found = here.over(MESSAGES, ours, &["crossbeam", "kanal", "crossfire"]);
         let what = format!("{ours} ÷ the best of crossbeam, kanal, crossfire");
         all.push(here.target(&what, AtLeast, (1.0, 1.5), found));
         let between = group("queues", Processes, procs);
-        let found = ratio(between.of(MESSAGES, "mpsc"), here.of(MESSAGES, "mpsc"));
-        all.push(between.target("mpsc ÷ between threads", AtLeast, (0.8, 1.0), found));
+        for queue in ["mpsc", "per-sender"] {
+            let found = ratio(between.of(MESSAGES, queue), here.of(MESSAGES, queue));
+            all.push(between.target(&format!("{queue} ÷ between threads"), AtLeast, (0.8, 1.0), found));
+        }
     }
     for procs in [8, 16] {
         let here = group("barriers", Processes, procs);
