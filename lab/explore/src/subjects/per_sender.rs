@@ -11,7 +11,7 @@ use towpath_sync::{Deadline, Policy, Wait};
 
 use super::{BUDGET, ExploredMember};
 use towpath_schedules::harness::Case;
-use towpath_schedules::{DatumId, ExploredMemory, Explorer, MAX_THREADS, Plan, SubjectRun};
+use towpath_schedules::{DatumId, ExploredMemory, Explorer, MAX_THREADS, Plan, SubjectExtras, SubjectRun};
 
 /// Number of values for which a ring has room.
 const ROOM: usize = 2;
@@ -37,7 +37,8 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
             Ok(Rc::new(run))
         };
         let case = Case::new(name, about, make);
-        cases.push(Case { endures_deaths: true, naps: !closes, loses_stores: true, ..case });
+        let extras = SubjectExtras { loses_stores: true, ..SubjectExtras::default() };
+        cases.push(Case { endures_deaths: true, naps: !closes, extras, ..case });
     }
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         Ok(Rc::new(RingHandoverRun { queue: SendersQueue::new(memory, policy, 1), plan: *plan }))
