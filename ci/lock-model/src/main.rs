@@ -22,13 +22,17 @@
 //! readers, and the carriers. An *eventual grant* that fails only on histories which meet others
 //! of the same state may be missed: stateright follows each state once.
 
+#[path = "../../../core/mplock/tests/machines/seats.rs"]
+mod seats;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use seats::Seats;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, SeatLeaving, Loan, LoanEntry, LockRequest, Message,
+    Decision, Epoch, FencingToken, Grant, Holding, HomeLock, SeatLeaving, LoanEntry, LockRequest, Message,
     MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol,
 };
 
@@ -91,8 +95,7 @@ struct LockState {
     largest: FencingToken,
     /// Node that was cut off.
     cut: Option<CutNode>,
-    /// Seat of each node's loans, and its generation.
-    seats: [(u64, u32); NODES],
+    seats: Seats<NODES>,
     /// Number of grants since the lock has gone from one node to another, or was idle.
     bypasses: u32,
 }
@@ -100,13 +103,7 @@ struct LockState {
 impl LockState {
     /// Has a node act at the seat of its loan.
     fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Cell<u64>) -> R) -> R {
-        let lock = &mut self.nodes[node];
-        let loan = lock.loan().copied();
-        let lender = loan.map_or(0, |loan| loan.seat as usize);
-        let seat = Cell::new(self.seats[lender].0);
-        let result = act(lock, &seat);
-        self.seats[lender].0 = seat.get();
-        result
+        self.seats.at(&mut self.nodes[node], act)
     }
 
     fn end_loan(&mut self, node: usize) {
@@ -388,7 +385,7 @@ impl Model for Locks {
                 ticket: 0,
                 largest: FencingToken::NONE,
                 cut: None,
-                seats: [(0, 0); NODES],
+                seats: Seats::new(),
                 bypasses: 0,
             }
         };
@@ -467,10 +464,8 @@ impl Model for Locks {
             }),
             Step::Lend(lock, node) => world.act(lock, node as Node, |it, out| {
                 let endless = self.plant == Some(Plant::EndlessLoan);
-                let generation = Loan::generation_after(it.seats[node].1);
                 let hold = if endless { u32::MAX } else { self.hold };
-                let loan = it.nodes[node].loan_at(node as Node, node as u16, generation, hold);
-                it.seats[node] = (loan.first_word(), generation);
+                let loan = it.seats.open(node as Node, &it.nodes[node], hold);
                 it.nodes[node].lend(loan, out);
                 None
             }),

@@ -4,5 +4,6 @@ mod deaths;
 mod histories;
 mod loans;
 mod network;
+mod seats;
 mod table1;
 mod tries;

@@ -6,9 +6,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::seats::Seats;
 use towpath_mplock::{
-    Decision, Epoch, FencingToken, Grant, HomeLock, Loan, LoanEntry, LockData, LockRequest, Message,
-    MessageBody, Mode, Node, NodeLock, NodeState, Outbox, Protocol, SeatLeaving, Successor,
+    Decision, Epoch, FencingToken, Grant, HomeLock, LoanEntry, LockData, LockRequest, Message, MessageBody,
+    Mode, Node, NodeLock, NodeState, Outbox, Protocol, SeatLeaving, Successor,
 };
 
 /// Side of a node that a message is for.
@@ -78,8 +79,7 @@ pub struct Network {
     published: BTreeMap<FencingToken, u32>,
     /// Version of the data that the next holder gets, if it is told of no death.
     version: Option<FencingToken>,
-    /// Seat of each node's loans, and its generation.
-    seats: Vec<(u64, u32)>,
+    seats: Seats<NODES>,
 }
 
 impl Network {
@@ -105,7 +105,7 @@ impl Network {
             grants: vec![None; nodes],
             published: BTreeMap::new(),
             version: None,
-            seats: vec![(0, 0); nodes],
+            seats: Seats::new(),
         }
     }
 
@@ -129,13 +129,7 @@ impl Network {
 
     /// Has a node act at the seat of its loan.
     fn at_seat<R>(&mut self, node: usize, act: impl FnOnce(&mut NodeLock, &Cell<u64>) -> R) -> R {
-        let lock = &mut self.nodes[node];
-        let loan = lock.loan().copied();
-        let lender = loan.map_or(0, |loan| loan.seat as usize);
-        let seat = Cell::new(self.seats[lender].0);
-        let result = act(lock, &seat);
-        self.seats[lender].0 = seat.get();
-        result
+        self.seats.at(&mut self.nodes[node], act)
     }
 
     /// Has a node act at the seat of its loan, and send.
@@ -154,9 +148,7 @@ impl Network {
     /// Lends a lock that a node keeps to the next ones.
     pub fn lend(&mut self, node: usize, hold: u32) {
         if self.nodes[node].possible_borrower().is_some() {
-            let generation = Loan::generation_after(self.seats[node].1);
-            let loan = self.nodes[node].loan_at(node as Node, node as u16, generation, hold);
-            self.seats[node] = (loan.first_word(), generation);
+            let loan = self.seats.open(node as Node, &self.nodes[node], hold);
             self.with_node(node, |lock, out| lock.lend(loan, out));
         }
     }
