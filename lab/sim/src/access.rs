@@ -20,7 +20,7 @@ impl Engine {
     pub fn is_hit(&mut self, t: usize, word: u32, op: Op) -> bool {
         let line = self.memory.line_of(word);
         let thread = &mut self.threads[t];
-        let hits = self.buffered == 0
+        let hits = (self.buffered == 0 || self.cpus[thread.cpu].stores.is_empty())
             && thread.clock < self.events.horizon
             && self.memory.copies[line * self.memory.processors + thread.cpu] >= op.need();
         if hits {

@@ -34,6 +34,9 @@ pub(crate) struct Engine {
     pub now: Time,
     pub events: EventQueue,
     pub memory: Memory,
+    /// Processors, and behind them their further places for requests.
+    ///
+    /// Processor n's are n, n and the number of processors, n and twice that, and so on.
     pub cpus: Vec<Cpu>,
     pub threads: Vec<Thread>,
     /// Threads by program and number.
@@ -69,12 +72,15 @@ impl Engine {
             *cost += p.instructions;
         }
         let lines = p.cache_size / p.line;
+        let places = if p.store_buffer == 0 { 1 } else { p.misses as usize };
         let sets = if lines == 0 { 0 } else { (lines / p.ways) as usize };
         Engine {
             now: 0,
             events: EventQueue::new(),
             memory: Memory::new(&p, processors, nodes, marks),
-            cpus: (0..processors).map(|_| Cpu::new(sets, p.ways as usize)).collect(),
+            cpus: (0..processors * places)
+                .map(|n| Cpu::new(if n < processors { sets } else { 0 }, p.ways as usize))
+                .collect(),
             threads: Vec::new(),
             numbers: BTreeMap::new(),
             counters: Counters::default(),
@@ -168,6 +174,18 @@ impl Engine {
             );
         }
         text
+    }
+
+    /// The processor whose place for a request this is.
+    #[inline(always)]
+    pub fn sender(&self, place: usize) -> usize {
+        if place < self.memory.processors { place } else { place % self.memory.processors }
+    }
+
+    /// A processor's places for requests.
+    #[inline(always)]
+    pub fn places(&self, cpu: usize) -> impl Iterator<Item = usize> + use<> {
+        (cpu..self.cpus.len()).step_by(self.memory.processors)
     }
 
     /// Takes a reservation from a processor.

@@ -27,9 +27,9 @@ impl Machine {
         Machine { engine, interconnect: Box::new(interconnect), limit: FOREVER, chosen: None, hits: 0 }
     }
 
-    /// Sends a processor's request to the memory system.
+    /// Sends a request to the memory system, from a processor's place for it.
     #[inline]
-    pub fn send(&mut self, cpu: usize, request: Request) {
+    pub fn send(&mut self, place: usize, request: Request) {
         let e = &mut self.engine;
         e.counters.accesses += 1;
         match request.want {
@@ -38,17 +38,18 @@ impl Machine {
             Want::Read | Want::Exclusive | Want::Both | Want::Locked => {}
         }
         if e.p.reservation == NO_MISS && request.want != Want::Conditional {
-            e.forget_reservation(cpu);
+            e.forget_reservation(e.sender(place));
         }
-        e.cpus[cpu].request = request;
-        self.interconnect.issue(e, cpu);
+        e.cpus[place].request = request;
+        self.interconnect.issue(e, place);
     }
 
-    /// Ends a processor's request, whose answer is there. Returns the thread that goes
+    /// Ends the request of a place, whose answer is there. Returns the thread that goes
     /// on.
-    fn complete(&mut self, cpu: usize) -> Option<usize> {
+    fn complete(&mut self, place: usize) -> Option<usize> {
         let e = &mut self.engine;
-        let request = &mut e.cpus[cpu].request;
+        let cpu = e.sender(place);
+        let request = &mut e.cpus[place].request;
         request.active = false;
         let line = request.line as usize;
         let (prefetch, failed, result) = (request.prefetch, request.failed, request.result);
@@ -71,16 +72,16 @@ impl Machine {
             if cfg!(debug_assertions)
                 && let Err(error) = self.engine.memory.check(line)
             {
-                let request = &self.engine.cpus[cpu].request;
+                let request = &self.engine.cpus[place].request;
                 panic!("at {} ps, {request:?} of processor {cpu} complete: {error}", self.engine.now);
             }
         }
         self.drain(cpu);
         let e = &mut self.engine;
-        let it = &mut e.cpus[cpu];
-        if let Some(asked) = it.deferred.take() {
+        if let Some(asked) = e.cpus[place].deferred.take() {
             e.events.push(e.now + e.p.store, EventKind::Intervene, cpu, usize::from(asked));
         }
+        let it = &mut e.cpus[cpu];
         let t = it.current?;
         let preempt = it.preempt;
         let thread = &mut e.threads[t];

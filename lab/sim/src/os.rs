@@ -24,7 +24,7 @@ impl Machine {
     /// The machine starts: every processor begins with the first of its threads.
     pub fn start(&mut self) {
         let gang = self.gang();
-        for cpu in 0..self.engine.cpus.len() {
+        for cpu in 0..self.engine.memory.processors {
             if gang {
                 self.dispatch(cpu, 0, None);
             } else {
@@ -210,7 +210,7 @@ impl Machine {
         if let Some(job) = next {
             let is_another = job != self.engine.active_job;
             self.engine.active_job = job;
-            for cpu in 0..self.engine.cpus.len() {
+            for cpu in 0..self.engine.memory.processors {
                 match self.engine.cpus[cpu].current {
                     // Threads of one program on one processor take turns too.
                     Some(_) if is_another || self.has_another(cpu) => self.preempt(cpu),

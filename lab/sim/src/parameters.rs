@@ -379,7 +379,9 @@ parameters! {
     dcas_cost "processor.dcas_cost" Unit::Time, "", "0", "a double compare-and-swap, beside its references to memory";
     advisory "processor.advisory" Unit::Choice(&["none", "line"]), "", "none", "advisory locks, taken by a load and given up by any store: none, or a bit of each line";
     advisory_cost "processor.advisory_cost" Unit::Time, "", "0", "an advisory load, beside the load";
-    store_buffer "processor.store_buffer" Unit::Count, "moesi", "0", "stores that a processor goes on without waiting for (0: it waits for each); updates and fences wait for all";
+    store_buffer "processor.store_buffer" Unit::Count, "", "0", "stores that a processor goes on without waiting for (0: it waits for each); updates and fences wait for all";
+    store_window "processor.store_window" Unit::Time, "", "0", "shortest computation that waits for buffered stores, for which loads wait, too: sequential consistency (0: none does, and loads pass stores: total store order)";
+    misses "processor.misses" Unit::Count, "forwarding", "1", "buffered stores that have their lines on the way at one time";
     fence "processor.fence" Unit::Time, "", "0", "a memory fence (without coherence: a synchronising instruction, when the own stores are visible)";
     line "cache.line" Unit::Bytes, "", "", "a cache line, the unit of coherence";
     cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";

@@ -110,7 +110,7 @@ impl Simulation {
 
     /// The number of processors.
     pub fn processors(&self) -> usize {
-        self.machine.borrow().engine.cpus.len()
+        self.machine.borrow().engine.memory.processors
     }
 
     /// Sets the handler of all processors' messages: called at each arrival.
@@ -254,9 +254,9 @@ fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn Ac
         let path = Rc::new(PastCache(memory.clone()));
         return (Machine::new(engine, memory), path);
     }
-    let (coherent, is_split) = (Coherent::new(p), p.fabric == BUS && p.protocol != WRITE_ONCE);
+    let coherent = Coherent::new(p);
     let path: Rc<dyn AccessPath> = match p.store_buffer {
-        1.. if is_split => Rc::new(Buffered::new(coherent)),
+        1.. => Rc::new(Buffered::new(coherent, p.store_window)),
         _ => Rc::new(coherent),
     };
     let machine = match (p.fabric, p.protocol) {

@@ -154,12 +154,20 @@ pub(super) fn changed(
     context.ask_once(&with(algorithms, change))
 }
 
-fn with(algorithms: &[&'static str], change: &str) -> Sweep {
+/// Some algorithms on 64 processors with a parameter changed.
+pub(super) fn with(algorithms: &[&'static str], change: &str) -> Sweep {
     Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change)
 }
 
 /// The constant without a source that claims on placement are tried with other values of.
 pub(super) const RETRY: &str = "the time until a refused request is sent again";
+
+/// Half and double the time of the instructions that a processor has under way.
+///
+/// How many it executes in a cycle has no source.
+pub(super) const WINDOWS: [&str; 2] = ["processor.store_window=82ns", "processor.store_window=328ns"];
+/// The constant of [`WINDOWS`].
+pub(super) const WINDOW: &str = "the time of the instructions under way";
 
 /// The contradictions of a claim on 64 processors with half and double the time until a
 /// refused request is sent again.
@@ -250,6 +258,11 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
         bounds.push(format!("{bound} {}", digits(failures)));
         others.extend(claim(failures).into_iter().map(|text| format!("{bound} {text}")));
     }
+    let mut windows = Vec::new();
+    for window in WINDOWS {
+        let failures = changed(context, &[TEST_AND_SET], window)?.median(there, FAILED_CONDITIONALS);
+        windows.extend(claim(failures).into_iter().map(|text| format!("with {window} {text}")));
+    }
     let in_turn = changed(context, &[TEST_AND_SET], IN_TURN)?;
     let ours = format!(
         "{}; with back-off {}; with lines at the nodes in turn {}",
@@ -257,7 +270,7 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
         bounds.join(", "),
         in_turn.show(there, FAILED_CONDITIONALS)
     );
-    Ok(Finding::new(ours, against).varied("the bound of back-off", others))
+    Ok(Finding::new(ours, against).varied("the bound of back-off", others).varied(WINDOW, windows))
 }
 
 fn n13(context: &Context<'_>) -> Result<Finding, Error> {

@@ -4,7 +4,8 @@
 use super::context::rising;
 use super::n_queues::{
     ALL, ARRAY, CACHED_LOCKS, HYBRID, IN_TURN, LOCKS_AT_MEMORY, Look, MOST, NON_BLOCKING, PROCS, QUEUE,
-    RETRY, TICKETS, at, changed, figure_5, not_faster, out_of_order, times, with_other_retries,
+    RETRY, TICKETS, WINDOW, WINDOWS, at, changed, figure_5, not_faster, out_of_order, times, with,
+    with_other_retries,
 };
 use super::{Claim, Context, Finding};
 use crate::sim::Sweep;
@@ -72,18 +73,28 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n19(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let mut against = out_of_order(f, &LOCKS_AT_MEMORY, MOST);
         against.extend(not_faster(f, &[HYBRID], &CACHED_LOCKS, MOST));
         against
-    });
+    };
+    let against = series.judge(claim);
+    let one_by_one = changed(context, &LOCKS_AT_MEMORY, "processor.store_buffer=0")?;
     let ours = format!(
-        "{}; the best over LL/SC: {}",
+        "{}; the best over LL/SC: {}; with stores that each wait for their line {}",
         times(&series, &LOCKS_AT_MEMORY, MOST),
-        times(&series, &[QUEUE], MOST)
+        times(&series, &[QUEUE], MOST),
+        times(&one_by_one, &LOCKS_AT_MEMORY, MOST)
     );
     if against.is_empty() {
-        return Ok(Finding::new(ours, against));
+        let all = [&LOCKS_AT_MEMORY[..], &CACHED_LOCKS].concat();
+        let mut others = Vec::new();
+        for window in WINDOWS {
+            let other = context.ask(&with(&all, window))?;
+            others.extend(other.judge(claim).into_iter().map(|text| format!("with {window} {text}")));
+        }
+        let retries = with_other_retries(context, &all, &claim)?;
+        return Ok(Finding::new(ours, against).varied(WINDOW, others).varied(RETRY, retries));
     }
     let mut sweep = Vec::new();
     for service in ["10.3ns", "41ns", "100ns", "164ns", "244ns"] {

@@ -45,6 +45,8 @@ fn releases<L: Lock<Sim> + 'static>(procs: usize, seed: u64) -> Result<Vec<(u64,
                 cpu.work(20_000);
                 let before = cpu.counters();
                 shared.0.unlock(cpu, &patience, held);
+                // A computation waits for a store that lies in the buffer.
+                cpu.work(200);
                 let after = cpu.counters().since(&before);
                 // In the last lap there are fewer and fewer waiters.
                 if (2..LAPS - 1).contains(&lap) {

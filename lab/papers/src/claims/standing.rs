@@ -28,11 +28,17 @@ const OWN: [(&str, &str); 17] = [
     ("L17", "the patience of a receiver (a millisecond; scaled with the time slice)"),
     ("N3", "both processors of a node count an intervention, which has no source"),
     ("N7", "the time of a fetch-op at its home, chosen for it"),
-    ("N12", "the bound of back-off, of which half and double are tried; where lines lie (published)"),
+    (
+        "N12",
+        "the bound of back-off and the time of the instructions under way, of which half and double are tried; where lines lie (published)",
+    ),
     ("N13", "the order in which a home serves; where lines lie (published): at the nodes in turn it fails"),
     ("N17", "where lines lie (published)"),
     ("N18", "where lines lie (published): at the nodes in turn it fails"),
-    ("N19", "the time of a poll at memory, chosen for N7"),
+    (
+        "N19",
+        "stores in a row whose lines come at one time (published); the time of a poll at memory, chosen for N7",
+    ),
     ("N22", "the time of a fetch-op at its home, with which it was known"),
 ];
 

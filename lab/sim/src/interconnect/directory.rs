@@ -9,6 +9,8 @@
 //!   reply and all acknowledgements are there; an intervention that comes before waits.
 //! * A store-conditional asks for the right to write; if another processor wrote in between, the
 //!   home just says so, and sends no invalidations.
+//! * A processor may have several requests under way, each in a place of its own
+//!   ([`Engine::places`]); requests are named by their places.
 //! * A home serves one request at a time, in the order that the machine says. Its messages leave
 //!   after the latency; it is occupied for the occupancy.
 
@@ -26,7 +28,7 @@ use crate::request::Want;
 
 #[derive(Debug, Default)]
 struct Home {
-    /// Processors whose requests wait.
+    /// Requests that wait.
     queue: VecDeque<u16>,
     serving: bool,
     busy: Time,
@@ -38,7 +40,7 @@ struct Home {
 pub(crate) struct DirectoryNetwork {
     network: Network,
     homes: Vec<Home>,
-    /// By line: processors whose requests wait until it is not busy any more.
+    /// By line: requests that wait until it is not busy any more.
     waiting: Vec<VecDeque<u16>>,
     /// Number of acknowledgements of invalidations that have come.
     acknowledged: u64,
@@ -74,7 +76,7 @@ impl Interconnect for DirectoryNetwork {
         let request = &mut e.cpus[cpu].request;
         let jitter = e.random.below(e.jitter + 1);
         let home = usize::from(e.memory.lines[request.line as usize].home);
-        let at = self.network.request(e.now + jitter, cpu, home);
+        let at = self.network.request(e.now + jitter, e.sender(cpu), home);
         e.events.push(at, EventKind::HomeArrive, cpu, 0);
     }
 
@@ -142,7 +144,7 @@ impl DirectoryNetwork {
         let next = if e.p.service == FIFO || queue.len() < 2 {
             queue.pop_front()
         } else if e.p.service == LOCAL_FIRST {
-            let own = queue.iter().position(|&cpu| self.network.node(usize::from(cpu)) == home);
+            let own = queue.iter().position(|&cpu| self.network.node(e.sender(usize::from(cpu))) == home);
             queue.remove(own.unwrap_or(0))
         } else {
             let i = e.random.below(queue.len() as u64) as usize;
@@ -193,10 +195,10 @@ impl DirectoryNetwork {
         match answer {
             HomeReply::Reply { data } => {
                 e.cpus[cpu].request.served = true;
-                let at = self.network.reply(now + latency, home, cpu, data);
+                let at = self.network.reply(now + latency, home, e.sender(cpu), data);
                 e.events.push(at, EventKind::Reply, cpu, 0);
                 if data {
-                    let distance = self.network.distance(cpu, home * e.p.per_node as usize);
+                    let distance = self.network.distance(e.sender(cpu), home * e.p.per_node as usize);
                     e.counters.misses[distance.min(DISTANCES - 1)] += 1;
                 }
             }
@@ -216,7 +218,7 @@ impl DirectoryNetwork {
     /// Come again.
     fn refuse(&mut self, e: &mut Engine, home: usize, cpu: usize, occupancy: Time) {
         e.counters.refusals += 1;
-        let at = self.network.reply(e.now + occupancy, home, cpu, false);
+        let at = self.network.reply(e.now + occupancy, home, e.sender(cpu), false);
         e.events.push(at + e.p.retry, EventKind::Retry, cpu, 0);
         self.is_occupied(e, home, occupancy);
     }
@@ -227,19 +229,20 @@ impl DirectoryNetwork {
         e.events.push(e.now + occupancy, EventKind::HomeFree, home, 0);
     }
 
-    fn serve_read(&mut self, e: &mut Engine, home: usize, cpu: usize, line: usize) -> HomeReply {
+    fn serve_read(&mut self, e: &mut Engine, home: usize, place: usize, line: usize) -> HomeReply {
+        let cpu = e.sender(place);
         let it = &mut e.memory.lines[line];
         match it.state {
             LineState::Exclusive if usize::from(it.owner) != cpu => {
                 it.busy = true;
                 let owner = usize::from(it.owner);
-                self.send_intervention(e, home, cpu, owner);
+                self.send_intervention(e, home, place, owner);
                 return HomeReply::Forwarded;
             }
             LineState::Unowned | LineState::Exclusive => {
                 it.state = LineState::Exclusive;
                 it.owner = cpu as u16;
-                e.cpus[cpu].request.exclusive = true;
+                e.cpus[place].request.exclusive = true;
             }
             LineState::Shared => e.memory.add_sharer(line, cpu),
         }
@@ -250,11 +253,12 @@ impl DirectoryNetwork {
         &mut self,
         e: &mut Engine,
         home: usize,
-        cpu: usize,
+        place: usize,
         line: usize,
         occupancy: &mut Time,
     ) -> HomeReply {
-        let request = &mut e.cpus[cpu].request;
+        let cpu = e.sender(place);
+        let request = &mut e.cpus[place].request;
         let it = &mut e.memory.lines[line];
         let has_it = it.state == LineState::Shared && e.memory.is_sharer(line, cpu);
         if request.want == Want::Conditional && !has_it {
@@ -270,11 +274,11 @@ impl DirectoryNetwork {
             LineState::Exclusive if usize::from(it.owner) != cpu => {
                 it.busy = true;
                 let owner = usize::from(it.owner);
-                self.send_intervention(e, home, cpu, owner);
+                self.send_intervention(e, home, place, owner);
                 return HomeReply::Forwarded;
             }
             LineState::Unowned | LineState::Exclusive => {}
-            LineState::Shared => *occupancy += self.send_invalidations(e, home, cpu, line),
+            LineState::Shared => *occupancy += self.send_invalidations(e, home, place, line),
         }
         let it = &mut e.memory.lines[line];
         it.state = LineState::Exclusive;
@@ -285,7 +289,7 @@ impl DirectoryNetwork {
     fn send_intervention(&mut self, e: &mut Engine, home: usize, asked: usize, owner: usize) {
         e.counters.interventions += 1;
         e.counters.interventions_received += e.p.per_node;
-        let at = self.network.forward(e.now + e.p.occupancy_lookup, home, asked, owner);
+        let at = self.network.forward(e.now + e.p.occupancy_lookup, home, e.sender(asked), owner);
         e.events.push(at, EventKind::Intervene, owner, asked);
     }
 
@@ -298,7 +302,8 @@ impl DirectoryNetwork {
         let mut leaves = e.now + e.p.occupancy_lookup;
         let mut sent = 0;
         let mut last = usize::MAX;
-        for &sharer in sharers.iter().filter(|&&s| usize::from(s) != asked) {
+        let sender = e.sender(asked);
+        for &sharer in sharers.iter().filter(|&&s| usize::from(s) != sender) {
             let node = self.network.node(usize::from(sharer));
             if node == last {
                 continue;
@@ -306,7 +311,7 @@ impl DirectoryNetwork {
             last = node;
             sent += 1;
             leaves += e.p.occupancy_invalidation;
-            let at = self.network.forward(leaves, home, asked, usize::from(sharer));
+            let at = self.network.forward(leaves, home, sender, usize::from(sharer));
             e.events.push(at, EventKind::Invalidate, line, node << 16 | asked);
         }
         self.buffer = sharers;
@@ -317,8 +322,9 @@ impl DirectoryNetwork {
 
     fn node_invalidated(&mut self, e: &mut Engine, line: usize, node: usize, asked: usize) {
         let first = node * e.p.per_node as usize;
-        let last = (first + e.p.per_node as usize).min(e.cpus.len());
-        for cpu in (first..last).filter(|&cpu| cpu != asked) {
+        let last = (first + e.p.per_node as usize).min(e.memory.processors);
+        let sender = e.sender(asked);
+        for cpu in (first..last).filter(|&cpu| cpu != sender) {
             e.counters.invalidations_received += 1;
             let request = &mut e.cpus[cpu].request;
             if request.is_ordered_on(line) && request.want == Want::Read && !request.exclusive {
@@ -329,21 +335,22 @@ impl DirectoryNetwork {
                 e.invalidate(line, cpu);
             }
         }
-        let at = self.network.direct(e.now, first, asked, false);
+        let at = self.network.direct(e.now, first, sender, false);
         e.events.push(at, EventKind::Acknowledge, asked, 0);
     }
 
     fn intervene(&mut self, e: &mut Engine, owner: usize, asked: usize) {
         let request = &e.cpus[asked].request;
         let (read, line) = (request.want == Want::Read, request.line as usize);
-        if e.cpus[owner].request.is_ordered_on(line) {
+        if let Some(place) = e.places(owner).find(|&place| e.cpus[place].request.is_ordered_on(line)) {
             // It has not got the line itself yet.
-            e.cpus[owner].deferred = Some(asked as u16);
+            e.cpus[place].deferred = Some(asked as u16);
             return;
         }
+        let sender = e.sender(asked);
         let home = usize::from(e.memory.lines[line].home);
         let supplies = e.now + e.p.owner_access;
-        let at = self.network.direct(supplies, owner, asked, true);
+        let at = self.network.direct(supplies, owner, sender, true);
         if e.memory.copy(line, owner) != copy::INVALID {
             if read {
                 e.memory.set_copy(line, owner, copy::SHARED);
@@ -356,13 +363,13 @@ impl DirectoryNetwork {
             it.state = LineState::Shared;
             e.memory.clear_sharers(line);
             e.memory.add_sharer(line, owner);
-            e.memory.add_sharer(line, asked);
+            e.memory.add_sharer(line, sender);
         } else {
             it.state = LineState::Exclusive;
-            it.owner = asked as u16;
+            it.owner = sender as u16;
         }
         e.events.push(at, EventKind::Reply, asked, 0);
-        let distance = self.network.distance(asked, owner);
+        let distance = self.network.distance(sender, owner);
         e.counters.misses[distance.min(DISTANCES - 1)] += 1;
         e.counters.from_caches += 1;
         let at = self.network.back(supplies, owner, home, read);

@@ -50,6 +50,7 @@ impl Parameters {
             }
         }
         self.check_cache()?;
+        self.check_store_buffer()?;
         if self.fabric == BUS && self.protocol == MOESI {
             if !(1..=1024).contains(&self.banks) {
                 return bad(format!("`memory.banks` is 1 to 1024, not {}", self.banks));
@@ -166,6 +167,17 @@ impl Parameters {
             return bad(
                 "`cache.size` must be `cache.ways` times a power of two of lines (`cache.line`)".into()
             );
+        }
+        Ok(())
+    }
+
+    fn check_store_buffer(&self) -> Result<(), ParameterError> {
+        let bad = |text: String| Err(ParameterError::Inconsistent(text));
+        if self.has("forwarding") && !(1..=16).contains(&self.misses) {
+            return bad(format!("`processor.misses` is 1 to 16, not {}", self.misses));
+        }
+        if self.store_buffer > 0 && !self.has("forwarding") && !self.has("moesi") {
+            return bad("`processor.store_buffer` is for a split bus and for homes that forward".into());
         }
         Ok(())
     }

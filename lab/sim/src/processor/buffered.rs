@@ -1,14 +1,20 @@
-//! The threads' side of a store buffer in front of coherent caches: total store order.
+//! The threads' side of a store buffer in front of coherent caches.
 //!
 //! A store that its cache does not allow at once lies in the buffer until its line is there, and
 //! the thread goes on. Stores leave the buffer in their order, each when its line has come with the
-//! right to write it: then the others see it. A load takes the youngest value that the buffer has
-//! for its word, or else passes the buffer. Updates, fences and calls of the system wait until the
-//! buffer is empty. A processor has one request under way, so that a load that misses waits for
-//! the stores before it.
+//! right to write it: then the others see it. Updates, fences and calls of the system wait until
+//! the buffer is empty.
+//!
+//! * **Total store order.** A load takes the youngest value that the buffer has for its word, or
+//!   else passes the buffer. A processor has one request under way, so that a load that misses
+//!   waits for the stores before it.
+//! * **Sequential consistency** (`processor.store_window`). Loads wait until the buffer is empty,
+//!   and so does a computation that is longer than the instructions that a processor holds. So it
+//!   is stores in a row whose lines come at one time (`processor.misses`).
 
 use towpath_machine::Ordering;
 
+use crate::event_queue::Time;
 use crate::machine::Machine;
 use crate::memory::{AT_MEMORY, copy};
 use crate::processor::coherent::Coherent;
@@ -18,27 +24,44 @@ use crate::thread::Doing;
 
 /// Accesses through a store buffer and coherent caches.
 #[derive(Debug)]
-pub(crate) struct Buffered(Coherent);
+pub(crate) struct Buffered {
+    coherent: Coherent,
+    /// Shortest computation that waits for the stores; 0 under total store order.
+    window: Time,
+}
 
 impl Machine {
-    /// Performs buffered stores as far as the cache allows it; asks for the next line.
+    /// Performs buffered stores as far as the cache allows it; asks for the next lines.
     pub fn drain(&mut self, cpu: usize) {
         let e = &mut self.engine;
         while let Some(&(word, value)) = e.cpus[cpu].stores.front() {
             let line = e.memory.line_of(word);
             let have = e.memory.copy(line, cpu);
             if have != copy::MODIFIED {
-                if !e.cpus[cpu].request.active {
-                    let op = Op::Store(value);
-                    let request = Request::new(Want::of(op, word, have), op, line, word);
-                    self.send(cpu, Request { prefetch: true, ..request });
-                }
-                return;
+                return self.fetch_for_stores(cpu);
             }
             e.cpus[cpu].stores.pop_front();
             e.buffered -= 1;
             e.counters.hits += 1;
             e.store_now(word, value);
+        }
+    }
+
+    /// Asks for the lines of buffered stores, for as many as the processor has places.
+    fn fetch_for_stores(&mut self, cpu: usize) {
+        for i in 0..self.engine.cpus[cpu].stores.len() {
+            let e = &mut self.engine;
+            let (word, value) = e.cpus[cpu].stores[i];
+            let line = e.memory.line_of(word);
+            let have = e.memory.copy(line, cpu);
+            let comes = |request: &Request| request.active && request.line as usize == line;
+            if have == copy::MODIFIED || e.places(cpu).any(|place| comes(&e.cpus[place].request)) {
+                continue;
+            }
+            let Some(place) = e.places(cpu).find(|&place| !e.cpus[place].request.active) else { return };
+            let op = Op::Store(value);
+            let request = Request::new(Want::of(op, word, have), op, line, word);
+            self.send(place, Request { prefetch: true, ..request });
         }
     }
 
@@ -49,8 +72,12 @@ impl Machine {
 }
 
 impl Buffered {
-    pub fn new(coherent: Coherent) -> Self {
-        Buffered(coherent)
+    pub fn new(coherent: Coherent, window: Time) -> Self {
+        Buffered { coherent, window }
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.window > 0
     }
 
     /// The youngest value of a word in the buffer, at the thread's clock.
@@ -90,11 +117,16 @@ impl Buffered {
 
 impl AccessPath for Buffered {
     fn load(&self, cpu: &Sim, word: u32, order: Ordering) -> u64 {
-        Self::forwarded(cpu, word).unwrap_or_else(|| self.0.load(cpu, word, order))
+        if self.is_sequential() {
+            Self::empty(cpu);
+            return self.coherent.load(cpu, word, order);
+        }
+        Self::forwarded(cpu, word).unwrap_or_else(|| self.coherent.load(cpu, word, order))
     }
     fn store(&self, cpu: &Sim, word: u32, value: u64, order: Ordering) {
         if word & AT_MEMORY != 0 {
-            return self.0.store(cpu, word, value, order);
+            Self::empty(cpu);
+            return self.coherent.store(cpu, word, value, order);
         }
         loop {
             cpu.await_turn();
@@ -121,21 +153,21 @@ impl AccessPath for Buffered {
     }
     fn update(&self, cpu: &Sim, word: u32, op: Op) -> u64 {
         Self::empty(cpu);
-        self.0.update(cpu, word, op)
+        self.coherent.update(cpu, word, op)
     }
     fn link(&self, cpu: &Sim, word: u32) -> u64 {
         Self::empty(cpu);
-        self.0.link(cpu, word)
+        self.coherent.link(cpu, word)
     }
     fn conditional(&self, cpu: &Sim, word: u32, value: u64) -> bool {
         Self::empty(cpu);
-        self.0.conditional(cpu, word, value)
+        self.coherent.conditional(cpu, word, value)
     }
     fn copy_in(&self, cpu: &Sim, to: &SimBytes, at: usize, from: &[u8]) {
-        self.0.copy_in(cpu, to, at, from);
+        self.coherent.copy_in(cpu, to, at, from);
     }
     fn copy_out(&self, cpu: &Sim, from: &SimBytes, at: usize, to: &mut [u8]) {
-        self.0.copy_out(cpu, from, at, to);
+        self.coherent.copy_out(cpu, from, at, to);
     }
     fn spin(
         &self,
@@ -145,26 +177,31 @@ impl AccessPath for Buffered {
         budget: u64,
         done: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
-        if Self::forwarded(cpu, word).is_some() {
+        if self.is_sequential() || Self::forwarded(cpu, word).is_some() {
             // No other processor's store is seen before the own one.
             Self::empty(cpu);
         }
-        self.0.spin(cpu, word, order, budget, done)
+        self.coherent.spin(cpu, word, order, budget, done)
     }
     fn fence(&self, cpu: &Sim) {
         Self::empty(cpu);
-        self.0.fence(cpu);
+        self.coherent.fence(cpu);
     }
     fn synchronise(&self, cpu: &Sim) {
         Self::empty(cpu);
     }
+    fn begin_computation(&self, cpu: &Sim, length: Time) {
+        if self.is_sequential() && length >= self.window {
+            Self::empty(cpu);
+        }
+    }
     fn prefetch(&self, cpu: &Sim, word: u32, op: Op) {
-        self.0.prefetch(cpu, word, op);
+        self.coherent.prefetch(cpu, word, op);
     }
     fn ordinary_load(&self, cpu: &Sim, word: u32) -> u64 {
-        self.0.ordinary_load(cpu, word)
+        self.coherent.ordinary_load(cpu, word)
     }
     fn ordinary_store(&self, cpu: &Sim, word: u32, value: u64) {
-        self.0.ordinary_store(cpu, word, value);
+        self.coherent.ordinary_store(cpu, word, value);
     }
 }

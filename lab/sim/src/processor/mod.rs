@@ -106,6 +106,8 @@ pub(crate) trait AccessPath: std::fmt::Debug {
     fn fence(&self, cpu: &Sim);
     /// Makes the processor's own stores visible, where they are not at once.
     fn synchronise(&self, _cpu: &Sim) {}
+    /// Begins a private computation, or a pause, of that length.
+    fn begin_computation(&self, _cpu: &Sim, _length: Time) {}
     /// Asks for a line early.
     fn prefetch(&self, cpu: &Sim, word: u32, op: Op);
     /// Performs a load of ordinary C.
@@ -186,6 +188,7 @@ impl Sim {
 
     /// Private computation of exactly so many picoseconds.
     pub fn compute(&self, ps: Time) {
+        self.path.begin_computation(self, ps);
         let mut e = self.engine();
         let thread = &mut e.threads[self.thread];
         thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
@@ -394,7 +397,9 @@ impl Processor for Sim {
     /// Charges time that is no progress, unlike work: a thread that only backs off and
     /// looks again, for ever, is stuck.
     fn delay(&self, ns: u64) {
-        self.charge(ns.saturating_mul(1000));
+        let length = ns.saturating_mul(1000);
+        self.path.begin_computation(self, length);
+        self.charge(length);
     }
     fn work(&self, ns: u64) {
         self.compute(ns.saturating_mul(1000));

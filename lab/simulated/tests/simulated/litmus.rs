@@ -137,6 +137,8 @@ fn store_buffering() {
     for entries in [1, 8] {
         assert_eq!(buffered(entries, AT_ONCE), all_but(2, &[]), "{entries}");
     }
+    // Loads that wait for stores are what makes it sequentially consistent.
+    assert_eq!(outcomes("origin2000", &["processor.store_window=0"], AT_ONCE), all_but(2, &[]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The machines return their own parameters, and keep the rules of their protocols.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use towpath_machine::{
@@ -106,6 +106,36 @@ fn the_modern_machines_return_their_classes() {
     near(access(&p, 0, [1, 0], nothing, load).0, 113.0, 0.05);
     near(access(&p, 100, [1, 0], nothing, load).0, 200.0, 0.05);
     near(access(&machine("graviton3", &[]), 0, [1, 0], store, load).0, 47.0, 0.05);
+}
+
+#[test]
+fn stores_in_a_row_fetch_their_lines_at_one_time() {
+    let took = |change: &str| {
+        let p = machine("origin2000", &[change]);
+        let mut s = simulation(&p, 64);
+        let words = [10, 20, 30].map(|node| s.arena().word(Place::Home(node), 0));
+        let times = Rc::new(Cell::new([0; 3]));
+        let result = Rc::clone(&times);
+        s.spawn(0, 0, move |cpu| {
+            let start = cpu.clock();
+            words.iter().for_each(|word| cpu.store(word, 1, Relaxed));
+            let stored = cpu.clock() - start;
+            // Shorter than the instructions under way, and longer.
+            cpu.work(20);
+            let short = cpu.clock() - start;
+            cpu.work(1_000);
+            result.set([stored, short, cpu.clock() - start].map(|ps| ps / 1_000));
+        });
+        s.run().unwrap();
+        times.get()
+    };
+    let [stored, short, all] = took("processor.misses=4");
+    assert!(stored < 20 && short < 40, "{stored}, {short} ns");
+    let [_, _, one_by_one] = took("processor.misses=1");
+    // 1,000 ns are the computation's.
+    assert!(2 * (all - 1_000) < one_by_one - 1_000, "{all} and {one_by_one} ns");
+    let [waits, _, _] = took("processor.store_buffer=0");
+    assert!(waits > 2_000, "{waits} ns");
 }
 
 #[test]
@@ -447,6 +477,8 @@ fn instructions_take_a_cycle_each_and_data_can_be_looked_at() {
         assert_eq!(arena.value(&cell), 7);
         s.spawn(0, 0, move |cpu| {
             cpu.write(&cell, 9);
+            // Until the store has left its buffer.
+            cpu.work(1_000);
             let start = cpu.clock();
             cpu.instructions(100);
             assert_eq!(cpu.clock() - start, 100 * cycle, "{name}");

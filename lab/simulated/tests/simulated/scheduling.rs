@@ -393,6 +393,8 @@ fn sleepers_are_woken_one_after_the_other() {
     s.spawn(0, 0, move |cpu| {
         cpu.work(100_000);
         cpu.store(&word, 1, Relaxed);
+        // Until the store has left its buffer.
+        cpu.work(1_000);
         let start = cpu.now();
         assert_eq!(cpu.wake(&word, u32::MAX), 7);
         here.set((start, cpu.now()));
