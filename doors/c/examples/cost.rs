@@ -233,15 +233,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             let name = CString::new(stringify!($kind))?;
             // SAFETY: see above.
             let queue = made(|out| unsafe { make(here, name.as_ptr(), $number, 64, 64, out) })?;
-            // SAFETY: see above.
             let (sender, receiver) =
+                // SAFETY: see above.
                 unsafe { (made(|out| sender(queue, out))?, made(|out| receiver(queue, out))?) };
             let own = world.$kind::<[u64; 8]>(stringify!($kind), 64)?;
             let (own_sender, own_receiver) = (own.sender()?, own.receiver()?);
-            // SAFETY: see above.
             compare(
                 $what,
                 runs,
+                // SAFETY: see above.
                 || unsafe { run(sender, receiver, ROUNDS) },
                 || {
                     for _ in 0..ROUNDS {
