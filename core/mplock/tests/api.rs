@@ -96,8 +96,12 @@ fn request_that_is_withdrawn_lets_the_lock_pass_by() {
             manager.barrier().unwrap();
             assert!(lock.try_acquire().unwrap().is_none(), "{protocol:?}");
             assert!(lock.try_acquire_shared().unwrap().is_none(), "{protocol:?}");
-            assert!(lock.acquire_shared_timeout(Duration::from_millis(2)).unwrap().is_none());
             assert!(lock.acquire_timeout(Duration::from_millis(2)).unwrap().is_none());
+            // The place in the queue stays: to ask again takes no message.
+            let requests = manager.traffic().requests;
+            assert!(lock.acquire_timeout(Duration::from_millis(2)).unwrap().is_none());
+            assert_eq!(manager.traffic().requests, requests, "{protocol:?}");
+            assert!(lock.acquire_shared_timeout(Duration::from_millis(2)).unwrap().is_none());
             manager.barrier().unwrap();
             manager.barrier().unwrap();
         });

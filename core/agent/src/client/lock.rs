@@ -88,6 +88,7 @@ impl Lock {
     /// }
     /// # Ok::<(), towpath::mplock::hosts::Error>(())
     /// ```
+    #[doc(alias = "try_lock")]
     pub fn try_acquire(&self) -> Result<Option<Guard<'_>>, Error> {
         self.ask(LockAccess::Exclusive, true)?.wait_until(None)
     }

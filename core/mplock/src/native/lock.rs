@@ -179,6 +179,7 @@ impl Lock {
     /// assert!(lock.try_acquire()?.is_some());
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
+    #[doc(alias = "try_lock")]
     pub fn try_acquire(&self) -> Result<Option<Guard<'_>>, Error> {
         self.acquire_within(Mode::Exclusive, true, None)
     }
@@ -205,23 +206,33 @@ impl Lock {
     /// `None`. The process has to go on polling ([`Manager::poll`](super::Manager::poll)), to pass
     /// the lock by when its turn comes.
     ///
+    /// Asked again before that, the process has the place in the queue that it had. So a wait that
+    /// another thread or a signal handler may cancel asks for short times, and looks at a flag
+    /// between them.
+    ///
     /// # Errors
     ///
     /// As [`Lock::acquire`].
     ///
     /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
     /// use std::time::Duration;
+    ///
+    /// static CANCELLED: AtomicBool = AtomicBool::new(false);
     ///
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
     /// # world.enter(None)?;
     /// let manager = towpath::mplock::Manager::new(&world)?;
     /// let lock = manager.lock("table");
-    /// match lock.acquire_timeout(Duration::from_secs(1))? {
-    ///     Some(guard) => println!("held, with token {}", guard.token()),
-    ///     None => println!("still busy"),
+    /// while !CANCELLED.load(Ordering::Relaxed) {
+    ///     if let Some(guard) = lock.acquire_timeout(Duration::from_millis(10))? {
+    ///         println!("held, with token {}", guard.token());
+    ///         break;
+    ///     }
     /// }
     /// # Ok::<(), towpath::mplock::Error>(())
     /// ```
+    #[doc(alias = "cancel")]
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard<'_>>, Error> {
         self.acquire_within(Mode::Exclusive, false, Instant::now().checked_add(timeout))
     }
