@@ -61,7 +61,7 @@ fn clean_removes_the_dead_and_only_the_dead() {
 #[cfg(feature = "lab")]
 fn kill_bench(dog: &Watchdog, directory: &Directory) {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    bench.args(["bench", "mplocks", "--algorithms", "hosts", "--procs", "2", "--runs", "1", "--kills", "1"]);
+    bench.args(["bench", "mplocks", "--algorithms", "hosts", "--procs", "2", "--kills", "1"]);
     bench.arg("--report").arg(directory.0.join("report")).env("TOWPATH_SHM_DIR", &directory.0);
     let mut bench = dog.spawn(bench);
     let made = format!("towpath-bench-locks.{}.{}", rustix::process::geteuid().as_raw(), bench.pid());
