@@ -11,7 +11,7 @@
 //! [PARKED][ rings   ][ANNOUNCED]
 //! ```
 
-use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_machine::{Ordering, Processor};
 
 use crate::{PARKED, Waiting};
 
@@ -24,11 +24,6 @@ const ANNOUNCED: u64 = 1;
 pub(super) struct Bell<'a, P: Processor>(pub &'a P::Word);
 
 impl<P: Processor> Bell<'_, P> {
-    /// Makes the word.
-    pub fn in_arena(arena: &impl Arena<P>, place: Place) -> P::Word {
-        arena.word(place, 0)
-    }
-
     /// Announces that the caller is going to sleep on the word.
     ///
     /// Returns the word, which stays so until it is rung.

@@ -94,10 +94,18 @@ pub struct RingsHead<P: Processor, const N: usize = PLACES> {
 impl<P: Processor, const N: usize> RingsHead<P, N> {
     /// The head of an empty queue, in memory of the given arena.
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
-        let [fences, used, hint, turned] = core::array::from_fn(|_| arena.word(Place::SameLine, 0));
+        let word = |place| arena.word(place, 0);
         RingsHead {
-            shared: BellLine { bell: Bell::in_arena(arena, Place::NewLine), fences, used },
-            receiver: ReceiverLine { current: arena.word(Place::NewLine, 0), hint, turned },
+            shared: BellLine {
+                bell: word(Place::NewLine),
+                fences: word(Place::SameLine),
+                used: word(Place::SameLine),
+            },
+            receiver: ReceiverLine {
+                current: word(Place::NewLine),
+                hint: word(Place::SameLine),
+                turned: word(Place::SameLine),
+            },
             members: Members::in_arena(arena),
         }
     }
