@@ -299,7 +299,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
             cpu.store(self.word(self.seat, number, k), value.word(k), Ordering::Relaxed);
         }
         // (R7) Release: the value; pairs with the Acquire (R8).
-        cpu.store(ring.tail(), number + 1, Ordering::Release);
+        cpu.store(ring.tail(), number.wrapping_add(1), Ordering::Release);
         self.fence_lightly(cpu);
         if Bell(&self.head.shared.bell).is_announced(cpu) | self.head.members.is_closed(cpu) {
             return Some(self.apart().answer(cpu, wait, number));
@@ -330,7 +330,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         // Relaxed: after (R8).
         let value = shape.value(|k| cpu.load(self.word(seat, number, k), Ordering::Relaxed));
         // (R6) Release: the value was read; pairs with the Acquire (R5).
-        cpu.store(ring.head(), number + 1, Ordering::Release);
+        cpu.store(ring.head(), number.wrapping_add(1), Ordering::Release);
         self.fence_lightly(cpu);
         if ring.bell().is_announced(cpu) {
             ring.bell().ring(cpu, wait);

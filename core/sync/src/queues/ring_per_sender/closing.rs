@@ -31,7 +31,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
     /// For its sender, after the queue was closed.
     pub(super) fn ends_after(&self, cpu: &P, number: u64) -> bool {
         let ring = self.ring(self.seat);
-        let mine = ENDS | (number + 1);
+        let mine = ENDS | number.wrapping_add(1);
         // (R12) Release: the value; pairs with the Acquire (R11). Relaxed: the number alone.
         let end = cpu.compare_exchange(ring.end(), 0, mine, Ordering::Release, Ordering::Relaxed);
         let is_before = end.map_or_else(|end| end >= mine, |_| true);
