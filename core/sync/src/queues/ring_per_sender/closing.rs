@@ -45,6 +45,9 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
     /// Puts an end to each ring of a closed queue, behind the last value that was sent.
     #[cold]
     pub(super) fn end_rings(&self, cpu: &P) {
+        // A sender that has just joined may have put an end to its ring. First: a receiver may die
+        // here, and its successor finds that all rings have ends.
+        self.note_used(cpu, self.geometry.rings());
         // Relaxed, both: it is there or not.
         let ends = |seat: u32| cpu.load(self.ring(seat).end(), Ordering::Relaxed) != 0;
         if (0..self.geometry.rings()).all(ends) {
@@ -58,8 +61,6 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
             // Relaxed, both: the receiver's own knowledge, or the sender's, which (R11) acquires.
             let _ = cpu.compare_exchange(ring.end(), 0, end, Ordering::Relaxed, Ordering::Relaxed);
         }
-        // A sender that has just joined may have put an end to its ring.
-        self.note_used(cpu, self.geometry.rings());
     }
 
     /// Lets those look again that wait for these sides, which have changed.
