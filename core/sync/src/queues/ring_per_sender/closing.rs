@@ -36,8 +36,9 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         let end = cpu.compare_exchange(ring.end(), 0, mine, Ordering::Release, Ordering::Relaxed);
         let is_before = end.map_or_else(|end| end >= mine, |_| true);
         if !is_before {
-            // Relaxed: the receiver goes by the end.
-            cpu.store(ring.tail(), number, Ordering::Relaxed);
+            // (R13) Release: the values before, as (R7); pairs with the Acquire (R8). The number
+            // itself is for `len`: the receiver goes by the end.
+            cpu.store(ring.tail(), number, Ordering::Release);
         }
         is_before
     }
