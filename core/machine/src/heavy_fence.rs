@@ -41,14 +41,17 @@ fn registers(reach: FenceReach) -> bool {
 
 /// Makes the threads within reach execute a whole fence.
 ///
-/// Without effect where this process is not prepared.
+/// Where the system refuses that, this process is not prepared any more.
 pub(crate) fn reach_others(reach: FenceReach) {
     let command = match reach {
         FenceReach::Threads => MembarrierCommand::PrivateExpedited,
         FenceReach::Processes => MembarrierCommand::GlobalExpedited,
     };
-    // Refused only where it was not prepared: all at that word make whole fences.
-    let _ = membarrier(command);
+    if membarrier(command).is_err() {
+        let prepared = &PREPARED[reach as usize];
+        // The process has entered a sandbox since. Relaxed, all: as above.
+        let _ = prepared.compare_exchange(REGISTERED, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

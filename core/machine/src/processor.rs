@@ -110,17 +110,18 @@ pub trait Processor: Sized + 'static {
     }
     /// Prepares this process for asymmetric fences. Returns whether they are possible.
     ///
-    /// Otherwise those that meet at a word all make whole fences.
+    /// If they are not for one of those that meet at a word, all make whole fences. A process that
+    /// enters a sandbox may lose them: it asks again after a heavy fence.
     ///
-    /// By default they are not.
+    /// By default they are not possible.
     fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
         false
     }
     /// The light side of an asymmetric fence: a fence for the compiler.
     ///
-    /// [`Processor::heavy_fence`] makes it a whole one.
+    /// [`Processor::heavy_fence`] makes it a whole one, if both processes are prepared.
     ///
-    /// By default, and where the process is not prepared, both sides are whole fences.
+    /// By default both sides are whole fences.
     #[inline]
     #[track_caller]
     fn light_fence(&self, order: Ordering) {

@@ -471,6 +471,7 @@ macro_rules! either {
             /// # Panics
             ///
             /// If there are as many in this process as are counted: 65,535 for each of 64 places.
+            /// If a ring for each is needed: if there are as many as [`RINGS`](super::RINGS).
             fn clone(&self) -> Self {
                 let seat = join(&self.venue, QueueSide::$side).unwrap_or_else(|error| {
                     assert!(error != TransferError::Capacity, "too many handles of a queue");

@@ -23,7 +23,8 @@
 //! closed queue the number of values that were sent, once, by either end. `owner`: 0, or the
 //! identity of the sender's process; from 0, or from a dead process's, by the one that takes the
 //! ring, with all that is in it; back to 0 by that one. `fences`: the first that joins, or the
-//! maker. `used`: number of rings that were ever taken, or more. `current`, `hint`: the receiver.
+//! maker; then one that cannot make them. `used`: number of rings that were ever taken, or more.
+//! `current`, `hint`, `turned`: the receiver.
 //!
 //! **Crashes.** A sender, before the store to `tail`: nothing was sent; after it: the value was
 //! sent. Its ring is another sender's when one joins. A receiver, before the store to `head`: its
@@ -78,7 +79,7 @@ struct ReceiverLine<P: Processor> {
     current: P::Word,
     /// Hint for [`gathering`](super::gathering).
     hint: P::Word,
-    /// Number of rings that it has turned to: the hint's number.
+    /// Number of values that it has found where it turned to a ring: the hint's number.
     turned: P::Word,
 }
 
@@ -271,6 +272,9 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         };
         // (R4) SeqCst: pairs with the light fence (R2).
         cpu.heavy_fence(Ordering::SeqCst, reach);
+        if !cpu.fences_asymmetrically(reach) {
+            self.change_to_whole_fences(cpu);
+        }
     }
 
     /// Sends if there is room.

@@ -8,8 +8,8 @@ use crate::Waiting;
 impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
     /// Prepares the calling process for the queue's fences; the first one decides which.
     ///
-    /// One that cannot make them later, as the others do (a sandbox forbids it), changes the queue
-    /// to whole fences: a value that is being sent meanwhile may wake the receiver a turn late.
+    /// One that joins later and cannot make them, since a sandbox forbids it, changes the queue to
+    /// whole fences.
     pub(super) fn agree_on_fences(&self, cpu: &P) {
         let fences = &self.head.shared.fences;
         // Relaxed, all: the word alone matters; it is read by each operation.
@@ -18,7 +18,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
             return;
         }
         if !cpu.fences_asymmetrically(FenceReach::Processes) {
-            cpu.store(fences, WHOLE, Ordering::Relaxed);
+            self.change_to_whole_fences(cpu);
         } else if seen == UNDECIDED {
             // Another one may have decided otherwise.
             let _ = cpu.compare_exchange(
@@ -29,6 +29,15 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
                 Ordering::Relaxed,
             );
         }
+    }
+
+    /// Has all ends make whole fences from now on.
+    ///
+    /// A value that is being sent meanwhile may wake the receiver a turn late; if the queue is
+    /// closed in that instant, too, it may be lost.
+    pub(super) fn change_to_whole_fences(&self, cpu: &P) {
+        // Relaxed: as above.
+        cpu.store(&self.head.shared.fences, WHOLE, Ordering::Relaxed);
     }
 
     /// Takes a ring for the caller: one that is free, or else a dead process's.
