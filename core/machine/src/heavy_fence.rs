@@ -58,14 +58,62 @@ pub(crate) fn reach_others(reach: FenceReach) {
 mod tests {
     use core::sync::atomic::AtomicU64;
     use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+    use std::sync::{Mutex, PoisonError};
 
     use super::*;
     use crate::{Native, Processor};
+
+    /// Held by a test that looks at [`PREPARED`].
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// Has the system refuse `membarrier` to the calling thread. Returns whether it does.
+    #[allow(unsafe_code)]
+    fn forbid_membarrier() -> bool {
+        const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+            libc::sock_filter { code: code as u16, jt, jf, k }
+        }
+        // The call's number is the first word that the filter sees.
+        let mut filter = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_membarrier as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the kernel copies the program, which lives during the call.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        }
+    }
+
+    #[test]
+    fn process_is_not_prepared_after_a_fence_was_refused() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpu = Native::with_id(0);
+        for reach in [FenceReach::Threads, FenceReach::Processes] {
+            let was_prepared = cpu.fences_asymmetrically(reach);
+            cpu.heavy_fence(SeqCst, reach);
+            assert_eq!(cpu.fences_asymmetrically(reach), was_prepared, "{reach:?}");
+            let sandboxed = std::thread::spawn(move || {
+                forbid_membarrier().then(|| {
+                    cpu.heavy_fence(SeqCst, reach);
+                    cpu.fences_asymmetrically(reach)
+                })
+            });
+            match sandboxed.join().unwrap() {
+                Some(is_prepared) => assert!(!is_prepared, "{reach:?}"),
+                None => println!("the system has no filters of calls"),
+            }
+            PREPARED[reach as usize].store(UNKNOWN, Relaxed);
+        }
+    }
 
     // Of two threads that store and then look at the other's word, one sees the other's store.
     #[test]
     fn a_light_and_a_heavy_fence_order_both_threads() {
         const ROUNDS: u64 = 2_000;
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let cpu = Native::with_id(0);
         for reach in [FenceReach::Threads, FenceReach::Processes] {
             if !cpu.fences_asymmetrically(reach) {
