@@ -37,7 +37,7 @@ pub fn all(cases: &mut Vec<Case>) {
     });
 }
 
-/// PlacesOwners that take places and give them back, as do their handlers.
+/// Participants that take places and give them back, as do their handlers.
 struct PlacesRun {
     participants: Vec<PlacesOwner>,
     plan: Plan,
