@@ -75,7 +75,8 @@ int main(int count, char **arguments) {
         GIVES(tp_receiver_receive(hear, message, LONG), 0);
         CHECK(message[0] == k && message[1] == (k + 7) * (k + 7));
     }
-    CHECK(kill(child, 0) == 0 && tp_world_is_alive(world, 0) == 1);
+    /* The program in Rust; that in Python has ended. Which rank each of them has is not known. */
+    CHECK(tp_world_is_alive(world, 1) + tp_world_is_alive(world, 2) == 1);
     GIVES(tp_writer_open(news, &tell), 0);
     GIVES(tp_writer_send(tell, "the end", 7, LONG), 0);
     CHECK(waitpid(child, NULL, 0) == child);
