@@ -37,7 +37,7 @@ const OWN: [(&str, &str); 17] = [
     ("N18", "where lines lie (published): at the nodes in turn it fails"),
     (
         "N19",
-        "stores in a row whose lines come at one time (published); the time of a poll at memory, chosen for N7",
+        "stores in a row whose lines come at one time (published); the time of the instructions under way, of which half and double are tried; the time of a poll at memory, chosen for N7",
     ),
     ("N22", "the time of a fetch-op at its home, with which it was known"),
 ];
