@@ -2,7 +2,7 @@
 //! need it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::above;
 use super::runs::Runs;
@@ -17,8 +17,8 @@ use towpath_report::svg::{Bar, Look, PlotValue, bars};
 /// The runs of experiments for claims.
 pub struct Context<'a> {
     seeds: u32,
-    /// True once the number of seeds was asked for.
-    uses_seeds: AtomicBool,
+    /// Number of seeds up to which nothing that was asked so far is another.
+    same_until: AtomicU32,
     /// Number of host threads; 0: one for each core.
     pub threads: usize,
     /// The watcher of the runs.
@@ -29,26 +29,31 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A context of so many seeds and host threads.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
-        Context { seeds, uses_seeds: AtomicBool::new(false), threads, watcher, runs: Arc::default() }
+        Context { seeds, same_until: AtomicU32::new(u32::MAX), threads, watcher, runs: Arc::default() }
     }
 
     /// Returns a context of so many seeds, which shares this one's runs.
     #[must_use]
     pub fn with_seeds(&self, seeds: u32) -> Context<'a> {
         let (threads, watcher, runs) = (self.threads, self.watcher, Arc::clone(&self.runs));
-        Context { seeds, uses_seeds: AtomicBool::new(false), threads, watcher, runs }
+        Context { seeds, same_until: AtomicU32::new(u32::MAX), threads, watcher, runs }
     }
 
     /// Returns the number of seeds.
     pub fn seeds(&self) -> u32 {
-        // Relaxed: read by the thread that has judged the claim.
-        self.uses_seeds.store(true, Relaxed);
-        self.seeds
+        self.seeds_or(1)
     }
 
-    /// Returns whether anything has depended on the number of seeds so far.
-    pub(super) fn uses_seeds(&self) -> bool {
-        self.uses_seeds.load(Relaxed)
+    /// Returns the number of seeds, or this one, if it is larger.
+    pub fn seeds_or(&self, least: u32) -> u32 {
+        // Relaxed: read by the thread that has judged the claim.
+        self.same_until.fetch_min(least, Relaxed);
+        self.seeds.max(least)
+    }
+
+    /// Returns whether anything so far would be another with so many seeds.
+    pub(super) fn changes_with(&self, seeds: u32) -> bool {
+        seeds > self.same_until.load(Relaxed)
     }
 
     /// Returns this context with another watcher.

@@ -411,7 +411,7 @@ fn spread(values: &[f64]) -> (f64, f64) {
 
 fn g13(context: &Context<'_>) -> Result<Finding, Error> {
     // A variance needs more runs than an order.
-    let many = context.with_seeds(context.seeds().max(20));
+    let many = context.with_seeds(context.seeds_or(20));
     let of = |per_processor| -> Result<(f64, f64), Error> {
         let series = many.ask(&question(2000, per_processor, &[8], &[CAS]))?;
         Ok(spread(series.each(At::new(CAS, 8), COMPLETION_CYCLES)))

@@ -140,7 +140,7 @@ fn l19(context: &Context<'_>) -> Result<Finding, Error> {
         ] {
             // An algorithm that can stand still need not do so every time: it is run until it does.
             // One that cannot never does.
-            let most = if stands { 40 } else { u64::from(context.seeds().max(5)) };
+            let most = if stands { 40 } else { u64::from(context.seeds_or(5)) };
             let stood = (1..=most).any(|seed| {
                 runs += 1;
                 traffic(&layer.seed(seed), algorithm, what, way).is_err()

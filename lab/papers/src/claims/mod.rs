@@ -349,7 +349,7 @@ fn judge_one(claim: &Claim, context: &Context<'_>) -> Judged {
     let is_lost = finding.verdict != Verdict::Reproduced && !claim.input;
     if !is_lost {
         seeds = context.seeds();
-        if seeds > 1 && one.uses_seeds() {
+        if one.changes_with(seeds) {
             finding = by(&context);
         }
     }
@@ -428,6 +428,7 @@ mod tests {
             Ok(Finding::new(String::new(), vec![]))
         }
         let without: Experiment = |context| {
+            assert_eq!(context.seeds_or(3), 3, "as many with all three");
             context.ask_once(&Sweep::on("counter", "origin2000", &["ll-sc"], &[1]).operations(8))?;
             finding(0)
         };
