@@ -17,6 +17,7 @@ mod killed_waiters;
 mod messages;
 mod mutex;
 mod others;
+mod per_sender;
 mod pool;
 mod queues;
 mod reused_memory;
@@ -210,6 +211,7 @@ fn main() {
             rw_lock::PLAYS,
             others::PLAYS,
             queues::PLAYS,
+            per_sender::PLAYS,
             broadcast::PLAYS,
             pool::PLAYS,
             messages::PLAYS,

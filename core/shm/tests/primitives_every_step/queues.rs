@@ -3,20 +3,20 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use towpath_shm::{WorldQueue, WorldVenue};
-use towpath_sync::queues::{Mpmc, PerSender, RINGS, Spsc, TransferError, ValueReceiver};
+use towpath_shm::WorldQueue;
+use towpath_sync::queues::{Mpmc, Spsc, TransferError};
 
 use super::{Hold, LONG, PATIENCE, Play, Stage, mark, no_hold, nothing};
 
 /// Milestone of a victim: its act is complete.
-const DONE: u64 = 1;
+pub(super) const DONE: u64 = 1;
 
 /// Values of two words, so that one that is torn is found.
-type Pair = [u64; 2];
+pub(super) type Pair = [u64; 2];
 
 /// Value of the victim, and of this process.
-const THEIRS: Pair = [7, !7];
-const OURS: Pair = [1, !1];
+pub(super) const THEIRS: Pair = [7, !7];
+pub(super) const OURS: Pair = [1, !1];
 
 fn many(stage: &Stage) -> WorldQueue<Pair, Mpmc> {
     stage.world.mpmc("q", 2).unwrap()
@@ -44,54 +44,6 @@ fn values_pass(stage: &Stage) {
             }
         }
     }
-}
-
-fn per_sender(stage: &Stage) -> WorldQueue<Pair, PerSender> {
-    stage.world.per_sender("q", 2).unwrap()
-}
-
-/// Values of another sender pass while the victim stands still in its ring.
-fn per_sender_values_pass(stage: &Stage) {
-    let (sender, receiver) = (per_sender(stage).sender().unwrap(), per_sender(stage).receiver().unwrap());
-    for _ in 0..3 {
-        sender.send_timeout(OURS, LONG).expect("a sender that stands still is in the way");
-        while receive_counting(stage, &receiver) != Ok(OURS) {}
-    }
-}
-
-type RingsReceiver = ValueReceiver<Pair, WorldVenue<Pair, PerSender>>;
-
-/// Receives, and counts the victim's value.
-fn receive_counting(stage: &Stage, receiver: &RingsReceiver) -> Result<Pair, TransferError> {
-    let value = receiver.receive_timeout(LONG)?;
-    if value == THEIRS {
-        assert_eq!(stage.note.fetch_add(1, SeqCst), 0, "came twice");
-    } else {
-        assert_eq!(value, OURS);
-    }
-    Ok(value)
-}
-
-fn a_sender_of_its_own_ring_died(stage: &Stage) {
-    let (queue, receiver) = (per_sender(stage), per_sender(stage).receiver().unwrap());
-    let end = loop {
-        if let Err(end) = receive_counting(stage, &receiver) {
-            break end;
-        }
-    };
-    assert_eq!(end, TransferError::PeerDied { rank: Some(1) });
-    stage.told();
-    if stage.progress.load(SeqCst) == DONE {
-        assert_eq!(stage.note.load(SeqCst), 1, "it was sent, and is lost");
-    }
-    // As many others as there are rings have them, also the dead one's.
-    let senders: Vec<_> = (0..RINGS).map(|_| queue.sender().unwrap()).collect();
-    assert_eq!(queue.sender().err(), Some(TransferError::Capacity));
-    for sender in &senders {
-        assert_eq!(sender.send_all_timeout([OURS; 2], LONG), Ok(2));
-        assert_eq!(sender.try_send(OURS), Err(TransferError::TimedOut));
-    }
-    (0..2 * RINGS).for_each(|_| assert_eq!(receiver.receive_timeout(LONG), Ok(OURS)));
 }
 
 /// All room is there, and nothing else comes.
@@ -458,8 +410,9 @@ macro_rules! acts_of_one {
     };
 }
 
+pub(super) use acts_of_one;
+
 acts_of_one!(of_spsc, Spsc, spsc);
-acts_of_one!(of_per_sender, PerSender, per_sender);
 
 pub const PLAYS: &[Play] = &[
     Play {
@@ -570,26 +523,6 @@ pub const PLAYS: &[Play] = &[
         helper: None,
         meanwhile: nothing,
         after: of_spsc::receiver_died,
-        is_told: true,
-    },
-    Play {
-        name: "per-sender send alone",
-        patience: PATIENCE,
-        hold: no_hold,
-        victim: of_per_sender::sender,
-        helper: None,
-        meanwhile: per_sender_values_pass,
-        after: a_sender_of_its_own_ring_died,
-        is_told: true,
-    },
-    Play {
-        name: "per-sender receive from an empty queue",
-        patience: PATIENCE,
-        hold: of_per_sender::sends_a_value,
-        victim: of_per_sender::receiver,
-        helper: None,
-        meanwhile: nothing,
-        after: of_per_sender::receiver_died,
         is_told: true,
     },
 ];
