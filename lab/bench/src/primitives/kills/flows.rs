@@ -164,6 +164,10 @@ macro_rules! with_queue {
                 let $queue = $world.spsc::<u64>("values", PLACES).map_err(|e| e.to_string())?;
                 $plain
             }
+            KilledKind::PerSender => {
+                let $queue = $world.per_sender::<u64>("values", PLACES).map_err(|e| e.to_string())?;
+                $plain
+            }
             KilledKind::Mpsc => {
                 let $queue = $world.mpsc::<u64>("values", PLACES).map_err(|e| e.to_string())?;
                 $leased
@@ -235,7 +239,8 @@ impl Attacked for Values {
         // A value may have gone with a receiver that had no lease, and one may come twice whose
         // receiver died before it was completed.
         let unknown: u64 = kills[..self.receivers()].iter().sum();
-        let gone = if self.kind == KilledKind::Spsc { unknown } else { 0 };
+        let has_leases = !matches!(self.kind, KilledKind::Spsc | KilledKind::PerSender);
+        let gone = if has_leases { 0 } else { unknown };
         let missing: u64 = self.ledgers.iter().map(Ledger::missing).sum();
         damage.lost += missing.saturating_sub(gone);
         damage.duplicated += board.token(TWICE).load(Relaxed).saturating_sub(unknown);

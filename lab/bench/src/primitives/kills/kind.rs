@@ -23,6 +23,8 @@ pub enum KilledKind {
     Mpsc,
     /// `World::mpmc`.
     Mpmc,
+    /// `World::per_sender`.
+    PerSender,
     /// `World::broadcast`.
     Broadcast,
     /// `World::pool`.
@@ -31,7 +33,7 @@ pub enum KilledKind {
 
 impl KilledKind {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [KilledKind; 12] = [
+    pub const ALL: [KilledKind; 13] = [
         KilledKind::Mutex,
         KilledKind::RwLock,
         KilledKind::Semaphore,
@@ -42,6 +44,7 @@ impl KilledKind {
         KilledKind::Spsc,
         KilledKind::Mpsc,
         KilledKind::Mpmc,
+        KilledKind::PerSender,
         KilledKind::Broadcast,
         KilledKind::Pool,
     ];
@@ -59,6 +62,7 @@ impl KilledKind {
             KilledKind::Spsc => "spsc",
             KilledKind::Mpsc => "mpsc",
             KilledKind::Mpmc => "mpmc",
+            KilledKind::PerSender => "per-sender",
             KilledKind::Broadcast => "broadcast",
             KilledKind::Pool => "pool",
         }
@@ -71,7 +75,7 @@ impl KilledKind {
             KilledKind::RwLock => Some("rw-locks"),
             KilledKind::Semaphore | KilledKind::Condvar | KilledKind::Event | KilledKind::Once => None,
             KilledKind::Barrier => Some("barriers"),
-            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => Some("queues"),
+            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc | KilledKind::PerSender => Some("queues"),
             KilledKind::Broadcast => Some("broadcast"),
             KilledKind::Pool => Some("pool"),
         }

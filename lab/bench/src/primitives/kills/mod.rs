@@ -156,7 +156,7 @@ pub fn kill_users(
             KilledKind::Event => batch(&signals::EventSettings { procs: n }, some, n, &run, &mut damage)?,
             KilledKind::Once => batch(&signals::Steps, some, n, &run, &mut damage)?,
             KilledKind::Barrier => batch(&signals::BarrierEpisodes { procs: n }, some, n, &run, &mut damage)?,
-            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc => {
+            KilledKind::Spsc | KilledKind::Mpsc | KilledKind::Mpmc | KilledKind::PerSender => {
                 batch(&flows::Values::new(kind, n)?, some, n, &run, &mut damage)?;
             }
             KilledKind::Broadcast => batch(&ring::RingMessages, some, n, &run, &mut damage)?,
