@@ -19,8 +19,11 @@ use crate::weakened::{Missing, SOUND, Weakened, fails};
 const PARKING: LoomArena = LoomArena { parking: true };
 
 /// A queue, and data that are not atomic, for the values to name.
+///
+/// A word has nearly 200 bytes here, and each thread of the model checker 32 KiB of stack: so the
+/// head is not moved about there.
 struct Shared<H> {
-    head: H,
+    head: Box<H>,
     ring: Box<[WordLine<Weakened>]>,
     slots: Box<[WordLine<Weakened>]>,
     geometry: QueueGeometry,
@@ -30,7 +33,7 @@ struct Shared<H> {
 impl<H> Shared<H> {
     fn new(head: H, geometry: QueueGeometry) -> Shared<H> {
         Shared {
-            head,
+            head: Box::new(head),
             ring: WordLine::row(&PARKING, geometry.ring_lines()),
             slots: WordLine::row(&PARKING, geometry.slot_lines()),
             geometry,
@@ -189,4 +192,33 @@ fn closing<S: UnderModel>(make: fn() -> S) {
 fn closed_queues_wake_their_receivers() {
     closing(many);
     closing(one);
+}
+
+/// The receiver closes the queue while a value is sent: both agree whether it was.
+fn closing_meanwhile(missing: [Missing; 2]) {
+    model(2, move || {
+        let shared = Arc::new(rings());
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let cpu = Weakened::new(0, missing[0]);
+                shared.queue().send(&cpu, &parking(), &5u64, Deadline::NEVER)
+            })
+        };
+        let cpu = Weakened::new(1, missing[1]);
+        shared.queue().close(&cpu, &parking());
+        let receive = || shared.queue().receive(&cpu, &parking(), Deadline::NEVER);
+        let received: Result<u64, TransferError> = receive();
+        assert_eq!(other.join().unwrap().map(|()| 5), received);
+        assert_eq!(receive(), Err(TransferError::Closed));
+    });
+}
+
+#[test]
+fn closed_rings_wake_their_receiver_and_agree() {
+    closing(rings);
+    closing_meanwhile([SOUND; 2]);
+    for missing in [[Missing::Fence, SOUND], [SOUND, Missing::Fence]] {
+        assert!(fails(|| closing_meanwhile(missing)), "{missing:?}");
+    }
 }
