@@ -20,6 +20,7 @@ REPAIRS = {
         "core/sync/src/robust/readers_writer/reading.rs": (["read_slowly", "insist", "take_place", "leave_slowly"], ["readers-writer/*"]),
         "core/sync/src/robust/semaphore.rs": (["settled", "operate", "my_place", "take_back"], ["semaphore*"]),
         "core/sync/src/queues/many_to_many/repair.rs": (None, ["transfer/*"]),
+        "core/sync/src/queues/ring_per_sender/joining.rs": (["take_ring", "note_used"], ["transfer/per-sender-*"]),
         "core/sync/src/queues/positions.rs": (["drop_dead"], ["broadcast/*"]),
     },
     "structures": {

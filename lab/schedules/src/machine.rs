@@ -233,6 +233,8 @@ pub(crate) struct RunState {
     pub data_steps: bool,
     /// True if a death or a signal may undo stores (`delayed.rs`).
     pub loses_stores: bool,
+    /// True if both sides of an asymmetric fence are whole fences.
+    pub fences_wholly: bool,
     /// Number of signals that may come.
     pub signals: u32,
     /// Sequentially consistent events, if their order is not that of their execution.
@@ -284,6 +286,7 @@ impl ExploredMemory {
             left_over: liberties,
             data_steps: liberties.kills > 0,
             loses_stores: false,
+            fences_wholly: false,
             signals: 0,
             strong: None,
             footprint: Footprint::default(),

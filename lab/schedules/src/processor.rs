@@ -536,7 +536,7 @@ impl Processor for Explorer {
         }
     }
     fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
-        true
+        !self.memory.0.inner.borrow().fences_wholly
     }
     /// A compiler's fence.
     ///
@@ -544,6 +544,9 @@ impl Processor for Explorer {
     /// moved behind that.
     #[track_caller]
     fn light_fence(&self, order: Ordering) {
+        if !self.fences_asymmetrically(FenceReach::Threads) {
+            return self.fence(order);
+        }
         let is_kept = weaken::fence(Location::caller(), order).is_some();
         let is_due = {
             let mut inner = self.memory.0.inner.borrow_mut();
@@ -562,7 +565,10 @@ impl Processor for Explorer {
     }
     /// A step: a fence of each thread, of some at their next light one.
     #[track_caller]
-    fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {
+    fn heavy_fence(&self, order: Ordering, reach: FenceReach) {
+        if !self.fences_asymmetrically(reach) {
+            return self.fence(order);
+        }
         let kept = weaken::fence(Location::caller(), order) == Some(order);
         self.turn(Pending::open("heavy fence", TouchedObject::Fence), |inner| {
             if inner.current.is_some() {

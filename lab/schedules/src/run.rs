@@ -141,8 +141,9 @@ impl Runner {
         traced: bool,
     ) -> Result<RunOutcome, String> {
         let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
+        let SubjectExtras { loses_stores, is_interrupted, has_free_order, fences_wholly } = subject.extras();
+        memory.0.inner.borrow_mut().fences_wholly = fences_wholly;
         let body = subject.set_up(&terms.plan, &memory)?;
-        let SubjectExtras { loses_stores, is_interrupted, has_free_order } = subject.extras();
         let mut inner = memory.0.inner.borrow_mut();
         inner.loses_stores = loses_stores || is_interrupted;
         inner.strong = has_free_order.then(StrongOrder::default);

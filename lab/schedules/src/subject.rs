@@ -18,6 +18,8 @@ pub struct SubjectExtras {
     /// The order of sequentially consistent accesses is not that of their execution
     /// (`strong.rs`).
     pub has_free_order: bool,
+    /// The machine has no asymmetric fences: both sides of one are whole.
+    pub fences_wholly: bool,
 }
 
 /// Something to explore, by name.

@@ -27,7 +27,13 @@ type Rings<'a> = RingPerSender<'a, Explorer, MEMBERS>;
 /// The subjects.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     let about = "all that was sent is received, in its sender's order; a death ends the waiting";
-    for (name, closes) in [("transfer/per-sender-closed", true), ("transfer/per-sender-left", false)] {
+    let ends = [
+        ("transfer/per-sender-closed", true, false),
+        ("transfer/per-sender-left", false, false),
+        // Where the system has no `membarrier`.
+        ("transfer/per-sender-fenced", true, true),
+    ];
+    for (name, closes, fences_wholly) in ends {
         // A receiver that finds a sender there that is leaving looks again by itself.
         let policy = if closes { policy } else { Policy::Park };
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
@@ -37,14 +43,15 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
             Ok(Rc::new(run))
         };
         let case = Case::new(name, about, make);
-        let extras = SubjectExtras { loses_stores: true, ..SubjectExtras::default() };
+        let extras = SubjectExtras { loses_stores: true, fences_wholly, ..SubjectExtras::default() };
         cases.push(Case { endures_deaths: true, naps: !closes, extras, ..case });
     }
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         Ok(Rc::new(RingHandoverRun { queue: SendersQueue::new(memory, policy, 1), plan: *plan }))
     };
     let about = "one sender and one receiver at a time go on where the last one has left";
-    cases.push(Case::new("transfer/per-sender-handover", about, make));
+    let case = Case::new("transfer/per-sender-handover", about, make);
+    cases.push(Case { endures_deaths: true, ..case });
 }
 
 /// A queue, and the numbers of its values as the host knows them.
@@ -221,6 +228,8 @@ impl SubjectRun for RingHandoverRun {
         }
     }
     fn last(&self, cpu: &Explorer) {
+        let joined = self.queue.with(cpu, |queue, wait| queue.join(cpu, wait, QueueSide::Sender));
+        assert!(joined.is_ok(), "the ring of one that left, or died, is lost");
         self.queue.check_rest(cpu);
     }
 }
