@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 mod broadcast;
+mod forked_fences;
 mod in_mapping;
 mod killed_waiters;
 mod messages;
@@ -223,6 +224,10 @@ fn main() {
         if choice.includes(&["condvar", "killed"]) && share.takes_next() {
             watchdog::begin("condvar with a killed waiter".to_owned(), 120);
             killed_waiters::side_by_side();
+        }
+        if choice.includes(&["fences", "forked"]) && share.takes_next() {
+            watchdog::begin("fences of a forked process".to_owned(), 120);
+            forked_fences::hold_between_processes();
         }
         if choice.includes(&["mutex", "reused"]) && share.takes_next() {
             watchdog::begin("mutex whose memory is reused".to_owned(), 120);
