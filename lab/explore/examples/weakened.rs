@@ -6,7 +6,7 @@
 //! try` reads trials from its input, a line each, and answers each with a line; `weakened show`
 //! answers with the shortest schedule that fails, and its steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write, stdin, stdout};
 
 use towpath_explore::harness::Case;
@@ -111,7 +111,11 @@ impl Known {
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("reach") => reach(&std::env::args().nth(2).unwrap_or_default()),
-        Some("list") => subjects(Policy::Spin).iter().for_each(|case| println!("{}", case.name)),
+        Some("list") => {
+            let names =
+                Policy::ALL.into_iter().flat_map(|(policy, _)| subjects(policy)).map(|case| case.name);
+            names.collect::<BTreeSet<_>>().iter().for_each(|name| println!("{name}"));
+        }
         Some(how @ ("try" | "show")) => {
             let mut known = Known::default();
             for line in stdin().lock().lines().map_while(Result::ok) {

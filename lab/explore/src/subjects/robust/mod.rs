@@ -1,5 +1,6 @@
 //! Primitives that survive the deaths of their users.
 
+mod asleep;
 mod notified;
 mod others;
 mod poison;
@@ -31,6 +32,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     one_process(cases, policy);
     others::all(cases, policy);
     notified::all(cases, policy);
+    asleep::all(cases, policy);
     poison::all(cases, policy);
     turns::all(cases, policy);
 }

@@ -42,15 +42,15 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 /// Stores 1, which says how far a thread is.
-fn reach(cpu: &Explorer, stage: &Word) {
+pub(super) fn reach(cpu: &Explorer, stage: &Word) {
     // Relaxed: the lock is what orders.
     cpu.store(stage, 1, Ordering::Relaxed);
 }
 
 /// Waits for a stage that a thread reaches. `false`: it is dead.
-fn await_stage(cpu: &Explorer, stage: &Word, thread: usize) -> bool {
-    // Relaxed: as in `reach`.
-    while cpu.load(stage, Ordering::Relaxed) == 0 {
+pub(super) fn await_stage(cpu: &Explorer, stage: &Word, thread: usize) -> bool {
+    // (T1) Acquire: what a sleeper did before; pairs with the Release (T2). Else as in `reach`.
+    while cpu.load(stage, Ordering::Acquire) == 0 {
         if cpu.is_dead(thread) {
             return false;
         }
@@ -60,7 +60,7 @@ fn await_stage(cpu: &Explorer, stage: &Word, thread: usize) -> bool {
 }
 
 /// The state of an owner that finds the data in order, also after a death.
-fn entered<const N: usize>(
+pub(super) fn entered<const N: usize>(
     lock: &Robust<Explorer, N, 0>,
     cpu: &Explorer,
     held: Result<RobustHeld, LockError>,
