@@ -24,7 +24,7 @@ REPAIRS = {
         "core/sync/src/queues/positions.rs": (["drop_dead"], ["broadcast/*"]),
     },
     "structures": {
-        "core/structures/src/dcas/bershad.rs": (["take_over", "roll", "unlock"], ["repair/dcas-bershad"]),
+        "core/structures/src/dcas/bershad.rs": (["take_over", "roll", "unlock"], ["repair/dcas-bershad", "repair/dcas-bershad-successor"]),
         "core/structures/src/dcas/guerraoui.rs": (["decide", "settle", "settle_word"], ["repair/dcas-guerraoui", "repair/stack-guerraoui"]),
         "core/structures/src/dcas/harris.rs": (["decide", "settle", "resolve"], ["repair/dcas-harris", "repair/stack-harris", "repair/late-help-harris"]),
         "core/structures/src/nonblocking/audit.rs": (["audit"], ["repair/stack-*", "repair/fifo-*", "repair/list-*", "repair/pool*"]),

@@ -5,6 +5,8 @@
 //! those that make late readers meet a node's next life: some threads look up an entry, and others
 //! move those around it.
 
+mod successor;
+
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Place};
@@ -41,6 +43,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     words::<RolledBack<Explorer>>(cases, policy, Roles::SomeLook, "bershad-os");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad-losing");
+    successor::all(cases, policy);
     cases.iter_mut().for_each(|case| case.extras.loses_stores |= case.name.ends_with("-losing"));
     structures::<Small>(cases, policy, "guerraoui");
     structures::<Harris<Explorer>>(cases, policy, "harris");

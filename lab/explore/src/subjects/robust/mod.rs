@@ -4,7 +4,7 @@ mod asleep;
 mod notified;
 mod others;
 mod poison;
-mod turns;
+pub(super) mod turns;
 
 use std::rc::Rc;
 

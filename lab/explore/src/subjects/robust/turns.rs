@@ -42,13 +42,13 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 /// Stores 1, which says how far a thread is.
-pub(super) fn reach(cpu: &Explorer, stage: &Word) {
+pub(in super::super) fn reach(cpu: &Explorer, stage: &Word) {
     // Relaxed: the lock is what orders.
     cpu.store(stage, 1, Ordering::Relaxed);
 }
 
 /// Waits for a stage that a thread reaches. `false`: it is dead.
-pub(super) fn await_stage(cpu: &Explorer, stage: &Word, thread: usize) -> bool {
+pub(in super::super) fn await_stage(cpu: &Explorer, stage: &Word, thread: usize) -> bool {
     // (T1) Acquire: what a sleeper did before; pairs with the Release (T2). Else as in `reach`.
     while cpu.load(stage, Ordering::Acquire) == 0 {
         if cpu.is_dead(thread) {
