@@ -29,6 +29,7 @@ mod m_ladder;
 mod m_slots;
 mod n_applications;
 mod n_barriers;
+mod n_constants;
 mod n_counter;
 mod n_model;
 mod n_multiprogrammed_barriers;

@@ -1,11 +1,12 @@
 //! Paper N §4.3: barriers (N22, N23).
 
 use super::context::{At, rising};
+use super::n_constants::vary_runs;
+use super::n_queues::Look;
 use super::{Claim, Context, Finding};
 use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
-use towpath_report::record::Metric;
 use towpath_report::record::metrics::{
     FAILED_CONDITIONALS, INTERVENTIONS, INTERVENTIONS_RECEIVED, INVALIDATIONS, INVALIDATIONS_RECEIVED,
     TIME_PER_OPERATION as TIME,
@@ -45,7 +46,7 @@ fn figure_6() -> Sweep {
 }
 
 /// An episode: all processors' passages.
-fn episode(f: &dyn Fn(At<'_>, Metric) -> f64, algorithm: &str, procs: usize) -> f64 {
+fn episode(f: Look<'_>, algorithm: &str, procs: usize) -> f64 {
     f(At::new(algorithm, procs), TIME) * procs as f64
 }
 
@@ -114,7 +115,7 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
 fn n23(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_6())?;
     let there = At::new(TREE, 64);
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let mut against = Vec::new();
         if f(there, FAILED_CONDITIONALS) != 0.0 {
             against.push(format!("{} store-conditionals fail", digits(f(there, FAILED_CONDITIONALS))));
@@ -126,11 +127,12 @@ fn n23(context: &Context<'_>) -> Result<Finding, Error> {
             }
         }
         against
-    });
+    };
     let ours = format!(
         "0 failures; {} invalidations and {} interventions for each passage on 64",
         series.show(there, INVALIDATIONS),
         series.show(there, INTERVENTIONS)
     );
-    Ok(Finding::new(ours, against))
+    let asked = Sweep::on("barriers", "origin2000", &[TREE], &[64]);
+    vary_runs(context, Finding::new(ours, series.judge(claim)), &[asked], &claim)
 }

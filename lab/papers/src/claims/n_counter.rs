@@ -1,6 +1,8 @@
 //! Paper N §4.1: the shared counter over LL/SC and over fetch-ops at memory (N1 to N10).
 
 use super::context::{At, rising, within, within_factor};
+use super::n_constants::vary_runs;
+use super::n_queues::Look;
 use super::{Claim, Context, Finding};
 use crate::sim::Sweep;
 use towpath_host::Error;
@@ -163,8 +165,7 @@ fn n3(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn n4(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = context.ask(&with_work())?;
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let mut against = Vec::new();
         for metric in [FAILED_CONDITIONALS, INVALIDATIONS, INTERVENTIONS, REMOTE_MISSES] {
             let value = f(fetch_op(64), metric);
@@ -176,8 +177,10 @@ fn n4(context: &Context<'_>) -> Result<Finding, Error> {
             against.push("not one fetch-op for each update".into());
         }
         against
-    });
-    Ok(Finding::new("0 failures, 0 invalidations, 0 misses, 1 fetch-op".into(), against))
+    };
+    let against = context.ask(&with_work())?.judge(claim);
+    let finding = Finding::new("0 failures, 0 invalidations, 0 misses, 1 fetch-op".into(), against);
+    vary_runs(context, finding, &[with_work()], &claim)
 }
 
 /// Our Figure 3, one chart.
@@ -187,41 +190,40 @@ fn chart(context: &Context<'_>, question: &Sweep, title: &str) -> Result<String,
 
 fn n5(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&without_work())?;
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let names = PROCS.map(|n| n.to_string());
         let values: Vec<(&str, f64)> =
             PROCS.iter().zip(&names).map(|(&n, name)| (name.as_str(), f(ll_sc(n), TIME))).collect();
         rising("time by processors", &values)
-    });
+    };
     let ours = PROCS.map(|n| digits(series.median(ll_sc(n), TIME))).join(", ") + " ns";
     let plot = chart(context, &without_work(), "Shared counter without work (N figure 3, left)")?;
-    Ok(Finding::new(ours, against).with([plot]))
+    let finding = Finding::new(ours, series.judge(claim)).with([plot]);
+    vary_runs(context, finding, &[without_work()], &claim)
 }
 
 /// The place of the least time.
-fn best(
-    f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64,
-    at: impl Fn(usize) -> At<'static>,
-) -> usize {
+fn best(f: Look<'_>, at: impl Fn(usize) -> At<'static>) -> usize {
     PROCS.into_iter().min_by(|&a, &b| f(at(a), TIME).total_cmp(&f(at(b), TIME))).unwrap_or(0)
 }
 
 fn n6(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&with_work())?;
-    let against = series.judge(|f| match best(f, ll_sc) {
+    let claim = |f: Look<'_>| match best(f, ll_sc) {
         4..=16 => Vec::new(),
         n => vec![format!("the time is least at {n} processors")],
-    });
+    };
     let least = best(&|at, metric| series.median(at, metric), ll_sc);
     let ours =
         format!("least at {least}; {} ns", PROCS.map(|n| digits(series.median(ll_sc(n), TIME))).join(", "));
     let plot = chart(context, &with_work(), "Shared counter with 5 µs of work (N figure 3, right)")?;
-    Ok(Finding::new(ours, against).with([plot]))
+    let finding = Finding::new(ours, series.judge(claim)).with([plot]);
+    vary_runs(context, finding, &[with_work()], &claim)
 }
 
 /// From how many processors on the time never falls by a tenth any more; 0 if it does up
 /// to the end.
-fn flat(f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64) -> usize {
+fn flat(f: Look<'_>) -> usize {
     let steps =
         PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));
     steps.last().map_or(0, |w| w[0])
@@ -233,7 +235,7 @@ const SERVICE: [&str; 8] = ["10.3ns", "20.5ns", "30.8ns", "41ns", "51.3ns", "100
 
 fn n7(context: &Context<'_>) -> Result<Finding, Error> {
     let (busy, empty) = (context.ask(&with_work())?, context.ask(&without_work())?);
-    let falling = |f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64| {
+    let falling = |f: Look<'_>| {
         let names = PROCS.map(|n| n.to_string());
         let values: Vec<(&str, f64)> =
             PROCS.iter().zip(&names).rev().map(|(&n, name)| (name.as_str(), f(fetch_op(n), TIME))).collect();
@@ -274,8 +276,7 @@ fn n7(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n8(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&without_work())?;
-    let ratio =
-        |f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64| f(fetch_op(1), TIME) / f(ll_sc(1), TIME);
+    let ratio = |f: Look<'_>| f(fetch_op(1), TIME) / f(ll_sc(1), TIME);
     let against = series.judge(|f| within_factor("the ratio", ratio(f), 10.0, 2.0));
     let ours = format!(
         "{} ({} ÷ {})",
@@ -289,7 +290,7 @@ fn n8(context: &Context<'_>) -> Result<Finding, Error> {
 fn n9(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&without_work())?;
     // The paper: between 2 and 4; one power of two either way: between 1 and 2, or between 4 and 8.
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let slower = |n| f(fetch_op(n), TIME) > f(ll_sc(n), TIME);
         let mut against = Vec::new();
         if !slower(1) {
@@ -299,27 +300,25 @@ fn n9(context: &Context<'_>) -> Result<Finding, Error> {
             PROCS.into_iter().filter(|&n| n >= 8 && slower(n)).map(|n| format!("it is slower on {n}")),
         );
         against
-    });
+    };
     let ours = format!(
         "fetch-op {}, LL/SC {} ns on 1, 2, 4, 8",
         [1, 2, 4, 8].map(|n| digits(series.median(fetch_op(n), TIME))).join(", "),
         [1, 2, 4, 8].map(|n| digits(series.median(ll_sc(n), TIME))).join(", ")
     );
-    Ok(Finding::new(ours, against))
+    let finding = Finding::new(ours, series.judge(claim));
+    vary_runs(context, finding, &[without_work()], &claim)
 }
 
 fn n10(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&with_work())?;
-    let ratio = |f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64, n| {
-        f(fetch_op(n), TIME) / f(ll_sc(n), TIME)
-    };
-    let against = series.judge(|f| {
+    let ratio = |f: Look<'_>, n| f(fetch_op(n), TIME) / f(ll_sc(n), TIME);
+    let claim = |f: Look<'_>| {
         let too_slow = [1, 2].into_iter().filter(|&n| ratio(f, n) > 1.1);
         too_slow.map(|n| format!("on {n} it takes {} times as long", digits(ratio(f, n)))).collect()
-    });
+    };
     let f = |at: At<'_>, metric| series.median(at, metric);
-    Ok(Finding::new(
-        format!("fetch-op ÷ LL/SC {} on 1, {} on 2", digits(ratio(&f, 1)), digits(ratio(&f, 2))),
-        against,
-    ))
+    let ours = format!("fetch-op ÷ LL/SC {} on 1, {} on 2", digits(ratio(&f, 1)), digits(ratio(&f, 2)));
+    let finding = Finding::new(ours, series.judge(claim));
+    vary_runs(context, finding, &[with_work()], &claim)
 }

@@ -5,10 +5,12 @@ use towpath_sync::Policy;
 
 use super::context::Series;
 use super::n_barriers::CACHED;
+use super::n_constants::vary;
 use super::n_multiprogramming::{
     BARRIERS, COMPETITIVE, DISCIPLINES, Figure, GANG, SHARED, SPIN, at, charts, gap, gaps, median, question,
 };
 use super::{Claim, Context, Finding, above, not_above};
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::digits;
 use towpath_report::record::metrics::{FAILED_CONDITIONALS, INVALIDATIONS, PROGRAM_TIME as TIME};
@@ -146,22 +148,26 @@ fn n30(context: &Context<'_>) -> Result<Finding, Error> {
 
 const N30_CAUSE: &str = "from ± 20 % (N29) to ± 50 % the ratios move by about a tenth: the imbalance decides little, the costs of switches (E) much. Competitive spinning waits a context switch's time for each that has not come; how long is not in the paper, and blocking is the same with no time at all: the longer, the worse. Under the two-tree barrier one waits for another that has no processor";
 
+/// Spreads of the work, and numbers of copies, of N31.
+const LOOSE_AND_TIGHT: [(f64, &[u64]); 2] = [(0.2, &[2, 3]), (0.5, &[2])];
+
+/// The barriers under time sharing, by busy-waiting and by competitive spinning.
+fn spinning(copies: &[u64], spread: f64) -> [Sweep; 3] {
+    let copies: Vec<usize> = copies.iter().map(|&n| n as usize).collect();
+    BARRIERS.map(|(name, operations)| {
+        let mut asked = question(name, SHARED, &copies, operations, spread);
+        asked.waiting.retain(|&policy| policy != Policy::Park);
+        asked
+    })
+}
+
 fn n31(context: &Context<'_>) -> Result<Finding, Error> {
     let names = BARRIERS.map(|b| b.0);
-    let mut against = Vec::new();
-    let mut ours = Vec::new();
-    for (spread, copies) in [(0.2, &[2, 3][..]), (0.5, &[2][..])] {
-        let numbers: Vec<usize> = copies.iter().map(|&n| n as usize).collect();
-        let asked = BARRIERS.map(|(name, operations)| {
-            let mut asked = question(name, SHARED, &numbers, operations, spread);
-            asked.waiting.retain(|&policy| policy != Policy::Park);
-            asked
-        });
-        let series = context.ask_all(&asked)?;
-        let part = |f: Figure<'_>, name, n| {
-            f(at(name, COMPETITIVE, n, SHARED), TIME) / f(at(name, SPIN, n, SHARED), TIME)
-        };
-        against.extend(series.judge(|f| {
+    let part = |f: Figure<'_>, name, n| {
+        f(at(name, COMPETITIVE, n, SHARED), TIME) / f(at(name, SPIN, n, SHARED), TIME)
+    };
+    let judge = |series: &Series, copies: &[u64]| {
+        series.judge(|f| {
             let pairs = names.iter().flat_map(|&name| copies.iter().map(move |&n| (name, n)));
             let slower = pairs.filter(|&(name, n)| !not_above(part(f, name, n), 1.0));
             slower
@@ -169,7 +175,13 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
                     format!("{name}, {n} copies: {} of busy-waiting's time", digits(part(f, name, n)))
                 })
                 .collect()
-        }));
+        })
+    };
+    let mut against = Vec::new();
+    let mut ours = Vec::new();
+    for (spread, copies) in LOOSE_AND_TIGHT {
+        let series = context.ask_all(&spinning(copies, spread))?;
+        against.extend(judge(&series, copies));
         let f = &median(&series);
         let show = |name| {
             let parts: Vec<String> = copies.iter().map(|&n| digits(part(f, name, n))).collect();
@@ -178,5 +190,12 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
         ours.push(format!("± {:.0} %: {}", spread * 100.0, names.map(show).join(", ")));
     }
     let ours = format!("competitive ÷ busy-waiting for 2 | 3 copies, {}", ours.join("; "));
-    Ok(Finding::new(ours, against))
+    vary(Finding::new(ours, against), &|change| {
+        let mut against = Vec::new();
+        for (spread, copies) in LOOSE_AND_TIGHT {
+            let other = spinning(copies, spread).map(|sweep| sweep.set(change));
+            against.extend(judge(&context.ask_all_once(&other)?, copies));
+        }
+        Ok(against)
+    })
 }

@@ -8,6 +8,7 @@ use towpath_sync::LoadLinked;
 use towpath_sync::locks::TestAndSet;
 
 use super::context::{At, Series, rising, within_factor};
+use super::n_constants::{vary, vary_runs};
 use super::{Claim, Context, Finding};
 use crate::sim::Run;
 use crate::sim::Sweep;
@@ -141,7 +142,12 @@ pub(super) fn at(algorithm: &str, procs: usize) -> At<'_> {
 
 /// The paper's Figure 5.
 pub(super) fn figure_5() -> Sweep {
-    Sweep::on("queues", "origin2000", &ALL, &PROCS)
+    some(&ALL, &PROCS)
+}
+
+/// Some of the runs of Figure 5.
+pub(super) fn some(algorithms: &[&'static str], procs: &[usize]) -> Sweep {
+    Sweep::on("queues", "origin2000", algorithms, procs)
 }
 
 /// Some algorithms on 64 processors with a parameter changed, by one seed, to see the
@@ -151,37 +157,7 @@ pub(super) fn changed(
     algorithms: &[&'static str],
     change: &str,
 ) -> Result<Series, Error> {
-    context.ask_once(&with(algorithms, change))
-}
-
-/// Some algorithms on 64 processors with a parameter changed.
-pub(super) fn with(algorithms: &[&'static str], change: &str) -> Sweep {
-    Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change)
-}
-
-/// The constant without a source that claims on placement are tried with other values of.
-pub(super) const RETRY: &str = "the time until a refused request is sent again";
-
-/// Half and double the time of the instructions that a processor has under way.
-///
-/// How many it executes in a cycle has no source.
-pub(super) const WINDOWS: [&str; 2] = ["processor.store_window=82ns", "processor.store_window=328ns"];
-/// The constant of [`WINDOWS`].
-pub(super) const WINDOW: &str = "the time of the instructions under way";
-
-/// The contradictions of a claim on 64 processors with half and double the time until a
-/// refused request is sent again.
-pub(super) fn with_other_retries(
-    context: &Context<'_>,
-    algorithms: &[&'static str],
-    claim: &dyn Fn(Look<'_>) -> Vec<String>,
-) -> Result<Vec<String>, Error> {
-    let mut against = Vec::new();
-    for retry in ["50ns", "200ns"] {
-        let other = context.ask(&with(algorithms, &format!("directory.retry={retry}")))?;
-        against.extend(other.judge(claim).into_iter().map(|text| format!("with {retry} {text}")));
-    }
-    Ok(against)
+    context.ask_once(&some(algorithms, &[MOST]).set(change))
 }
 
 /// Times of some, the medians, in the order given.
@@ -218,8 +194,7 @@ fn mean(f: Look<'_>, algorithms: &[&'static str], metrics: &[Metric]) -> f64 {
 
 fn n11(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
-    let against =
-        series.judge(|f| [16, 32, 64].iter().flat_map(|&n| out_of_order(f, &CACHED_LOCKS, n)).collect());
+    let claim = |f: Look<'_>| [16, 32, 64].iter().flat_map(|&n| out_of_order(f, &CACHED_LOCKS, n)).collect();
     let ours: Vec<String> =
         [16, 32, 64].iter().map(|&n| format!("on {n}: {}", times(&series, &CACHED_LOCKS, n))).collect();
     let plots = [
@@ -242,7 +217,8 @@ fn n11(context: &Context<'_>) -> Result<Finding, Error> {
         ),
         series.plot("FIFO queues: stores to shared lines (N figure 5, bottom)", UPGRADES, digits),
     ];
-    Ok(Finding::new(ours.join("; "), against).with(plots))
+    let finding = Finding::new(ours.join("; "), series.judge(claim)).with(plots);
+    vary_runs(context, finding, &[some(&CACHED_LOCKS, &[16, 32, 64])], &claim)
 }
 
 fn n12(context: &Context<'_>) -> Result<Finding, Error> {
@@ -258,11 +234,6 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
         bounds.push(format!("{bound} {}", digits(failures)));
         others.extend(claim(failures).into_iter().map(|text| format!("{bound} {text}")));
     }
-    let mut windows = Vec::new();
-    for window in WINDOWS {
-        let failures = changed(context, &[TEST_AND_SET], window)?.median(there, FAILED_CONDITIONALS);
-        windows.extend(claim(failures).into_iter().map(|text| format!("with {window} {text}")));
-    }
     let in_turn = changed(context, &[TEST_AND_SET], IN_TURN)?;
     let ours = format!(
         "{}; with back-off {}; with lines at the nodes in turn {}",
@@ -270,7 +241,10 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
         bounds.join(", "),
         in_turn.show(there, FAILED_CONDITIONALS)
     );
-    Ok(Finding::new(ours, against).varied("the bound of back-off", others).varied(WINDOW, windows))
+    let finding = Finding::new(ours, against).varied("the bound of back-off", others);
+    vary(finding, &|change| {
+        Ok(claim(changed(context, &[TEST_AND_SET], change)?.median(there, FAILED_CONDITIONALS)))
+    })
 }
 
 fn n13(context: &Context<'_>) -> Result<Finding, Error> {
@@ -312,8 +286,7 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
     let ours = format!("{ours}; with lines at the nodes in turn {}", shown(&in_turn));
     let both = [TEST_AND_SET, TEST_AND_SET_AT_MEMORY];
     if against.is_empty() {
-        let others = with_other_retries(context, &both, &claim)?;
-        return Ok(Finding::new(ours, against).varied(RETRY, others));
+        return vary_runs(context, Finding::new(ours, against), &[some(&both, &[MOST])], &claim);
     }
     let mut why = Vec::new();
     for (what, change) in [
@@ -413,11 +386,12 @@ fn n14(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n15(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
-    let against =
-        series.judge(|f| [8, 16, 32, 64].iter().flat_map(|&n| out_of_order(f, &NON_BLOCKING, n)).collect());
+    let claim =
+        |f: Look<'_>| [8, 16, 32, 64].iter().flat_map(|&n| out_of_order(f, &NON_BLOCKING, n)).collect();
     let ours: Vec<String> =
         [8, 16, 32, 64].iter().map(|&n| format!("on {n}: {}", times(&series, &NON_BLOCKING, n))).collect();
-    Ok(Finding::new(ours.join("; "), against))
+    let finding = Finding::new(ours.join("; "), series.judge(claim));
+    vary_runs(context, finding, &[some(&NON_BLOCKING, &[8, 16, 32, 64])], &claim)
 }
 
 /// The paper's four events of coherence activity (Section 4), as received.
@@ -457,7 +431,8 @@ fn n16(context: &Context<'_>) -> Result<Finding, Error> {
 fn n17(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
     let part = |f: Look<'_>| mean(f, &[MICHAEL_SCOTT], &[TIME]) / mean(f, &CACHED_LOCKS, &[TIME]);
-    let against = series.judge(|f| within_factor("the part", part(f), 0.5, 2.0));
+    let claim = |f: Look<'_>| within_factor("the part", part(f), 0.5, 2.0);
+    let against = series.judge(claim);
     let f = |at: At<'_>, metric| series.median(at, metric);
     let all = [MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET];
     let in_turn = changed(context, &all, IN_TURN)?;
@@ -468,7 +443,7 @@ fn n17(context: &Context<'_>) -> Result<Finding, Error> {
         digits(part(&|at: At<'_>, metric| in_turn.median(at, metric)))
     );
     if against.is_empty() {
-        return Ok(Finding::new(ours, against));
+        return vary_runs(context, Finding::new(ours, against), &[some(&all, &[MOST])], &claim);
     }
     let fifo = changed(context, &all, "directory.service=fifo")?;
     let g = |at: At<'_>, metric| fifo.median(at, metric);

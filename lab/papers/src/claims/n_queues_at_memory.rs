@@ -2,10 +2,10 @@
 //! has those over LL/SC.
 
 use super::context::rising;
+use super::n_constants::vary_runs;
 use super::n_queues::{
     ALL, ARRAY, CACHED_LOCKS, HYBRID, IN_TURN, LOCKS_AT_MEMORY, Look, MOST, NON_BLOCKING, PROCS, QUEUE,
-    RETRY, TICKETS, WINDOW, WINDOWS, at, changed, figure_5, not_faster, out_of_order, times, with,
-    with_other_retries,
+    TICKETS, at, changed, figure_5, not_faster, out_of_order, some, times,
 };
 use super::{Claim, Context, Finding};
 use crate::sim::Sweep;
@@ -58,8 +58,7 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
         times(&in_turn, &both, MOST)
     );
     if against.is_empty() {
-        let others = with_other_retries(context, &both, &claim)?;
-        return Ok(Finding::new(ours, against).varied(RETRY, others));
+        return vary_runs(context, Finding::new(ours, against), &[some(&both, &[MOST])], &claim);
     }
     let word = context.ask_once(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
     let fifo = changed(context, &both, "directory.service=fifo")?;
@@ -88,13 +87,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
     );
     if against.is_empty() {
         let all = [&LOCKS_AT_MEMORY[..], &CACHED_LOCKS].concat();
-        let mut others = Vec::new();
-        for window in WINDOWS {
-            let other = context.ask(&with(&all, window))?;
-            others.extend(other.judge(claim).into_iter().map(|text| format!("with {window} {text}")));
-        }
-        let retries = with_other_retries(context, &all, &claim)?;
-        return Ok(Finding::new(ours, against).varied(WINDOW, others).varied(RETRY, retries));
+        return vary_runs(context, Finding::new(ours, against), &[some(&all, &[MOST])], &claim);
     }
     let mut sweep = Vec::new();
     for service in ["10.3ns", "41ns", "100ns", "164ns", "244ns"] {
@@ -117,7 +110,7 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
     let operations = question.run.operations as f64;
     let series = context.ask(&question)?;
     let others: Vec<&'static str> = ALL.into_iter().filter(|a| ![TICKETS, ARRAY].contains(a)).collect();
-    let against = series.judge(|f| {
+    let claim = |f: Look<'_>| {
         let mut against = not_faster(f, &[TICKETS], &others, MOST);
         let names = PROCS.map(|n| n.to_string());
         let falling: Vec<(&str, f64)> = PROCS
@@ -139,7 +132,8 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
             against.push(format!("{} misses in all, more than one for each processor", digits(misses)));
         }
         against
-    });
+    };
+    let against = series.judge(claim);
     let all = |a| PROCS.map(|n| digits(series.median(at(a, n), TIME))).join(", ");
     let ours = format!(
         "{TICKETS}: {} ns on 1 to 64; 0 invalidations, {} fetch-ops an operation; the best of the others on 64: {}. (Figure 1 itself, corrected, {ARRAY}: {} ns; {} fetch-ops on 64, since its dequeuers meet in the first slot. It differs from the printed text in drawing from the tail and in telling values by a mark; {TICKETS}, which is what the paper's text says of the queue, also in drawing from the head before looking.)",
@@ -154,7 +148,8 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
         digits(series.median(at(ARRAY, MOST), FETCH_OPS)),
     );
     if against.is_empty() {
-        return Ok(Finding::new(ours, against));
+        let asked = [some(&others, &[MOST]), some(&[TICKETS], &PROCS)];
+        return vary_runs(context, Finding::new(ours, against), &asked, &claim);
     }
     let faster = context.ask_once(
         &Sweep::on("queues", "origin2000", &[TICKETS], &PROCS)
