@@ -130,7 +130,7 @@ pub trait Processor: Sized + 'static {
     /// The heavy side of an asymmetric fence: a whole fence of the caller and of others.
     ///
     /// Each thread within reach makes one at some time during the call, between any two of its
-    /// instructions.
+    /// instructions; not where [`Processor::fences_asymmetrically`] returns false after the call.
     #[inline]
     #[track_caller]
     fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {

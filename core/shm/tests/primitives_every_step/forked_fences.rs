@@ -111,6 +111,39 @@ fn missed(child: Side, parent: Side, there: usize) -> usize {
     (1..=ROUNDS).filter(|&round| words.seen(round).load(SeqCst) == 0).count()
 }
 
+/// Enters a sandbox that refuses `membarrier`. Returns whether the system has such ones.
+fn forbid_fences() -> bool {
+    let step = |code, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_membarrier as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: both change what this process may call; the program, which the kernel copies, and its
+    // steps are there during the call.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    }
+}
+
+/// A process that can make no heavy fences any more says so.
+fn refused_fences_are_told() {
+    let sandboxed = Child::fork(|| {
+        let cpu = Native::with_id(0);
+        if forbid_fences() {
+            cpu.heavy_fence(SeqCst, REACH);
+            assert!(!cpu.fences_asymmetrically(REACH), "it goes on as if it reached the others");
+        }
+    });
+    while !sandboxed.has_ended() {
+        std::thread::yield_now();
+    }
+    assert!(sandboxed.has_ended_well(), "the sandboxed child failed");
+}
+
 /// Plays both sides in either process.
 pub fn hold_between_processes() {
     if !Native::with_id(0).fences_asymmetrically(REACH) {
@@ -118,6 +151,7 @@ pub fn hold_between_processes() {
         return;
     }
     assert_ne!(is_registered(), Some(false));
+    refused_fences_are_told();
     let [core, _] = two_cores();
     pin_to(&(0..CORES).collect::<Vec<_>>());
     let [here, there] = two_cores();
