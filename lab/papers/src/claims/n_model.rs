@@ -39,7 +39,7 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
     vary(Finding::new(ours.into(), against_n34(None)?), &|change| against_n34(Some(change)))
 }
 
-/// What contradicts N34 on a machine with a parameter changed, or on the machine as it is.
+/// The contradictions of N34, on the machine with a parameter changed or as it is.
 fn against_n34(change: Option<&str>) -> Result<Vec<String>, Error> {
     let mut machine = machines::by_name("origin2000").expect("a machine that comes with Towpath");
     for change in ["os.quantum=50us", "os.switch=1us"].into_iter().chain(change) {

@@ -75,7 +75,7 @@ const LOCKS: [(&str, Count); 4] = [
     ("hybrid queue lock on 64", releases::<HybridQueue<Sim, 64>, 64>),
 ];
 
-/// What contradicts the claim on a machine, and what each lock costs there.
+/// The contradictions of the claim on a machine, and each lock's costs there.
 fn on(machine: &Parameters, seeds: u32) -> Result<(Vec<String>, Vec<String>), Error> {
     let (mut against, mut ours) = (Vec::new(), Vec::new());
     for (name, count) in LOCKS {

@@ -30,14 +30,14 @@ const OWN: [(&str, &str); 17] = [
     ("N7", "the time of a fetch-op at its home, chosen for it"),
     (
         "N12",
-        "the bound of back-off and the time of the instructions under way, of which half and double are tried; where lines lie (published)",
+        "the bound of back-off, the time of the instructions under way and a retry's, of which half and double are tried; where lines lie (published)",
     ),
     ("N13", "the order in which a home serves; where lines lie (published): at the nodes in turn it fails"),
     ("N17", "where lines lie (published)"),
     ("N18", "where lines lie (published): at the nodes in turn it fails"),
     (
         "N19",
-        "stores in a row whose lines come at one time (published); the time of the instructions under way, of which half and double are tried; the time of a poll at memory, chosen for N7",
+        "stores in a row whose lines come at one time (published); the time of the instructions under way and a retry's, of which half and double are tried; the time of a poll at memory, chosen for N7",
     ),
     ("N22", "the time of a fetch-op at its home, with which it was known"),
 ];
@@ -64,7 +64,7 @@ pub(super) fn depends_on(id: &str) -> &'static str {
             "what a semaphore, a flush and MPICH's own instructions take (inputs M1, M6, M9); latencies of memory (estimated)"
         }
         _ => {
-            "the order in which a home serves (chosen for N1 and N2), occupancies and a retry's 100 ns (estimated); in multiprogrammed runs a switch's 10 µs"
+            "the order in which a home serves (chosen for N1 and N2), occupancies (estimated); the time of the instructions under way and a retry's, of which half and double are tried; in multiprogrammed runs a switch's 10 µs"
         }
     }
 }
