@@ -18,7 +18,7 @@ use super::super::{BUDGET, ExploredMember};
 
 /// The participant that dies, and has a successor.
 const DYING: usize = 1;
-/// What thread 0 writes to the first word.
+/// Value of thread 0 in the first word.
 const WRITTEN: u64 = 10;
 
 /// Its subject.
@@ -52,7 +52,7 @@ impl SuccessorRun {
         written.unwrap_or_else(|error| panic!("write: {error}"));
     }
 
-    /// Takes the lock after each death, and looks at what it has written in between.
+    /// Takes the lock after each death, and looks at its own writes of in between.
     fn survive(&self, cpu: &Explorer) {
         let [mine, dying, successor] = &self.stages;
         await_stage(cpu, dying, DYING);

@@ -1,5 +1,6 @@
-//! Waiter of lock `robust` that sleeps when its holder releases: it is woken, and not left to the
-//! end of its turn.
+//! Waiter of lock `robust` that sleeps when its holder releases.
+//!
+//! It is woken, and not left to the end of its turn.
 //!
 //! It says so before it sleeps, so that the holder's hints are not old ones. (Its own may be: then
 //! it sleeps once more.) `marked-places`: every place has the mark of a waiter that slept there, as
@@ -38,7 +39,7 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
     }
 }
 
-/// Memory in which the first words of lines hold a mark: of a lock its word, and its places.
+/// Memory in which first words of lines hold a mark: a lock's word, and its places.
 struct MarkedPlaces<'a> {
     memory: &'a ExploredMemory,
     mark: u64,
@@ -86,8 +87,9 @@ impl SubjectRun for SleeperRun {
     }
 }
 
-/// A way of waiting that says in a word that the caller is about to sleep, and looks whether it is
-/// woken from its first sleep.
+/// Way of waiting that says in a word that its caller is about to sleep.
+///
+/// It looks whether the caller is woken from its first sleep.
 struct SaysWhenAsleep<'a> {
     inner: Wait<'a>,
     sleeps: &'a Word,

@@ -1,5 +1,6 @@
-//! A robust lock whose data the first owner after a death does not repair: it leaves them so, or
-//! hands them on to the next one, which does.
+//! Robust lock whose data the first owner after a death does not repair.
+//!
+//! It leaves them so, or hands them on to the next one, which does.
 
 use std::cell::Cell;
 use std::rc::Rc;
