@@ -44,6 +44,8 @@ pub(super) fn vary(
 
 /// [`vary`], of a claim on the figures of some runs.
 ///
+/// By one seed, as paper K's values are tried.
+///
 /// # Errors
 ///
 /// If an experiment fails.
@@ -55,6 +57,6 @@ pub(super) fn vary_runs(
 ) -> Result<Finding, Error> {
     vary(finding, &|change| {
         let changed: Vec<Sweep> = asked.iter().map(|sweep| sweep.clone().set(change)).collect();
-        Ok(context.ask_all(&changed)?.judge(claim))
+        Ok(context.ask_all_once(&changed)?.judge(claim))
     })
 }

@@ -381,7 +381,7 @@ fn n26(context: &Context<'_>) -> Result<Finding, Error> {
         beside_locks(f, &[CUSTOM, ARRAY])
     );
     let finding = Finding::new(ours, series.judge(claim));
-    Ok(vary_runs(&context.with_seeds(1), finding, &asked, &claim)?.because(N26_CAUSE))
+    Ok(vary_runs(context, finding, &asked, &claim)?.because(N26_CAUSE))
 }
 
 const N26_CAUSE: &str = "it stands still while the thread whose turn it is has no processor";
