@@ -318,6 +318,21 @@ impl<P: Processor, const N: usize> Members<P, N> {
         is_time
     }
 
+    /// Returns why no more comes from senders, if that is so, to a waiter.
+    ///
+    /// It asks when it is time to, and when a hint says that they may have gone.
+    pub(super) fn end_of_senders<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        turns: &mut Turns,
+        deadline: Deadline,
+    ) -> Option<TransferError> {
+        let asks =
+            self.is_time_to_ask(cpu, turns, deadline) || self.may_be_without(cpu, QueueSide::Sender);
+        if asks { self.end_of(cpu, wait, QueueSide::Sender) } else { None }
+    }
+
     /// Takes the calling process off a side, once. Returns whether it was the last.
     pub fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> bool {
         let me = wait.identity();

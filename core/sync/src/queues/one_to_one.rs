@@ -273,13 +273,9 @@ impl<'a, P: Processor> OneToOne<'a, P> {
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
-            if self.head.members.is_time_to_ask(cpu, turns, deadline)
-                || self.head.members.may_be_without(cpu, QueueSide::Sender)
-            {
-                end = self.head.members.end_of(cpu, wait, QueueSide::Sender);
-                if end.is_some() {
-                    continue;
-                }
+            end = self.head.members.end_of_senders(cpu, wait, turns, deadline);
+            if end.is_some() {
+                continue;
             }
             turns.wait(cpu, wait, &self.head.sender.index, index)?;
         }

@@ -4,7 +4,6 @@ use towpath_machine::{Ordering, Processor};
 
 use super::{Broadcast, CLOSED, FIRST, GAP, HEAD, LAST, LENGTH, words_of};
 use crate::queues::TransferError;
-use crate::queues::members::QueueSide;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
@@ -186,22 +185,19 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
             if let Some(end) = end {
                 return Err(end);
             }
-            let members = &self.head.members;
             if index & CLOSED != 0 {
                 return Err(TransferError::Closed);
             }
+            let members = &self.head.members;
             if members.is_closed(cpu) {
                 // Its closer may have died in between.
                 self.mark_closed(cpu, wait);
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
-            if members.is_time_to_ask(cpu, turns, deadline) || members.may_be_without(cpu, QueueSide::Sender)
-            {
-                end = members.end_of(cpu, wait, QueueSide::Sender);
-                if end.is_some() {
-                    continue;
-                }
+            end = members.end_of_senders(cpu, wait, turns, deadline);
+            if end.is_some() {
+                continue;
             }
             turns.wait(cpu, wait, &self.head.writer.published, index)?;
         }

@@ -65,13 +65,9 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
-            if self.head.members.is_time_to_ask(cpu, turns, deadline)
-                || self.head.members.may_be_without(cpu, QueueSide::Sender)
-            {
-                end = self.head.members.end_of(cpu, wait, QueueSide::Sender);
-                if end.is_some() {
-                    continue;
-                }
+            end = self.head.members.end_of_senders(cpu, wait, turns, deadline);
+            if end.is_some() {
+                continue;
             }
             self.sleep(cpu, wait, turns, &Bell(&self.head.shared.bell), &mut announced)?;
         }
