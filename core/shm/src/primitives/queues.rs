@@ -5,16 +5,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::queues::{
-    LinkedWords, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc, TransferError,
-    ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
+    CALLER, LinkedWords, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc,
+    TransferError, ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
 };
 use towpath_sync::{LateWait, Wait};
 
 use super::LINE;
 use crate::{Error, Shared, World};
-
-/// Caller of a queue, to which the number of a processor is of no use.
-pub(super) const CALLER: &Native = &Native::with_id(0);
 
 /// Queue of values in a world: makes senders and receivers.
 #[allow(missing_debug_implementations, reason = "nothing to show")]

@@ -8,12 +8,12 @@
 use towpath_machine::Object;
 use towpath_sync::Deadline;
 use towpath_sync::queues::{
-    BoundedQueue, BytesAt, BytesInto, Leased, Leasing, Mpmc, Mpsc, QueueKind, QueueObject, Spsc,
+    BoundedQueue, BytesAt, BytesInto, CALLER, Leased, Leasing, Mpmc, Mpsc, QueueKind, QueueObject, Spsc,
     TransferError, ValueReceiver, ValueSender, Venue, WordsAt, WordsInto, lines_of, queue_text,
 };
 
 use super::LINE;
-use super::queues::{CALLER, WorldQueue, WorldVenue};
+use super::queues::{WorldQueue, WorldVenue};
 use crate::{Error, World};
 
 /// Kind of a queue, how many may send, and receive.

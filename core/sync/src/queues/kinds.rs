@@ -285,7 +285,9 @@ unsafe impl<K: QueueKind> Venue for Threads<K> {
 }
 
 /// Caller of a queue, to which the number of a processor is of no use.
-pub(super) const CALLER: &Native = &Native::with_id(0);
+///
+/// For callers of [`Venue::late`].
+pub const CALLER: &Native = &Native::with_id(0);
 
 impl<K: QueueKind> Surroundings for Threads<K> {
     fn oversubscribed(&self) -> bool {

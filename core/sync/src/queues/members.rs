@@ -328,8 +328,7 @@ impl<P: Processor, const N: usize> Members<P, N> {
         turns: &mut Turns,
         deadline: Deadline,
     ) -> Option<TransferError> {
-        let asks =
-            self.is_time_to_ask(cpu, turns, deadline) || self.may_be_without(cpu, QueueSide::Sender);
+        let asks = self.is_time_to_ask(cpu, turns, deadline) || self.may_be_without(cpu, QueueSide::Sender);
         if asks { self.end_of(cpu, wait, QueueSide::Sender) } else { None }
     }
 
