@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering;
 use rustix::thread::sched_getaffinity;
 use towpath_sync::{Surroundings, is_oversubscribed};
 
-use crate::World;
 use crate::inner::Inner;
 use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
 use crate::limits;
@@ -90,35 +89,6 @@ impl Surroundings for Inner {
                 group.entered.fetch_or(bit, Ordering::Relaxed);
             }
         }
-    }
-}
-
-/// The process's part of the world.
-impl Surroundings for World {
-    fn cores(&self) -> Option<u64> {
-        self.inner().cores()
-    }
-    fn switch_cost(&self) -> u64 {
-        self.inner().switch_cost()
-    }
-    fn oversubscribed(&self) -> bool {
-        self.inner().oversubscribed()
-    }
-    #[inline]
-    fn identity(&self) -> u32 {
-        self.inner().identity()
-    }
-    fn is_alive(&self, identity: u32) -> bool {
-        Surroundings::is_alive(self.inner(), identity)
-    }
-    fn rank_of(&self, identity: u32) -> Option<u32> {
-        self.inner().rank_of(identity)
-    }
-    fn deaths(&self) -> u64 {
-        Surroundings::deaths(self.inner())
-    }
-    fn asleep(&self, asleep: bool) {
-        self.inner().asleep(asleep);
     }
 }
 

@@ -57,20 +57,22 @@ pub struct WorldSpec {
 }
 
 /// One process's part of a world, shared by the clones of its handle.
+///
+/// Outside of this crate: surroundings alone.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub segment: Parts,
-    pub local: LocalPage,
-    pub processes: u32,
+pub struct Inner {
+    pub(crate) segment: Parts,
+    pub(crate) local: LocalPage,
+    pub(crate) processes: u32,
     /// Its ranks on this host, if it spans several.
-    pub host: Option<HostRanks>,
-    pub params: [u64; 16],
-    pub name: Option<(String, PathBuf)>,
+    pub(crate) host: Option<HostRanks>,
+    pub(crate) params: [u64; 16],
+    pub(crate) name: Option<(String, PathBuf)>,
     /// The rank that the environment gives to this process.
-    pub suggested: Option<u32>,
-    pub watched: Mutex<Watchlist>,
+    pub(crate) suggested: Option<u32>,
+    pub(crate) watched: Mutex<Watchlist>,
     /// Holds the lock on this participant's byte.
-    pub lock: Mutex<Option<OwnedFd>>,
+    pub(crate) lock: Mutex<Option<OwnedFd>>,
 }
 
 /// Writes the header of a new segment that no other process can find yet.

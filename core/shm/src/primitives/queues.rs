@@ -11,6 +11,7 @@ use towpath_sync::queues::{
 use towpath_sync::{LateWait, Wait};
 
 use super::LINE;
+use crate::inner::Inner;
 use crate::{Error, Shared, World};
 
 /// Queue of values in a world: makes senders and receivers.
@@ -66,12 +67,12 @@ where
     QueueObject<T, K>: Object,
 {
     type Kind = K;
-    type Late = LateWait<World>;
+    type Late = LateWait<Inner>;
 
     #[inline(always)]
-    fn late(&self) -> Result<(QueueOf<'_, Self>, &LateWait<World>), TransferError> {
+    fn late(&self) -> Result<(QueueOf<'_, Self>, &LateWait<Inner>), TransferError> {
         let (queue, world) = self.queue()?;
-        Ok((queue, LateWait::of(world)))
+        Ok((queue, LateWait::of(world.inner())))
     }
 
     #[inline]
