@@ -60,32 +60,13 @@ mod tests {
     use core::sync::atomic::Ordering::{Relaxed, SeqCst};
     use std::sync::{Mutex, PoisonError};
 
+    use towpath_testkit::refuse_call;
+
     use super::*;
     use crate::{Native, Processor};
 
     /// Held by a test that looks at [`PREPARED`].
     static ALONE: Mutex<()> = Mutex::new(());
-
-    /// Has the system refuse `membarrier` to the calling thread. Returns whether it does.
-    #[allow(unsafe_code)]
-    fn forbid_membarrier() -> bool {
-        const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
-            libc::sock_filter { code: code as u16, jt, jf, k }
-        }
-        // The call's number is the first word that the filter sees.
-        let mut filter = [
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_membarrier as u32),
-            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ];
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: the kernel copies the program, which lives during the call.
-        unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
-        }
-    }
 
     #[test]
     fn process_is_not_prepared_after_a_fence_was_refused() {
@@ -96,7 +77,7 @@ mod tests {
             cpu.heavy_fence(SeqCst, reach);
             assert_eq!(cpu.fences_asymmetrically(reach), was_prepared, "{reach:?}");
             let sandboxed = std::thread::spawn(move || {
-                forbid_membarrier().then(|| {
+                refuse_call(libc::SYS_membarrier).ok().map(|()| {
                     cpu.heavy_fence(SeqCst, reach);
                     cpu.fences_asymmetrically(reach)
                 })

@@ -10,6 +10,7 @@ mod choice;
 mod known_path;
 #[cfg(feature = "loom")]
 mod model;
+mod refusal;
 mod share;
 #[cfg(all(feature = "loom", target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod stacks;
@@ -21,6 +22,7 @@ pub use choice::Choice;
 pub use known_path::KnownPath;
 #[cfg(feature = "loom")]
 pub use model::model;
+pub use refusal::refuse_call;
 pub use share::{Share, share_cases, share_cases_among};
 pub use victim::{Victim, mark};
 

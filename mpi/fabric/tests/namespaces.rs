@@ -17,7 +17,7 @@ use towpath_fi::device::connect::address::Unfit;
 use towpath_fi::device::connect::attach::{self, AttachError};
 use towpath_fi::device::resource::completion::error;
 use towpath_fi::device::tune::settings::Settings;
-use towpath_testkit::{Child, watchdog};
+use towpath_testkit::{Child, refuse_call, watchdog};
 
 /// Namespaces of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -366,33 +366,14 @@ fn the_bell_rings(home: Home) {
     }
 }
 
-/// A system call that seccomp refuses, as it does in many containers.
-fn refuse_reading_of_others() {
-    let step = |code: u32, jump, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: jump, k };
-    let number = libc::SYS_process_vm_readv as u32;
-    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    let mut program = [
-        // The number of the call.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number),
-        step(libc::BPF_RET | libc::BPF_K, 0, refuse),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: a program of as many steps; it is copied.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter), 0);
-    }
-}
-
 /// Messages are copied twice where memory can't be read directly.
 fn what_may_not_be_read_is_copied(refuse: bool) {
     let settings = Settings { direct: Some(1), direct_oversubscribed: Some(1), ..Settings::default() };
     let bytes = pattern(300_000, 3);
     let (_child, mut line) = rank(Home::Here, settings, |mut node, mut line| {
         if refuse {
-            refuse_reading_of_others();
+            // As in many containers.
+            refuse_call(libc::SYS_process_vm_readv).unwrap();
         }
         for tag in 0..3 {
             assert!(take(&mut node, tag, bytes.len()) == bytes);

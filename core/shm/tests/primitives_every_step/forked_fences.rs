@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use towpath_machine::{FenceReach, Native, Processor};
-use towpath_testkit::{Child, pin, pin_to, shared_words, two_cores};
+use towpath_testkit::{Child, pin, pin_to, refuse_call, shared_words, two_cores};
 
 /// Number of times that each side stores and looks.
 const ROUNDS: u64 = 10_000;
@@ -111,29 +111,12 @@ fn missed(child: Side, parent: Side, there: usize) -> usize {
     (1..=ROUNDS).filter(|&round| words.seen(round).load(SeqCst) == 0).count()
 }
 
-/// Enters a sandbox that refuses `membarrier`. Returns whether the system has such ones.
-fn forbid_fences() -> bool {
-    let step = |code, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-    let mut steps = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_membarrier as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: both change what this process may call; the program, which the kernel copies, and its
-    // steps are there during the call.
-    unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
-    }
-}
-
 /// A process that can make no heavy fences any more says so.
 fn refused_fences_are_told() {
     let sandboxed = Child::fork(|| {
         let cpu = Native::with_id(0);
-        if forbid_fences() {
+        // In a sandbox, where the system has such ones.
+        if refuse_call(libc::SYS_membarrier).is_ok() {
             cpu.heavy_fence(SeqCst, REACH);
             assert!(!cpu.fences_asymmetrically(REACH), "it goes on as if it reached the others");
         }
