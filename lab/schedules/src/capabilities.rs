@@ -6,9 +6,11 @@ use towpath_machine::{
 
 use crate::fault::Fault;
 use crate::footprint::TouchedObject;
-use crate::machine::{Life, MutexState, Word};
+use crate::machine::{MutexState, Word};
 use crate::pending::{Gate, Other, Pending, WordAccess};
-use crate::processor::{Explorer, KernelLock, show};
+use crate::processor::{Explorer, KernelLock};
+use crate::thread::Life;
+use crate::trace::show;
 
 impl Park for Explorer {
     fn park(&self, word: &Word, expected: u64, timeout_ns: u64) {

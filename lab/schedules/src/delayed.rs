@@ -13,7 +13,8 @@
 
 use towpath_machine::Ordering;
 
-use crate::machine::{Datum, RunState, SignalState};
+use crate::machine::{Datum, RunState};
+use crate::thread::SignalState;
 use crate::words::releases;
 
 /// Maximum number of stores of a thread that its death may undo.

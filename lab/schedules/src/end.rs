@@ -1,6 +1,7 @@
 //! End of a run, as a subject judges it.
 
-use crate::machine::{Life, RunState};
+use crate::machine::RunState;
+use crate::thread::Life;
 use crate::words::MemoryModel;
 
 /// State that a run left behind.

@@ -37,6 +37,7 @@ mod specifications;
 mod strategy;
 mod strong;
 mod subject;
+mod thread;
 mod trace;
 mod words;
 

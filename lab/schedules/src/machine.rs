@@ -12,16 +12,17 @@ use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{LINE, Ordering, Place};
 
-use crate::delayed::{DelayedStore, PostponedStore};
+use crate::delayed::DelayedStore;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::plan::Liberties;
 use crate::schedule::{StepChoice, Turn};
-use crate::strong::{StrongOrder, StrongView};
+use crate::strong::StrongOrder;
 use crate::subject::SubjectRun;
+use crate::thread::{ExploredThread, Life, SeenWords, SignalState};
 use crate::trace::TraceLine;
-use crate::words::{GlobalViews, MemoryModel, OrderedSteps, Released, ThreadView, WordState};
+use crate::words::{GlobalViews, MemoryModel, OrderedSteps, Released, WordState};
 
 /// The most threads.
 pub const MAX_THREADS: usize = 8;
@@ -48,139 +49,6 @@ pub struct DatumId(pub(crate) usize);
 pub struct Bytes {
     pub(crate) start: usize,
     pub(crate) len: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
-    Alive,
-    Ended,
-    Dead,
-}
-
-/// State of a thread's signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignalState {
-    None,
-    Came,
-    Handled,
-}
-
-pub(crate) struct ExploredThread {
-    pub life: Life,
-    pub pending: Pending,
-    /// Step at which it fell asleep; and whether it was woken since.
-    pub asleep: u64,
-    pub woken: bool,
-    /// The word of the reservation, if it stands.
-    pub linked: Option<usize>,
-    /// The lock that it holds and the system knows, and its tentative store: the word,
-    /// and the word's old value.
-    pub section: Option<(usize, Option<(usize, u64)>)>,
-    /// The step in progress ends the other way.
-    pub other: bool,
-    /// Looks since anything changed.
-    pub futile: u32,
-    /// A call has begun, and not yet touched anything.
-    pub beginning: bool,
-    /// Name of the call in progress, if there is a trace.
-    pub call: String,
-    /// Time of the first access of the call in progress.
-    pub invoked: Option<u64>,
-    pub died: Option<u64>,
-    pub clock: Clock,
-    /// Clock of the values that it has read without acquiring them: an acquire fence
-    /// acquires them.
-    pub read: Clock,
-    /// Clock of its last release fence.
-    pub fenced: Clock,
-    pub view: ThreadView,
-    /// True if it has written since its last fence: a compiler may move that write.
-    pub moves_write: bool,
-    /// True if a heavy fence was made since that write.
-    pub owes_fence: bool,
-    /// Its stores that its death may undo.
-    pub delayed: Vec<DelayedStore>,
-    /// A signal has come, or its handler runs.
-    pub signal: SignalState,
-    /// Store that it makes when the handler has returned.
-    pub postponed: Option<PostponedStore>,
-    /// Sequentially consistent events of which it knows.
-    pub strong: StrongView,
-    /// Number of the last step of each thread that its next step depends on; its own: of
-    /// its last one.
-    pub deps: Clock,
-    pub looked: SeenWords,
-}
-
-/// Values that a thread has seen since it backed off last.
-#[derive(Default)]
-pub(crate) struct SeenWords {
-    /// By word: the round in which it was seen last, and the first value in that round.
-    values: Vec<(u32, u64)>,
-    words: Vec<usize>,
-    round: u32,
-    /// True if it has backed off, and seen nothing since.
-    is_over: bool,
-}
-
-impl SeenWords {
-    /// Notes that a word was seen with this value; or written, if it is `ours`.
-    #[inline]
-    pub fn note(&mut self, word: usize, value: u64, ours: bool) {
-        if self.is_over || self.round == 0 {
-            (self.is_over, self.round) = (false, self.round + 1);
-            self.words.clear();
-        }
-        if self.values.len() <= word {
-            self.values.resize(word + 1, (0, 0));
-        }
-        let seen = &mut self.values[word];
-        if seen.0 != self.round {
-            *seen = (self.round, value);
-            self.words.push(word);
-        } else if ours {
-            seen.1 = value;
-        }
-    }
-}
-
-impl ExploredThread {
-    /// Ends its liberty to move writes. Returns whether it has to make a fence now.
-    pub fn fences_lightly(&mut self) -> bool {
-        self.moves_write = false;
-        std::mem::take(&mut self.owes_fence)
-    }
-
-    fn new(index: usize) -> ExploredThread {
-        let mut clock = [0; CLOCKS];
-        clock[index] = 1;
-        ExploredThread {
-            life: Life::Alive,
-            pending: Pending::open("start", TouchedObject::Nothing),
-            asleep: 0,
-            woken: false,
-            linked: None,
-            section: None,
-            other: false,
-            futile: 0,
-            beginning: false,
-            call: String::new(),
-            invoked: None,
-            died: None,
-            clock,
-            read: [0; CLOCKS],
-            fenced: [0; CLOCKS],
-            view: ThreadView::default(),
-            moves_write: false,
-            owes_fence: false,
-            delayed: Vec::new(),
-            signal: SignalState::None,
-            postponed: None,
-            strong: StrongView::default(),
-            deps: [0; CLOCKS],
-            looked: SeenWords::default(),
-        }
-    }
 }
 
 #[derive(Clone, Copy)]

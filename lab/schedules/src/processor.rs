@@ -10,9 +10,10 @@ use corosensei::Yielder;
 use towpath_machine::{Event, FenceReach, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
-use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, SignalState, Word, mix};
+use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, Word};
 use crate::pending::{Gate, Other, Pending, WordAccess};
-use crate::trace::TraceLine;
+use crate::thread::SignalState;
+use crate::trace::show;
 use crate::words::MemoryModel;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
@@ -355,57 +356,6 @@ impl Explorer {
 }
 
 impl RunState {
-    /// One more line of the trace, if there is one.
-    pub(crate) fn line(
-        &mut self,
-        thread: usize,
-        what: &'static str,
-        text: impl FnOnce() -> (String, String),
-    ) {
-        if self.is_heard(thread) {
-            self.write_line(thread, what, text());
-        }
-    }
-
-    /// Returns whether the trace, if there is one, takes a line of this thread's.
-    fn is_heard(&self, thread: usize) -> bool {
-        // A thread that looks again and again sees no change: twice is enough for the reader.
-        let tired = || self.threads.get(thread).is_some_and(|t| t.futile > 2);
-        self.trace.is_some() && thread < CLOCKS && !tired()
-    }
-
-    #[cold]
-    fn write_line(&mut self, thread: usize, what: &'static str, (object, detail): (String, String)) {
-        let step = self.steps;
-        if let Some(trace) = &mut self.trace {
-            trace.push(TraceLine { step, thread, what: what.into(), object, detail });
-        }
-    }
-
-    fn record(
-        &mut self,
-        thread: usize,
-        what: &'static str,
-        word: usize,
-        is_stale: bool,
-        (old, new): (Option<u64>, Option<u64>),
-    ) {
-        let was = old.unwrap_or_default();
-        self.digest = mix(mix(self.digest, was), new.map_or(1, |new| new ^ 2));
-        if self.trace.is_some() {
-            let (name, latest) = (self.name_of(TouchedObject::Word(word)), self.words[word].value());
-            self.line(thread, what, || {
-                let detail = match (new, is_stale) {
-                    (None, false) => show(was),
-                    (None, true) => format!("{}, although {} is the latest", show(was), show(latest)),
-                    (Some(new), false) => format!("{} -> {}", show(was), show(new)),
-                    (Some(new), true) => format!("{}, overwritten by {}", show(new), show(latest)),
-                };
-                (name, detail)
-            });
-        }
-    }
-
     /// Notes the order of the access in progress as it is written, if it is weakened.
     fn note_written(&mut self, index: usize, writes: bool) {
         if self.is_weakened
@@ -419,11 +369,6 @@ impl RunState {
     pub(crate) fn ends_otherwise(&mut self, index: usize) -> bool {
         self.threads.get_mut(index).is_some_and(|t| std::mem::take(&mut t.other))
     }
-}
-
-/// Small values in decimal, packed ones in hexadecimal.
-pub(crate) fn show(value: u64) -> String {
-    if value < 1 << 20 { value.to_string() } else { format!("{value:#x}") }
 }
 
 impl Processor for Explorer {

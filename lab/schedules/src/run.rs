@@ -14,12 +14,13 @@ use crate::coroutine::thread;
 use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
-use crate::machine::{ExploredMemory, Life, RunState};
+use crate::machine::{ExploredMemory, RunState};
 use crate::pending::Gate;
 use crate::plan::{Liberties, Plan};
 use crate::schedule::{Schedule, StepChoice, Turn};
 use crate::strong::StrongOrder;
 use crate::subject::{Subject, SubjectExtras, SubjectRun};
+use crate::thread::Life;
 use crate::trace::TraceLine;
 use crate::words::MemoryModel;
 
@@ -354,7 +355,7 @@ impl RunState {
 
     /// Describes the waits of all threads.
     fn stuck(&self) -> String {
-        let line = |(index, t): (usize, &crate::machine::ExploredThread)| {
+        let line = |(index, t): (usize, &crate::thread::ExploredThread)| {
             let name = self.name_of(t.pending.object);
             match (t.life, t.pending.gate) {
                 (Life::Ended, _) => format!("thread {index} has ended"),

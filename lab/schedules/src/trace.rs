@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::footprint::TouchedObject;
+use crate::machine::{CLOCKS, RunState, mix};
+
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLine {
@@ -34,4 +37,63 @@ pub fn render(lines: &[TraceLine]) -> String {
         let _ = writeln!(text, "{}", row.trim_end());
     }
     text
+}
+
+impl RunState {
+    /// One more line of the trace, if there is one.
+    pub(crate) fn line(
+        &mut self,
+        thread: usize,
+        what: &'static str,
+        text: impl FnOnce() -> (String, String),
+    ) {
+        if self.is_heard(thread) {
+            self.write_line(thread, what, text());
+        }
+    }
+
+    /// Returns whether the trace, if there is one, takes a line of this thread's.
+    fn is_heard(&self, thread: usize) -> bool {
+        // A thread that looks again and again sees no change: twice is enough for the reader.
+        let tired = || self.threads.get(thread).is_some_and(|t| t.futile > 2);
+        self.trace.is_some() && thread < CLOCKS && !tired()
+    }
+
+    #[cold]
+    fn write_line(&mut self, thread: usize, what: &'static str, (object, detail): (String, String)) {
+        let step = self.steps;
+        if let Some(trace) = &mut self.trace {
+            trace.push(TraceLine { step, thread, what: what.into(), object, detail });
+        }
+    }
+
+    /// Notes an access of a word in the run's digest, and in its trace.
+    pub(crate) fn record(
+        &mut self,
+        thread: usize,
+        what: &'static str,
+        word: usize,
+        is_stale: bool,
+        (old, new): (Option<u64>, Option<u64>),
+    ) {
+        let was = old.unwrap_or_default();
+        self.digest = mix(mix(self.digest, was), new.map_or(1, |new| new ^ 2));
+        if self.trace.is_some() {
+            let (name, latest) = (self.name_of(TouchedObject::Word(word)), self.words[word].value());
+            self.line(thread, what, || {
+                let detail = match (new, is_stale) {
+                    (None, false) => show(was),
+                    (None, true) => format!("{}, although {} is the latest", show(was), show(latest)),
+                    (Some(new), false) => format!("{} -> {}", show(was), show(new)),
+                    (Some(new), true) => format!("{}, overwritten by {}", show(new), show(latest)),
+                };
+                (name, detail)
+            });
+        }
+    }
+}
+
+/// Small values in decimal, packed ones in hexadecimal.
+pub(crate) fn show(value: u64) -> String {
+    if value < 1 << 20 { value.to_string() } else { format!("{value:#x}") }
 }

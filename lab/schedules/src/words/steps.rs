@@ -7,8 +7,9 @@ use towpath_machine::Ordering;
 use super::{GAP, MAX_STALE, MemoryModel, Released, ThreadView, WordWrite, releases};
 use crate::delayed::DelayedStore;
 use crate::footprint::TouchedObject;
-use crate::machine::{CLOCKS, Clock, ExploredThread, Life, RunState, join};
+use crate::machine::{CLOCKS, Clock, RunState, join};
 use crate::pending::WordAccess;
+use crate::thread::{ExploredThread, Life};
 
 fn acquires(order: Ordering) -> bool {
     matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
