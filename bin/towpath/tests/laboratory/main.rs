@@ -4,3 +4,4 @@ mod explore;
 mod output;
 mod screen;
 mod sim;
+mod terminal;

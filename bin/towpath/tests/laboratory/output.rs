@@ -114,18 +114,6 @@ fn remarks_that_cannot_be_written_change_nothing() {
 }
 
 #[cfg(feature = "lab")]
-/// Opens a pseudo-terminal: the terminal's end and the program's.
-fn terminal() -> (std::fs::File, std::os::fd::OwnedFd) {
-    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let near = openpt(flags).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let far = ioctl_tiocgptpeer(&near, flags).unwrap();
-    (near.into(), far)
-}
-
-#[cfg(feature = "lab")]
 #[test]
 fn progress_on_a_terminal_that_hangs_up_is_no_failure() {
     let folder = Folder::new("terminal");
@@ -135,13 +123,15 @@ fn progress_on_a_terminal_that_hangs_up_is_no_failure() {
         "reproduce N6 --seeds 2",
         "bench floor --runs 2",
     ] {
-        let (mut near, far) = terminal();
+        let (mut near, far) = crate::terminal::open();
         let child = folder.towpath(arguments).stdout(Stdio::piped()).stderr(far).spawn().unwrap();
         // The bar is there; then the terminal goes.
         let seen = std::io::Read::read(&mut near, &mut [0; 64]).unwrap();
         assert!(seen > 0, "{arguments}");
         drop(near);
+        let watchdog = crate::terminal::Watchdog::of(&child, arguments);
         let output = child.wait_with_output().unwrap();
+        drop(watchdog);
         assert_eq!(output.status.code(), Some(0), "{arguments}");
         assert!(!output.stdout.is_empty(), "{arguments}");
     }

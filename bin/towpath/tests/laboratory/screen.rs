@@ -1,12 +1,9 @@
 //! Answers of measuring commands: one screen by default, everything with `--all`.
 
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Runs that take seconds, each with an option that makes its answer long.
@@ -53,17 +50,14 @@ pub fn extent(text: &str) -> (usize, usize) {
 
 /// Output of a command on a terminal of this size.
 fn on_terminal(mut command: Command, lines: u16, columns: u16) -> String {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let near = openpt(flags).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let far: OwnedFd = ioctl_tiocgptpeer(&near, flags).unwrap();
+    let (mut near, far) = crate::terminal::open();
     tcsetwinsize(&far, Winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     let mut child = command.stdout(far).stderr(Stdio::null()).spawn().unwrap();
+    let _watchdog = crate::terminal::Watchdog::of(&child, &format!("{command:?}"));
     drop(command);
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     // At the end of all writers a read fails (EIO).
-    while let Ok(n @ 1..) = File::from(near.try_clone().unwrap()).read(&mut piece) {
+    while let Ok(n @ 1..) = near.read(&mut piece) {
         bytes.extend_from_slice(&piece[..n]);
     }
     assert!(child.wait().unwrap().success());
