@@ -23,7 +23,7 @@ mod links;
 mod tick;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -32,7 +32,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use towpath_mplock::Node;
 
@@ -44,6 +43,7 @@ use crate::journal::{EpochFile, Journal};
 use crate::lease::{BootTime, Lease, boot_time};
 use crate::look::ShortLook;
 use crate::membership::{HostMembership, Incarnation};
+use crate::running::{StateClaim, StateTaken};
 use crate::service::{ClientNumber, LockService};
 use crate::session::Session;
 use crate::socket::{beside, dead_agents, remove_dead_agent, socket_path};
@@ -92,8 +92,8 @@ pub struct Agent {
     had_lease: bool,
     look: ShortLook,
     say: Box<dyn FnMut(&str)>,
-    /// Lock of the state on disk: one agent for each host and user.
-    _running: File,
+    /// Claim on the state on disk: one agent for each host and user.
+    _running: StateClaim,
 }
 
 impl std::fmt::Debug for Agent {
@@ -142,14 +142,11 @@ impl Agent {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(failed)?;
         let log = state.join(format!("log-{}", hosts.fingerprint()));
         let name = &hosts.hosts[usize::from(me)].name;
-        let own = log.with_extension("running");
-        let running = File::create(&own).map_err(failed)?;
-        if flock(&running, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::Running(name.clone()));
-        }
-        if has_another(&state, &own).map_err(failed)? {
-            return Err(Error::RunningOther(name.clone(), state));
-        }
+        let running = match StateClaim::claim(&state, &log).map_err(failed)? {
+            Ok(running) => running,
+            Err(StateTaken::Same) => return Err(Error::Running(name.clone())),
+            Err(StateTaken::Other) => return Err(Error::RunningOther(name.clone(), state)),
+        };
         let epoch_file = EpochFile::open(state.join("epoch"))?;
         let consensus = Consensus::new(me, count, Journal::open(&log)?)?;
         let addresses: Vec<_> = hosts.hosts.iter().map(|host| host.address).collect();
@@ -317,22 +314,6 @@ struct Ready {
     /// Clients whose processes have ended.
     processes: Vec<ClientNumber>,
     stop: bool,
-}
-
-/// Returns whether an agent with another list of hosts uses the state in a directory.
-///
-/// Of two that start at once one at least sees the other: each has its own lock before it looks.
-fn has_another(state: &Path, own: &Path) -> io::Result<bool> {
-    for entry in fs::read_dir(state)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "running") && path != own {
-            let other = File::open(&path)?;
-            if flock(&other, FlockOperation::NonBlockingLockShared).is_err() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
 
 /// Listens at a socket, in the place of one that a former agent has left.

@@ -11,6 +11,7 @@
 //! | `agent.rs`, `agent/`, `dial.rs`, `socket.rs` | input and output: links, connections of processes, time |
 //! | `service.rs`, `service/` | the locks of a host |
 //! | `membership.rs`, `consensus.rs`, `journal.rs` | which hosts take part; the quorum's log, on disk |
+//! | `running.rs` | one agent of a user uses a state at a time |
 //! | `lease.rs` | until when a host may count on its locks |
 //! | `session.rs`, `frame.rs` | letters in order and once; frames as bytes |
 //! | `place.rs`, `report.rs` | what processes of the host use |
@@ -40,6 +41,8 @@ mod look;
 mod membership;
 mod place;
 mod report;
+#[cfg(feature = "serve")]
+mod running;
 #[cfg(feature = "serve")]
 mod service;
 #[cfg(feature = "serve")]

@@ -1,4 +1,6 @@
-//! Pseudo-terminals for the tests: the near end is the terminal, the far end the program's.
+//! Pseudo-terminals for the tests.
+//!
+//! The near end is the terminal, the far end the program's.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,10 +24,12 @@ pub fn open() -> (File, OwnedFd) {
     (near.into(), far)
 }
 
-/// Seconds that a child may take. The slowest takes three in a debug build.
+/// Time that a child may take. The slowest takes three seconds in a debug build.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// Kills a child that takes too long, and says which. Its test then fails by the child's status.
+/// Kills a child that takes too long, and says which.
+///
+/// Its test then fails by the child's status.
 pub struct Watchdog(#[expect(dead_code, reason = "its end ends the watch")] Sender<()>);
 
 impl Watchdog {
