@@ -36,9 +36,11 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         let end = cpu.compare_exchange(ring.end(), 0, mine, Ordering::Release, Ordering::Relaxed);
         let is_before = end.map_or_else(|end| end >= mine, |_| true);
         if !is_before {
-            // (R13) Release: the values before, as (R7); pairs with the Acquire (R8). The number
-            // itself is for `len`: the receiver goes by the end.
-            cpu.store(ring.tail(), number, Ordering::Release);
+            // Relaxed: the number is for `len`; the receiver goes by the end. One that reads it by
+            // (R8) acquires the values before all the same: they were published before their
+            // senders looked whether the queue was closed, and so before the fence that this
+            // thread made since then, (R1), or (R4) of the receiver that put the end there.
+            cpu.store(ring.tail(), number, Ordering::Relaxed);
         }
         is_before
     }
