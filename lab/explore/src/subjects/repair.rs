@@ -6,6 +6,7 @@
 //! move those around it.
 
 mod successor;
+mod walked;
 
 use std::rc::Rc;
 
@@ -44,6 +45,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad");
     words::<Bershad<Explorer>>(cases, policy, Roles::Blind, "bershad-losing");
     successor::all(cases, policy);
+    walked::all(cases, policy);
     cases.iter_mut().for_each(|case| case.extras.loses_stores |= case.name.ends_with("-losing"));
     structures::<Small>(cases, policy, "guerraoui");
     structures::<Harris<Explorer>>(cases, policy, "harris");
