@@ -5,6 +5,7 @@
 //! children inherit it, and `execve` ends it.
 
 use core::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
@@ -54,6 +55,19 @@ pub(crate) fn reach_others(reach: FenceReach) {
     }
 }
 
+/// Time that is longer than a store stays in its core, by far.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Waits until the stores that others had made have left their cores.
+///
+/// A core hands its stores on as fast as lines come, whether its thread runs or not.
+pub(crate) fn wait_for_others() {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        std::thread::sleep(PATIENCE);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::AtomicU64;
@@ -88,6 +102,13 @@ mod tests {
             }
             PREPARED[reach as usize].store(UNKNOWN, Relaxed);
         }
+    }
+
+    #[test]
+    fn patient_fence_takes_its_time() {
+        let begun = Instant::now();
+        Native::with_id(0).patient_fence(SeqCst);
+        assert!(begun.elapsed() >= PATIENCE);
     }
 
     // Of two threads that store and then look at the other's word, one sees the other's store.

@@ -280,6 +280,11 @@ impl Processor for Native {
         heavy_fence::reach_others(reach);
         self.fence(order);
     }
+    fn patient_fence(&self, order: Ordering) {
+        self.fence(order);
+        heavy_fence::wait_for_others();
+        self.fence(order);
+    }
     #[inline]
     fn store_bytes(&self, to: &[AtomicU64], from: &[u8]) {
         word_copies::store(self, to, from);

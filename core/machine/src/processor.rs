@@ -136,6 +136,17 @@ pub trait Processor: Sized + 'static {
     fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {
         self.fence(order);
     }
+    /// The heavy side of an asymmetric fence, for a process to which the system refuses
+    /// [`Processor::heavy_fence`]: a whole fence of the caller, and of each thread by time.
+    ///
+    /// It waits until the stores that others had made have left their cores, which takes less than
+    /// a microsecond; natively a millisecond, since no instruction tells of that.
+    ///
+    /// By default both sides are whole fences.
+    #[track_caller]
+    fn patient_fence(&self, order: Ordering) {
+        self.fence(order);
+    }
     /// Writes bytes to words, of which the last one is filled up with zeros: each word
     /// with Relaxed, as [`Processor::store`], in any order. Panics if the words are too few.
     #[inline]

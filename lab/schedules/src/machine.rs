@@ -103,6 +103,8 @@ pub(crate) struct RunState {
     pub loses_stores: bool,
     /// True if both sides of an asymmetric fence are whole fences.
     pub fences_wholly: bool,
+    /// A thread to which the system refuses heavy fences.
+    pub sandboxed: Option<usize>,
     /// Number of signals that may come.
     pub signals: u32,
     /// Sequentially consistent events, if their order is not that of their execution.
@@ -155,6 +157,7 @@ impl ExploredMemory {
             data_steps: liberties.kills > 0,
             loses_stores: false,
             fences_wholly: false,
+            sandboxed: None,
             signals: 0,
             strong: None,
             footprint: Footprint::default(),

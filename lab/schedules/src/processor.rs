@@ -93,6 +93,16 @@ impl Explorer {
         access(&mut self.memory.0.inner.borrow_mut())
     }
 
+    /// A step: a fence of each thread, of some at their next light one.
+    fn fence_all(&self, name: &'static str, is_kept: bool) {
+        self.turn(Pending::open(name, TouchedObject::Fence), |inner| {
+            if inner.current.is_some() {
+                inner.fence_all(self.index, is_kept);
+            }
+            inner.line(self.index, name, Default::default);
+        });
+    }
+
     /// Learns of the deaths of which this thread was told since its last access.
     fn learn(&self) {
         // Relaxed, twice: there is one thread of the host.
@@ -481,7 +491,8 @@ impl Processor for Explorer {
         }
     }
     fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
-        !self.memory.0.inner.borrow().fences_wholly
+        let inner = self.memory.0.inner.borrow();
+        !inner.fences_wholly && inner.sandboxed != Some(self.index)
     }
     /// A compiler's fence.
     ///
@@ -489,7 +500,7 @@ impl Processor for Explorer {
     /// moved behind that.
     #[track_caller]
     fn light_fence(&self, order: Ordering) {
-        if !self.fences_asymmetrically(FenceReach::Threads) {
+        if self.memory.0.inner.borrow().fences_wholly {
             return self.fence(order);
         }
         let is_kept = weaken::fence(Location::caller(), order).is_some();
@@ -508,19 +519,21 @@ impl Processor for Explorer {
             });
         }
     }
-    /// A step: a fence of each thread, of some at their next light one.
+    /// A fence of all, or of a sandboxed thread alone.
     #[track_caller]
     fn heavy_fence(&self, order: Ordering, reach: FenceReach) {
         if !self.fences_asymmetrically(reach) {
             return self.fence(order);
         }
-        let kept = weaken::fence(Location::caller(), order) == Some(order);
-        self.turn(Pending::open("heavy fence", TouchedObject::Fence), |inner| {
-            if inner.current.is_some() {
-                inner.fence_all(self.index, kept);
-            }
-            inner.line(self.index, "heavy fence", Default::default);
-        });
+        self.fence_all("heavy fence", weaken::fence(Location::caller(), order) == Some(order));
+    }
+    /// A heavy fence: time passes.
+    #[track_caller]
+    fn patient_fence(&self, order: Ordering) {
+        if self.memory.0.inner.borrow().fences_wholly {
+            return self.fence(order);
+        }
+        self.fence_all("patient fence", weaken::fence(Location::caller(), order) == Some(order));
     }
     fn read(&self, cell: &DatumId) -> u64 {
         self.data("read", cell.0, |inner| {

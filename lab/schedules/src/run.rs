@@ -142,8 +142,12 @@ impl Runner {
         traced: bool,
     ) -> Result<RunOutcome, String> {
         let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
-        let SubjectExtras { loses_stores, is_interrupted, has_free_order, fences_wholly } = subject.extras();
-        memory.0.inner.borrow_mut().fences_wholly = fences_wholly;
+        let SubjectExtras { loses_stores, is_interrupted, has_free_order, fences_wholly, sandboxed } =
+            subject.extras();
+        {
+            let mut inner = memory.0.inner.borrow_mut();
+            (inner.fences_wholly, inner.sandboxed) = (fences_wholly, sandboxed);
+        }
         let body = subject.set_up(&terms.plan, &memory)?;
         let mut inner = memory.0.inner.borrow_mut();
         inner.loses_stores = loses_stores || is_interrupted;

@@ -20,6 +20,8 @@ pub struct SubjectExtras {
     pub has_free_order: bool,
     /// The machine has no asymmetric fences: both sides of one are whole.
     pub fences_wholly: bool,
+    /// A thread to which the system refuses heavy fences, which others make.
+    pub sandboxed: Option<usize>,
 }
 
 /// Something to explore, by name.

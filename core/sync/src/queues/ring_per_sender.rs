@@ -23,8 +23,8 @@
 //! closed queue the number of values that were sent, once, by either end. `owner`: 0, or the
 //! identity of the sender's process; from 0, or from a dead process's, by the one that takes the
 //! ring, with all that is in it; back to 0 by that one. `fences`: the first that joins, or the
-//! maker; then one that cannot make them. `used`: number of rings that were ever taken, or more.
-//! `current`, `hint`, `turned`: the receiver.
+//! maker; then one that cannot make them, and any that sleeps or receives after that. `used`:
+//! number of rings that were ever taken, or more. `current`, `hint`, `turned`: the receiver.
 //!
 //! **Crashes.** A sender, before the store to `tail`: nothing was sent; after it: the value was
 //! sent. Its ring is another sender's when one joins. A receiver, before the store to `head`: its
@@ -35,8 +35,8 @@
 //! a value, rounded up to 1, 2, 4 or 8 words or whole lines, for each slot.
 //!
 //! **Don't use it** where values of different senders must come in the order in which they were
-//! sent, or for more senders. Where the system has no `membarrier`, each end makes a whole fence
-//! for each value.
+//! sent, or for more senders. Where the system has no `membarrier`, or refuses it to one of the
+//! processes, each end makes a whole fence for each value.
 
 mod closing;
 mod joining;
@@ -60,8 +60,10 @@ const UNDECIDED: u64 = 0;
 const BETWEEN_PROCESSES: u64 = 1;
 /// In the word of fences: asymmetric ones, between threads.
 const BETWEEN_THREADS: u64 = 2;
+/// In the word of fences: whole ones, of which senders may not know yet.
+const CHANGING: u64 = 3;
 /// In the word of fences: whole ones.
-const WHOLE: u64 = 3;
+const WHOLE: u64 = 4;
 
 /// Line of words that all ends read, and that are seldom written.
 #[repr(C, align(64))]
@@ -248,8 +250,9 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
     /// Makes a fence between an index's store and the look at the other end's bell.
     #[inline(always)]
     fn fence_lightly(&self, cpu: &P) {
-        // Relaxed: written before the caller had joined.
-        if cpu.load(&self.head.shared.fences, Ordering::Relaxed) == WHOLE {
+        // Relaxed: written before the caller had joined; of a change, the fence by which that is
+        // completed decides.
+        if cpu.load(&self.head.shared.fences, Ordering::Relaxed) >= CHANGING {
             // (R1) SeqCst: pairs with the fence (R3).
             cpu.fence(Ordering::SeqCst);
         } else {
@@ -262,18 +265,20 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
     #[cold]
     fn fence_heavily(&self, cpu: &P) {
         // Relaxed: as above.
-        let reach = match cpu.load(&self.head.shared.fences, Ordering::Relaxed) {
+        let fences = cpu.load(&self.head.shared.fences, Ordering::Relaxed);
+        let reach = match fences {
             BETWEEN_THREADS => FenceReach::Threads,
             BETWEEN_PROCESSES => FenceReach::Processes,
+            CHANGING => return self.complete_change(cpu),
             _ => {
-                // (R3) SeqCst: pairs with the fence (R1).
+                // (R3) SeqCst: pairs with the fence (R1); after a change with (R14) and (R15).
                 return cpu.fence(Ordering::SeqCst);
             }
         };
         // (R4) SeqCst: pairs with the light fence (R2).
         cpu.heavy_fence(Ordering::SeqCst, reach);
         if !cpu.fences_asymmetrically(reach) {
-            self.change_to_whole_fences(cpu);
+            self.change_to_whole_fences(cpu, fences);
         }
     }
 

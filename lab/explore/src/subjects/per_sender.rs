@@ -27,13 +27,21 @@ type Rings<'a> = RingPerSender<'a, Explorer, MEMBERS>;
 /// The subjects.
 pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     let about = "all that was sent is received, in its sender's order; a death ends the waiting";
+    let asymmetric = SubjectExtras { loses_stores: true, ..SubjectExtras::default() };
     let ends = [
-        ("transfer/per-sender-closed", true, false),
-        ("transfer/per-sender-left", false, false),
+        ("transfer/per-sender-closed", true, asymmetric),
+        ("transfer/per-sender-left", false, asymmetric),
         // Where the system has no `membarrier`.
-        ("transfer/per-sender-fenced", true, true),
+        ("transfer/per-sender-fenced", true, SubjectExtras { fences_wholly: true, ..asymmetric }),
+        // Where it refuses that to one of the ends, from its first fence on.
+        (
+            "transfer/per-sender-sandboxed-receiver",
+            true,
+            SubjectExtras { sandboxed: Some(RECEIVER), ..asymmetric },
+        ),
+        ("transfer/per-sender-sandboxed-sender", true, SubjectExtras { sandboxed: Some(0), ..asymmetric }),
     ];
-    for (name, closes, fences_wholly) in ends {
+    for (name, closes, extras) in ends {
         // A receiver that finds a sender there that is leaving looks again by itself.
         let policy = if closes { policy } else { Policy::Park };
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
@@ -43,7 +51,6 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
             Ok(Rc::new(run))
         };
         let case = Case::new(name, about, make);
-        let extras = SubjectExtras { loses_stores: true, fences_wholly, ..SubjectExtras::default() };
         cases.push(Case { endures_deaths: true, naps: !closes, extras, ..case });
     }
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {

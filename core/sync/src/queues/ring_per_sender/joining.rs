@@ -2,7 +2,7 @@
 
 use towpath_machine::{FenceReach, Ordering, Processor};
 
-use super::{BETWEEN_PROCESSES, RingPerSender, UNDECIDED, WHOLE};
+use super::{BETWEEN_PROCESSES, CHANGING, RingPerSender, UNDECIDED, WHOLE};
 use crate::Waiting;
 
 impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
@@ -13,31 +13,53 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
     pub(super) fn agree_on_fences(&self, cpu: &P) {
         let fences = &self.head.shared.fences;
         // Relaxed, all: the word alone matters; it is read by each operation.
-        let seen = cpu.load(fences, Ordering::Relaxed);
+        let mut seen = cpu.load(fences, Ordering::Relaxed);
         if !matches!(seen, UNDECIDED | BETWEEN_PROCESSES) {
             return;
         }
-        if !cpu.fences_asymmetrically(FenceReach::Processes) {
-            self.change_to_whole_fences(cpu);
-        } else if seen == UNDECIDED {
+        let are_asymmetric = cpu.fences_asymmetrically(FenceReach::Processes);
+        if seen == UNDECIDED {
+            let mine = if are_asymmetric { BETWEEN_PROCESSES } else { WHOLE };
             // Another one may have decided otherwise.
-            let _ = cpu.compare_exchange(
-                fences,
-                UNDECIDED,
-                BETWEEN_PROCESSES,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let decided = cpu.compare_exchange(fences, seen, mine, Ordering::Relaxed, Ordering::Relaxed);
+            seen = decided.map_or_else(|theirs| theirs, |_| mine);
+        }
+        if !are_asymmetric && seen == BETWEEN_PROCESSES {
+            self.change_to_whole_fences(cpu, seen);
         }
     }
 
-    /// Has all ends make whole fences from now on.
+    /// Has all ends make whole fences from now on, and makes one.
     ///
-    /// A value that is being sent meanwhile may wake the receiver a turn late; if the queue is
-    /// closed in that instant, too, it may be lost.
-    pub(super) fn change_to_whole_fences(&self, cpu: &P) {
-        // Relaxed: as above.
-        cpu.store(&self.head.shared.fences, WHOLE, Ordering::Relaxed);
+    /// `seen`: the fences so far.
+    #[cold]
+    pub(super) fn change_to_whole_fences(&self, cpu: &P, seen: u64) {
+        let fences = &self.head.shared.fences;
+        // Relaxed, both: ordered by the fence of the one that completes the change. Another one may
+        // have changed them.
+        let _ = cpu.compare_exchange(fences, seen, CHANGING, Ordering::Relaxed, Ordering::Relaxed);
+        self.complete_change(cpu);
+    }
+
+    /// Completes a change to whole fences, with a fence that reaches all others.
+    ///
+    /// They may have sent a value and then looked for a change before this one. Any end completes
+    /// it, since the one that began it may have died.
+    #[cold]
+    pub(super) fn complete_change(&self, cpu: &P) {
+        let reach = FenceReach::Processes;
+        if cpu.fences_asymmetrically(reach) {
+            // (R14) SeqCst: pairs with the light fence (R2), and hands on to the fence (R3).
+            cpu.heavy_fence(Ordering::SeqCst, reach);
+        }
+        if !cpu.fences_asymmetrically(reach) {
+            // (R15) SeqCst: pairs with the light fence (R2), and hands on to the fence (R3).
+            cpu.patient_fence(Ordering::SeqCst);
+        }
+        let fences = &self.head.shared.fences;
+        // Relaxed, both: ordered by the fence before, and the reader's (R3). Another one has
+        // completed the change, too.
+        let _ = cpu.compare_exchange(fences, CHANGING, WHOLE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Takes a ring for the caller: one that is free, or else a dead process's.
