@@ -5,13 +5,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::queues::{
-    CALLER, LinkedWords, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf, Spsc,
-    TransferError, ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
+    CALLER, LinkedWords, MakerNote, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf,
+    Spsc, TransferError, ValueReceiver, ValueSender, Venue, WordLine, geometry_of_words_in, lines_of,
 };
 use towpath_sync::{LateWait, Wait};
 
 use super::LINE;
 use crate::inner::Inner;
+use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
 /// Queue of values in a world: makes senders and receivers.
@@ -32,6 +33,8 @@ where
     geometry: QueueGeometry,
     /// Number of lines of the slots, by the geometry.
     slot_lines: u32,
+    /// Participant that has made the end, where it matters.
+    maker: K::Maker,
 }
 
 impl<T, K> Clone for WorldVenue<T, K>
@@ -93,7 +96,10 @@ where
     #[inline(always)]
     fn queue(&self) -> Result<(QueueOf<'_, Self>, &World), TransferError> {
         let world = self.object.world();
-        world.entered().ok_or(TransferError::NotEntered)?;
+        let me = world.entered().ok_or(TransferError::NotEntered)?;
+        if self.maker.noted().is_some_and(|maker| maker != me.to_bits()) {
+            return Err(self.is_of_another());
+        }
         let object = self.object.as_ptr();
         let (ring_lines, slot_lines) = (K::ring_lines(self.geometry), self.slot_lines as usize);
         // SAFETY: the object and the lines behind it, as many as its geometry says, are mapped as
@@ -109,6 +115,18 @@ where
             )
         };
         Ok((K::beside(K::queue(head, ring, slots, self.geometry), world), world))
+    }
+
+    /// Reason for which this process may not use the end.
+    #[cold]
+    fn is_of_another(&self) -> TransferError {
+        TransferError::Taken { rank: self.maker.noted().map(|bits| ParticipantId::from_bits(bits).index) }
+    }
+
+    /// The venue of an end that this process makes.
+    fn of_caller(&self) -> Self {
+        let me = self.object.world().entered().map_or(0, ParticipantId::to_bits);
+        WorldVenue { maker: K::Maker::note(me), ..self.clone() }
     }
 }
 
@@ -133,7 +151,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sender(&self) -> Result<ValueSender<T, WorldVenue<T, K>>, TransferError> {
-        ValueSender::new(self.0.clone())
+        ValueSender::new(self.0.of_caller())
     }
 
     /// Makes a receiver. When the last one is dropped, or dies, senders learn of it.
@@ -150,7 +168,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn receiver(&self) -> Result<ValueReceiver<T, WorldVenue<T, K>>, TransferError> {
-        ValueReceiver::new(self.0.clone())
+        ValueReceiver::new(self.0.of_caller())
     }
 
     /// Head of the queue.
@@ -159,7 +177,7 @@ where
     }
 
     pub(super) fn venue(&self) -> WorldVenue<T, K> {
-        self.0.clone()
+        self.0.of_caller()
     }
 
     /// Number of values for which it has room.
@@ -254,7 +272,8 @@ impl World {
     /// Makes it with room for at least so many values of each sender if there is none. Values of
     /// one sender come in order, those of different ones in any. There may be
     /// [`RINGS`](towpath_sync::queues::RINGS) senders, clones included; the memory is for as many.
-    /// Another process may take the place of one that has gone.
+    /// Another process may take the place of one that has gone. The ends of a parent refuse its
+    /// forked child with [`TransferError::Taken`], when that has entered: it makes its own.
     ///
     /// # Errors
     ///
@@ -343,7 +362,7 @@ impl World {
             least: 1,
             most: u64::from(u32::MAX),
         })?;
-        Ok(WorldQueue(WorldVenue { object, geometry, slot_lines }))
+        Ok(WorldQueue(WorldVenue { object, geometry, slot_lines, maker: K::Maker::note(0) }))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::common::{Watchdog, unique};
 use towpath_shm::{Ending, Error, MemberChange, World, WorldSpec};
 use towpath_sync::Policy;
+use towpath_sync::queues::TransferError;
 
 /// A named world. Its name is gone at the end also if children that other tests have
 /// forked still hold copies of its lock.
@@ -347,4 +348,39 @@ fn a_member_in_another_pid_namespace() {
     unsafe { libc::kill(inner, libc::SIGKILL) };
     until(|| !world.is_alive(id));
     assert_eq!(world.deaths(), 1);
+}
+
+#[test]
+fn forked_child_does_not_write_into_its_parents_ring() {
+    let _dog = Watchdog::new("forked_child_does_not_write_into_its_parents_ring");
+    let spec =
+        WorldSpec { name: None, processes: 2, area_bytes: 4096, object_bytes: 1 << 20, params: [0; 16] };
+    let world = World::create(&spec).unwrap();
+    world.enter(Some(0)).unwrap();
+    let queue = world.per_sender::<u64>("q", 4).unwrap();
+    let (sender, receiver) = (queue.sender().unwrap(), queue.receiver().unwrap());
+    sender.send(7).unwrap();
+    let child = fork(|| {
+        if sender.send(1) != Err(TransferError::NotEntered) {
+            return 1;
+        }
+        if world.enter(Some(1)).is_err() {
+            return 2;
+        }
+        let taken = Some(TransferError::Taken { rank: Some(0) });
+        if sender.send(2).err() != taken || receiver.try_receive().err() != taken {
+            return 3;
+        }
+        // A ring of its own.
+        if queue.sender().and_then(|sender| sender.send(9)).is_err() {
+            return 4;
+        }
+        // Dies without leaving.
+        0
+    });
+    assert_eq!(wait_for(child), 0);
+    assert_eq!(sender.send(8), Ok(()));
+    let mut values: Vec<u64> = (0..3).map(|_| receiver.try_receive().unwrap()).collect();
+    values.sort_unstable();
+    assert_eq!((values, receiver.try_receive().err()), (vec![7, 8, 9], Some(TransferError::TimedOut)));
 }

@@ -25,6 +25,11 @@ pub trait QueueKind: 'static {
     type Seat: Copy + Send + Sync;
     /// A type that is `Sync` if threads may share a handle.
     type Sharing: Send;
+    /// Note of the process that has made an end.
+    ///
+    /// `u64` where an end writes without a look at the slot, so that a forked child must not use
+    /// one of its parent; else `()`.
+    type Maker: MakerNote;
     /// Maximum number of slots.
     const MOST: usize;
 
@@ -93,6 +98,7 @@ macro_rules! many_to_many {
             type Queue<'a> = ManyToMany<'a, Native>;
             type Seat = ();
             type Sharing = ();
+            type Maker = ();
             const MOST: usize = ManyToMany::<Native>::MOST;
 
             fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
@@ -145,6 +151,7 @@ impl QueueKind for Spsc {
     type Queue<'a> = OneToOne<'a, Native>;
     type Seat = ();
     type Sharing = Cell<()>;
+    type Maker = ();
     const MOST: usize = OneToOne::<Native>::MOST;
 
     fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
@@ -180,6 +187,7 @@ impl QueueKind for PerSender {
     type Queue<'a> = RingPerSender<'a, Native>;
     type Seat = u32;
     type Sharing = Cell<()>;
+    type Maker = u64;
     const MOST: usize = RingPerSender::<Native>::MOST;
 
     fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
@@ -237,6 +245,34 @@ pub unsafe trait Venue: Clone {
         &self,
         act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
     ) -> Result<R, TransferError>;
+}
+
+/// Note of the process that has made an end of a queue between processes.
+pub trait MakerNote: Copy + Send + Sync + 'static {
+    /// Notes a process's identity.
+    fn note(identity: u64) -> Self;
+    /// Returns the identity, if it was noted.
+    fn noted(self) -> Option<u64>;
+}
+
+impl MakerNote for () {
+    #[inline(always)]
+    fn note(_identity: u64) {}
+    #[inline(always)]
+    fn noted(self) -> Option<u64> {
+        None
+    }
+}
+
+impl MakerNote for u64 {
+    #[inline(always)]
+    fn note(identity: u64) -> u64 {
+        identity
+    }
+    #[inline(always)]
+    fn noted(self) -> Option<u64> {
+        Some(self)
+    }
 }
 
 /// The queue of a venue.

@@ -34,8 +34,8 @@ pub use error::TransferError;
 pub use handles::{Unsent, ValueReceiver, ValueSender, between_threads};
 pub use in_place::{MessageInPlace, RoomInPlace};
 pub use kinds::{
-    CALLER, Leasing, Mpmc, Mpsc, PerSender, QueueKind, QueueOf, SharedReceivers, SharedSenders, Spsc,
-    Threads, Venue,
+    CALLER, Leasing, MakerNote, Mpmc, Mpsc, PerSender, QueueKind, QueueOf, SharedReceivers, SharedSenders,
+    Spsc, Threads, Venue,
 };
 pub use leases::ValueLease;
 pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
