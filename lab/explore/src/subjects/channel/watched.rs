@@ -230,8 +230,12 @@ impl WatchedQueue {
             mine.sweep(claim, &queue, cpu, &census);
             let heals = mine.heal(claim, &queue, cpu);
             assert!(!heals || self.stray.is_some(), "words that no sender has damaged");
-            // As an endpoint does: the head may have passed places without a delivery.
-            claim.flush(&queue, &mut mine, cpu, &Spinning);
+            // As an endpoint does: the head may have passed places without a delivery. A flush of a
+            // queue as short as this one shows the head each time, and would hide that it was not
+            // healed.
+            if self.stray.is_none() {
+                claim.flush(&queue, &mut mine, cpu, &Spinning);
+            }
             drop(mine);
             cpu.delay(PAUSE);
         }
