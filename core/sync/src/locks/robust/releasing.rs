@@ -108,8 +108,9 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
     /// Marks a waiter's place, unless it has left, and wakes it.
     fn tell<W: Waiting<P>>(cpu: &P, wait: &W, turn: &P::Word, place: u64, mark: u64) {
         let marked = place & !MARKS | mark;
-        // Relaxed: a hint.
-        let mark = |place| cpu.compare_exchange(turn, place, marked, Ordering::Relaxed, Ordering::Relaxed);
+        // (7) Release: the word before it; pairs with the Acquire (7b), (7c). Relaxed if it fails:
+        // the mark is put anew, or the waiter has left.
+        let mark = |place| cpu.compare_exchange(turn, place, marked, Ordering::Release, Ordering::Relaxed);
         let told = match mark(place) {
             // It has gone to sleep meanwhile.
             Err(now) if now == place | PARKED => mark(now),

@@ -124,14 +124,17 @@ impl<P: Processor, const N: usize, const LEASE: u64> Robust<P, N, LEASE> {
                 // Of this hand-over, or of one that another waiter has taken: then it is our turn
                 // once more.
                 is_new = true;
-                let _ = cpu.compare_exchange(turn, seen, me, Ordering::Relaxed, Ordering::Relaxed);
+                // (7b) Acquire: the word of the hand-over, so that it does not sleep by an old one;
+                // pairs with the Release (7).
+                let _ = cpu.compare_exchange(turn, seen, me, Ordering::Acquire, Ordering::Relaxed);
                 continue;
             }
             if seen & !MARKS == me && seen & CALLED != 0 {
                 // Say that we are awake, and look whether the lock is free.
                 (is_tenant, is_new, attempts) = (true, true, 0);
                 let awake = me | AWAKE;
-                let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Relaxed, Ordering::Relaxed);
+                // (7c) Acquire: the word that was set free; pairs with the Release (7).
+                let _ = cpu.compare_exchange(turn, seen, awake, Ordering::Acquire, Ordering::Relaxed);
                 continue;
             }
             if turns.wait(cpu, wait, turn, seen).is_err() {

@@ -1,12 +1,11 @@
 //! Waiter of lock `robust` that sleeps when its holder releases.
 //!
-//! It is woken, and not left to the end of its turn.
+//! It is woken, and not left to the end of its turn, nor does it sleep another one.
 //!
-//! It says so before it sleeps, so that the holder's hints are not old ones. (Its own may be: then
-//! it sleeps once more.) `marked-places`: every place has the mark of a waiter that slept there, as
-//! in damaged memory.
+//! It says so before it sleeps, so that the holder's hints are not old ones. `called`: it is not
+//! handed the lock, but called to take it. `marked-places`: every place has the mark of a waiter
+//! that slept there, as in damaged memory.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
@@ -20,23 +19,31 @@ use super::turns::{await_stage, entered, reach};
 
 /// Less than a sleeper's turn, and longer than all steps of a run, in nanoseconds.
 const SOON: u64 = 1_000_000;
+/// Time of a lease of the lock whose waiters are called, in nanoseconds.
+const LEASE: u64 = 10_000;
 
 /// Its subjects, for waiters that sleep.
 pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
     if policy != Policy::Park {
         return;
     }
+    sleepers::<0>(cases, "lock/robust/asleep", 0);
+    sleepers::<LEASE>(cases, "lock/robust/called", 0);
+    sleepers::<0>(cases, "lock/robust/marked-places", PARKED);
+}
+
+/// The subject of a lock whose places begin with a mark.
+fn sleepers<const LEASE: u64>(cases: &mut Vec<Case>, name: &str, mark: u64) {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        if plan.threads < 2 {
+            return Err("is for two threads".into());
+        }
+        let stages = [0, 1].map(|_| memory.word(Place::NewLine, 0));
+        let lock = Robust::<Explorer, 8, LEASE>::new(&MarkedPlaces { memory, mark });
+        Ok(Rc::new(SleeperRun { lock, stages }))
+    };
     let about = "a waiter that sleeps is woken by a release";
-    for (name, mark) in [("lock/robust/asleep", 0), ("lock/robust/marked-places", PARKED)] {
-        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
-            if plan.threads < 2 {
-                return Err("is for two threads".into());
-            }
-            let stages = [0, 1].map(|_| memory.word(Place::NewLine, 0));
-            Ok(Rc::new(SleeperRun { lock: Robust::new(&MarkedPlaces { memory, mark }), stages }))
-        };
-        cases.push(Case { naps: true, ..Case::new(name, about, make) });
-    }
+    cases.push(Case { naps: true, ..Case::new(name, about, make) });
 }
 
 /// Memory in which first words of lines hold a mark: a lock's word, and its places.
@@ -59,18 +66,18 @@ impl Arena<Explorer> for MarkedPlaces<'_> {
 }
 
 /// Thread 0 has the lock until thread 1 is about to sleep.
-struct SleeperRun {
-    lock: Robust<Explorer, 8, 0>,
+struct SleeperRun<const LEASE: u64> {
+    lock: Robust<Explorer, 8, LEASE>,
     /// Thread 0 has the lock; thread 1 is about to sleep.
     stages: [Word; 2],
 }
 
-impl SubjectRun for SleeperRun {
+impl<const LEASE: u64> SubjectRun for SleeperRun<LEASE> {
     fn thread(&self, cpu: &Explorer) {
         let around = ExploredMember::new(cpu);
         let [held, sleeps] = &self.stages;
         let inner = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
-        let wait = SaysWhenAsleep { inner, sleeps, is_first: Cell::new(true) };
+        let wait = SaysWhenAsleep { inner, sleeps };
         match cpu.id() {
             0 => {
                 let mine = entered(&self.lock, cpu, self.lock.lock(cpu, &wait));
@@ -89,11 +96,10 @@ impl SubjectRun for SleeperRun {
 
 /// Way of waiting that says in a word that its caller is about to sleep.
 ///
-/// It looks whether the caller is woken from its first sleep.
+/// It looks whether the caller is woken from each sleep.
 struct SaysWhenAsleep<'a> {
     inner: Wait<'a>,
     sleeps: &'a Word,
-    is_first: Cell<bool>,
 }
 
 impl Waiting<Explorer> for SaysWhenAsleep<'_> {
@@ -120,8 +126,7 @@ impl Waiting<Explorer> for SaysWhenAsleep<'_> {
         let begun = cpu.now();
         self.inner.wait_turn(cpu, word, seen, round, turn);
         let is_soon = cpu.now() - begun < SOON;
-        let is_first = self.is_first.replace(false);
-        assert!(is_soon || !is_first || cpu.deaths() > 0, "it has slept until its turn was over");
+        assert!(is_soon || cpu.deaths() > 0, "it has slept until its turn was over");
     }
     fn wake_all(&self, cpu: &Explorer, word: &Word) {
         Waiting::<Explorer>::wake_all(&self.inner, cpu, word);

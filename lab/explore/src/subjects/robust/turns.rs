@@ -60,13 +60,13 @@ pub(in super::super) fn await_stage(cpu: &Explorer, stage: &Word, thread: usize)
 }
 
 /// The state of an owner that finds the data in order, also after a death.
-pub(super) fn entered<const N: usize>(
-    lock: &Robust<Explorer, N, 0>,
+pub(super) fn entered<const N: usize, const LEASE: u64>(
+    lock: &Robust<Explorer, N, LEASE>,
     cpu: &Explorer,
     held: Result<RobustHeld, LockError>,
 ) -> RobustHeld {
     let mut held = held.unwrap_or_else(|error| panic!("{error}"));
-    if <Robust<Explorer, N, 0> as Lock<Explorer>>::owner_died(&held) {
+    if <Robust<Explorer, N, LEASE> as Lock<Explorer>>::owner_died(&held) {
         lock.make_consistent(cpu, &mut held);
     }
     held
