@@ -11,7 +11,9 @@ use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
 use crate::link::Link;
-use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
+use crate::processor::{
+    Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor, Scheduling,
+};
 use crate::weaken;
 
 /// A word, with the queue of those parked on it.
@@ -256,6 +258,13 @@ impl LlSc for LoomProcessor {
     }
     fn validate(&self, word: &LoomWord) -> bool {
         LINKED.with(std::cell::Cell::get).stands(self, word)
+    }
+}
+
+/// Nothing is known of other threads: they may run at any time.
+impl Scheduling for LoomProcessor {
+    fn is_preempted(&self, _id: usize) -> bool {
+        false
     }
 }
 

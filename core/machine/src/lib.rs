@@ -30,6 +30,7 @@ mod park;
 mod plain;
 mod processor;
 mod random;
+mod slice_extension;
 mod streaming;
 mod switch;
 mod word_copies;

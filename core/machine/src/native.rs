@@ -13,8 +13,9 @@ use crate::heavy_fence;
 use crate::link::Link;
 use crate::native_bytes::NativeBytes;
 use crate::processor::{
-    Arena, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor,
+    Arena, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor, Scheduling,
 };
+use crate::slice_extension;
 use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
 use crate::word_copies;
 
@@ -109,6 +110,17 @@ impl Native {
             NONE => Native { id: number_thread() },
             id => Native { id },
         }
+    }
+
+    /// Returns whether the system grants the calling thread longer time slices
+    /// ([`Scheduling::stay`]): Linux 7.0 or later, not switched off, with a libc that registers the
+    /// thread's area.
+    ///
+    /// ```
+    /// println!("longer time slices: {}", towpath_machine::Native::can_stay());
+    /// ```
+    pub fn can_stay() -> bool {
+        slice_extension::is_there()
     }
 
     /// The calling thread's processor in a world in which this process is participant
@@ -452,6 +464,20 @@ impl KernelMutex for Native {
 }
 
 impl FetchOp for Native {}
+
+/// Requests to Linux, which does not say which threads run.
+///
+/// Since version 7.0 it lets a thread that asks for it run on for a while, where libc has
+/// registered the thread's area (glibc since 2.35).
+impl Scheduling for Native {
+    fn is_preempted(&self, _id: usize) -> bool {
+        false
+    }
+    #[inline]
+    fn stay(&self, on: bool) {
+        slice_extension::stay(on);
+    }
+}
 
 thread_local! {
     /// Word that this thread linked last.

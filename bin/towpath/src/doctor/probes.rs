@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::sched_getaffinity;
+use towpath_machine::Native;
 use towpath_process::{Child, may_count_cycles};
 use towpath_shm::{limits, named_worlds_directory, shown, shown_size};
 
@@ -27,6 +28,7 @@ pub fn all() -> Vec<ProbeResult> {
         pidfd(),
         futex_waitv(),
         rseq(),
+        slice_extension(),
         huge_pages(),
         single_copy(),
         membarrier(),
@@ -215,7 +217,7 @@ fn rseq() -> ProbeResult {
         "rseq",
         bytes > 0 || known,
         value,
-        "restartable sequences, the current core without a system call; not used yet",
+        "restartable sequences, the current core without a system call; longer time slices, see the next line, are asked for there",
     )
 }
 
@@ -294,6 +296,18 @@ fn single_copy() -> ProbeResult {
     )
 }
 
+fn slice_extension() -> ProbeResult {
+    let is_there = Native::can_stay();
+    let value = if is_there { "granted" } else { "not in this kernel, or switched off" };
+    ProbeResult::new(
+        "slice_extension",
+        "slice extension",
+        is_there,
+        value.to_owned(),
+        "a holder whose time slice ends may run on for some microseconds (Linux 7.0): asked for by the lock `scheduler-conscious/published`",
+    )
+}
+
 fn membarrier() -> ProbeResult {
     const QUERY: i32 = 0;
     const GLOBAL_EXPEDITED: i64 = 1 << 1;
@@ -309,7 +323,7 @@ fn membarrier() -> ProbeResult {
         "membarrier",
         ok,
         value,
-        "moves the cost of a fence to the rare side; not used yet",
+        "moves the cost of a fence to the rare side: queues with a ring for each sender (`per_sender`) make none for each value",
     )
 }
 

@@ -14,10 +14,10 @@
 //! * Granted or skipped is written by the holder alone, in one word, and never changed for the same
 //!   ticket; the waiter obeys. So there is no race between the two: a waiter that comes back just
 //!   as it is skipped was skipped.
-//! * The holder had better not be preempted either: under [`Kernel`] the releaser asks the
-//!   operating system to let the one that it chooses run on, in one step with looking whether it
-//!   runs, and a processor that draws a ticket or has the lock asks that for itself. An operating
-//!   system that refuses costs time only.
+//! * The holder had better not be preempted either: a processor that draws a ticket or has the lock
+//!   asks the operating system to let it run on (Linux does, from version 7.0 on). Under [`Kernel`]
+//!   the releaser asks that for the one that it chooses, in one step with looking whether it runs.
+//!   An operating system that refuses costs time only.
 //! * No processor waits in a seat yet (no such ticket is drawn, or its owner has not said so): it
 //!   is granted. The processor that draws it, or has drawn it, has the lock.
 //! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and
@@ -102,7 +102,8 @@ impl<P: Scheduling> Preemption<P> for Kernel {
     }
 }
 
-/// Times written down by waiters: one that has not done so for a while is preempted.
+/// Times written down by waiters: one that has not done so for a while is preempted. The
+/// operating system is asked to let the holder run on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Published;
 
@@ -110,8 +111,12 @@ pub struct Published;
 /// interrupt takes, shorter than a time slice.
 const STALE: u64 = 20_000;
 
-impl<P: Processor> Preemption<P> for Published {
+impl<P: Scheduling> Preemption<P> for Published {
     const NAME: &'static str = "scheduler-conscious/published";
+
+    fn stay(cpu: &P, on: bool) {
+        cpu.stay(on);
+    }
 
     fn publish(cpu: &P, stamp: &P::Word) {
         // Relaxed: only a hint.

@@ -399,6 +399,56 @@ fn served<const PREEMPTED: usize>() -> Vec<u32> {
     order.into_inner().unwrap()
 }
 
+thread_local! {
+    /// This thread's requests to run on, and how many of them it has withdrawn.
+    static REQUESTS: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
+}
+
+/// Knowledge that no waiter is preempted. Counts requests to the system.
+#[derive(Debug)]
+struct Refusing;
+
+impl Preemption<Native> for Refusing {
+    const NAME: &'static str = "scheduler-conscious/refusing";
+    fn publish(_cpu: &Native, _stamp: &AtomicU64) {}
+    fn is_preempted(_cpu: &Native, _id: usize, _stamp: &AtomicU64) -> bool {
+        false
+    }
+    fn stay(cpu: &Native, on: bool) {
+        let mut requests = REQUESTS.get();
+        requests[usize::from(!on)] += 1;
+        REQUESTS.set(requests);
+        Published::stay(cpu, on);
+    }
+}
+
+#[test]
+fn holder_asks_to_run_on_and_a_waiter_does_not() {
+    let lock: SchedulerConscious<Native, 2, Refusing> = SchedulerConscious::new(&Heap);
+    let wait = Wait { policy: Policy::SpinThenYield, around: &Alone, budget: 1_000 };
+    let cpu = Native::with_id(0);
+    let held = lock.lock(&cpu, &wait).unwrap();
+    assert_eq!(REQUESTS.get(), [1, 0], "before the draw");
+    let waiter = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let cpu = Native::with_id(1);
+            let held = lock.lock(&cpu, &wait).unwrap();
+            let holding = REQUESTS.get();
+            lock.unlock(&cpu, &wait, held);
+            (holding, REQUESTS.get())
+        });
+        // The lock is kept until the waiter has begun to wait, or nearly.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        lock.unlock(&cpu, &wait, held);
+        waiter.join().unwrap()
+    });
+    assert_eq!(REQUESTS.get(), [1, 1]);
+    // Withdrawn while it waits, and asked for again when it has the lock.
+    let ([asked, withdrawn], [_, at_end]) = waiter;
+    assert_eq!(asked, withdrawn + 1, "{waiter:?}");
+    assert_eq!(at_end, asked, "{waiter:?}");
+}
+
 #[test]
 fn waiter_that_is_preempted_is_passed_over() {
     assert_eq!(served::<0b0000>(), [1, 2, 3]);
