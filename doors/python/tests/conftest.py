@@ -16,7 +16,7 @@ def watchdog():
     def bite():
         faulthandler.dump_traceback()
         for child in multiprocessing.active_children():
-            os.kill(child.pid, signal.SIGKILL)
+            child.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
     timer = threading.Timer(LIMIT, bite)
@@ -25,7 +25,7 @@ def watchdog():
     yield
     timer.cancel()
     for child in multiprocessing.active_children():
-        os.kill(child.pid, signal.SIGKILL)
+        child.kill()
         child.join()
 
 
