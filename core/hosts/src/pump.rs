@@ -11,6 +11,9 @@
 //! behind the last message of the ended; an arrival at the barrier behind the messages that were
 //! sent before it.
 //!
+//! While a reply waits to be placed, the requests of its sender do not count as handled yet: if
+//! this gateway ends, the reply is lost with it, and the request comes back.
+//!
 //! The end of an episode waits until the messages that came before it are placed, but for those
 //! whose receiver waits at the barrier without polling (`World::barrier`): its full queue has no
 //! space before the end. They are placed after it.
@@ -71,6 +74,8 @@ pub struct Pump {
     episode: u32,
     /// Episodes that end when messages up to a number are placed.
     concluding: VecDeque<(u32, Option<u32>, u64)>,
+    /// Numbers of requests that remote endpoints have handled, behind replies that wait.
+    handled_behind: VecDeque<(Name, u64)>,
     told_arrival: HostArrival,
     /// Number of messages that have come.
     received: u64,
@@ -97,6 +102,7 @@ impl Pump {
             agreement,
             episode: 0,
             concluding: VecDeque::new(),
+            handled_behind: VecDeque::new(),
             told_arrival: HostArrival::Awaited,
             received: 0,
             // Look at all at first.
@@ -129,6 +135,7 @@ impl Pump {
     /// Makes a step. Returns whether anything has moved.
     pub fn pass(&mut self) -> bool {
         let mut moved = self.place_waiting();
+        self.count_handled(false);
         let (events, deaths) = (self.world.host_events(), self.world.deaths());
         let has_news = events != self.seen_events || deaths != self.seen_deaths;
         self.seen_events = events;
@@ -328,12 +335,20 @@ impl Pump {
             Item::Message { .. } => self.receive_message(received, &item)?,
             Item::Handled { by, direction, count } => {
                 is_of_sender(hosts.of(by))?;
-                if let Some(proxy) = self.remote.proxy(by) {
-                    proxy.handled(direction, count);
+                if direction.is_reply() {
+                    if let Some(proxy) = self.remote.proxy(by) {
+                        proxy.handled(direction, count);
+                    }
+                } else {
+                    self.handled_behind.push_back((by, count));
+                    self.count_handled(false);
                 }
             }
             Item::Rank(rank, change) => {
                 is_of_sender(hosts.of_rank(rank))?;
+                if change != RankChange::Came {
+                    self.count_handled(true);
+                }
                 match change {
                     RankChange::Came => self.remote.change(rank, RemoteChange::Came),
                     RankChange::Left => self.remote.change(rank, RemoteChange::Left),
@@ -351,6 +366,7 @@ impl Pump {
             }
             Item::Closed(name) => {
                 is_of_sender(hosts.of(name))?;
+                self.count_handled(true);
                 if let Some(rank) = self.remote.rank_of(name) {
                     self.remote.change(rank, RemoteChange::Closed(name));
                 }
@@ -370,6 +386,31 @@ impl Pump {
         Ok(())
     }
 
+    /// Counts requests as handled whose replies are placed; or all, before an end is
+    /// applied: the sender of a request whose reply waits does not get it back as well.
+    fn count_handled(&mut self, all: bool) {
+        let mut behind = std::mem::take(&mut self.handled_behind);
+        let mut held: Vec<Name> = Vec::new();
+        behind.retain(|&(by, count)| {
+            // In their order: the first ones count first.
+            if !all && (held.contains(&by) || self.reply_waits(by)) {
+                held.push(by);
+                return true;
+            }
+            if let Some(proxy) = self.remote.proxy(by) {
+                proxy.handled(Direction::Request, count);
+            }
+            false
+        });
+        self.handled_behind = behind;
+    }
+
+    /// Returns whether a reply of this endpoint waits to be placed.
+    fn reply_waits(&self, by: Name) -> bool {
+        let replies = self.inbound.iter().filter(|(key, _)| key.is_reply);
+        replies.flat_map(|(_, inbound)| inbound.waiting()).any(|bytes| is_from(bytes, code_of(by)))
+    }
+
     /// Returns whether replies wait to be placed.
     fn replies_wait(&self) -> bool {
         self.inbound.iter().any(|(key, inbound)| key.is_reply && inbound.first_waiting().is_some())
@@ -382,14 +423,7 @@ impl Pump {
         if !remote.has_changes() {
             return false;
         }
-        let waits = |source| {
-            let mut waiting = inbound.values().flat_map(Inbound::waiting);
-            waiting.any(|bytes| {
-                let mut args = [0; MAX_ARGS];
-                let item = item::next(&mut &bytes[..]).and_then(|received| received.item(&mut args));
-                matches!(item, Ok(Item::Message { message, .. }) if message.source == source)
-            })
-        };
+        let waits = |source| inbound.values().flat_map(Inbound::waiting).any(|bytes| is_from(bytes, source));
         remote.apply(waits, replies_wait)
     }
 
@@ -454,6 +488,7 @@ impl Pump {
             agreement.note(me, self.told_arrival);
             self.agreement = Some(agreement);
         }
+        self.count_handled(true);
         for host in lost {
             for rank in self.routes.hosts.ranks(host) {
                 if self.remote.is_dead(rank) {
@@ -536,4 +571,11 @@ impl Pump {
     pub fn show_asleep(&self, asleep: bool) {
         self.remote.show_asleep(asleep);
     }
+}
+
+/// Returns whether a message that waits is from the endpoint with this source code.
+fn is_from(bytes: &[u8], source: u32) -> bool {
+    let mut args = [0; MAX_ARGS];
+    let item = item::next(&mut &bytes[..]).and_then(|received| received.item(&mut args));
+    matches!(item, Ok(Item::Message { message, .. }) if message.source == source)
 }

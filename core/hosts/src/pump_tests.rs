@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use towpath_am::packet::Form;
 use towpath_am::{Direction, Endpoint, ForwardedMessage, MAX_ARGS, Name, Tag, WorldConfig};
@@ -277,5 +278,38 @@ fn last_rank_that_can_place_replies_dies_behind_them() {
             alone.pump.pass();
             assert!(alone.world.has_died(1));
         }
+    }
+}
+
+#[test]
+fn request_whose_reply_waits_comes_back_when_the_gateway_ends() {
+    for is_placed in [false, true] {
+        let mut alone = Alone::new();
+        let [replies, returned] = [0, 0].map(|none| Arc::new(AtomicU32::new(none)));
+        let (a, b) = (replies.clone(), returned.clone());
+        alone.endpoint().set_handler(1, move |_| _ = a.fetch_add(1, Relaxed));
+        alone.endpoint().set_handler(0, move |_| _ = b.fetch_add(1, Relaxed));
+        alone.endpoint().request(1, 1, &[7]).unwrap();
+        assert_eq!(alone.pass(), ["message Request [7]"]);
+        // The queue takes sixteen: the seventeenth, which is the answer, waits.
+        (0..17).for_each(|n| alone.receive_message(Direction::Reply, n));
+        alone.receive(&Item::Handled { by: THERE, direction: Direction::Request, count: 1 });
+        alone.pump.pass();
+        if is_placed {
+            assert_eq!(alone.endpoint().poll(), 16);
+            alone.pump.pass();
+        }
+        let Alone { pump, endpoint, world, .. } = alone;
+        drop(pump);
+        let endpoint = endpoint.unwrap();
+        let came = || (replies.load(Relaxed), returned.load(Relaxed));
+        let begun = Instant::now();
+        // Requests come back when the endpoint looks for deaths.
+        while came().0 + came().1 < 17 && begun.elapsed() < Duration::from_secs(20) {
+            endpoint.poll();
+        }
+        endpoint.poll();
+        assert_eq!(came(), if is_placed { (17, 0) } else { (16, 1) });
+        drop(world);
     }
 }
