@@ -19,7 +19,7 @@ use crate::{CommandFailure, Outcome, output};
 #[command(
     about = "Judge the papers' claims by experiments on their machines, simulated",
     long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and judges each claim: it is reproduced if it holds within the tolerance that was set beforehand, for the medians over the seeds and for every seed alone; one that the first seed contradicts is tried with no other. A claim by which a parameter of the machine was chosen is an input and never counts.\n\n\
-                  Prints one screen: the number of claims of each verdict, then a line for each claim (where they are too many for one screen: those that are not reproduced, and some others). The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots.",
+                  Prints one screen: the number of claims of each verdict, then a line for each claim (where they are too many for one screen: those that are not reproduced, and some others). The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots. results.jsonl gets each claim as soon as it is judged, so that a run that is cut off keeps what it has found.",
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each\n\nExit codes: 0 every claim that is recorded as reproduced still is; 1 one is not any more, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct ReproduceArgs {
@@ -71,8 +71,9 @@ fn verdicts(judged: &[Judged]) -> Table {
 /// Runs `towpath reproduce`.
 pub fn run(args: &ReproduceArgs) -> Outcome {
     let claims = choose(&args.claims).map_err(|e| CommandFailure::new(e).with_code(2))?;
+    let report = show::GrowingReport::begin(&args.report).map_err(CommandFailure::new)?;
     let bar = ProgressBar(ConsoleBar::new(true));
-    let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
+    let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar), &|one| report.add(one));
     bar.0.finish();
     show::write(&args.report, &judged).map_err(CommandFailure::new)?;
     let write = |file: &Option<PathBuf>, text: &dyn Fn(&[Judged]) -> String| {

@@ -312,8 +312,9 @@ type TakeNext = fn(&mut VecDeque<usize>) -> Option<usize>;
 /// and says why.
 ///
 /// On several threads two are judged at one time, one from either end of the list: what one of them
-/// does on a single core leaves the others to the other one.
-pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
+/// does on a single core leaves the others to the other one. `note` gets each as soon as it is
+/// judged.
+pub fn judge(claims: &[Claim], context: &Context<'_>, note: &(dyn Fn(&Judged) + Sync)) -> Vec<Judged> {
     let left = Mutex::new((0..claims.len()).collect::<VecDeque<_>>());
     let judged = Mutex::new(BTreeMap::new());
     let ends: [TakeNext; 2] = [VecDeque::pop_front, VecDeque::pop_back];
@@ -324,6 +325,7 @@ pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
                 let take = || next(&mut left.lock().unwrap_or_else(|e| e.into_inner()));
                 while let Some(n) = take() {
                     let one = judge_one(&claims[n], context);
+                    note(&one);
                     judged.lock().unwrap_or_else(|e| e.into_inner()).insert(n, one);
                 }
             });
@@ -414,7 +416,7 @@ mod tests {
             claim("N3", false, holds),
             claim("N4", false, later),
         ];
-        let judged = judge(&claims, &Context::new(5, 2, &()));
+        let judged = judge(&claims, &Context::new(5, 2, &()), &|_| ());
         let all: Vec<_> = judged.iter().map(|j| (j.claim.id, j.word(), j.seeds)).collect();
         let [no, yes] = ["not reproduced", "reproduced"];
         assert_eq!(all, [("N1", no, 1), ("N2", "input", 5), ("N3", yes, 5), ("N4", no, 5)]);
@@ -437,8 +439,11 @@ mod tests {
             context.ask(&Sweep::on("counter", "origin2000", &["ll-sc"], &[1]).operations(9))?;
             finding(1)
         };
-        let judged =
-            judge(&[claim("N1", false, without), claim("N2", false, with)], &Context::new(3, 2, &()));
+        let judged = judge(
+            &[claim("N1", false, without), claim("N2", false, with)],
+            &Context::new(3, 2, &()),
+            &|_| (),
+        );
         assert_eq!(DONE.each_ref().map(|n| n.load(Relaxed)), [1, 2]);
         assert_eq!(judged.iter().map(|j| j.cost.runs.len()).collect::<Vec<_>>(), [1, 3]);
         assert!(

@@ -2,7 +2,10 @@
 //! figures.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::json;
 
@@ -142,6 +145,37 @@ pub fn to_json_lines(judged: &[Judged]) -> String {
     judged.iter().map(line).collect()
 }
 
+/// The report of a run that has not ended: a line in `results.jsonl` for each claim that
+/// was judged. A run that is cut off keeps them.
+#[derive(Debug)]
+pub struct GrowingReport(Mutex<File>);
+
+impl GrowingReport {
+    /// Makes the folder if need be, and replaces the report that is there.
+    ///
+    /// # Errors
+    ///
+    /// The system's, with the folder's name.
+    pub fn begin(folder: &Path) -> Result<GrowingReport, Error> {
+        let note =
+            "This run has not ended, or was cut off: results.jsonl has the claims that were judged so far.";
+        write_files(folder, "", &exhibition_page(TITLE, note, &[]))?;
+        let path = folder.join("results.jsonl");
+        let file = File::options().append(true).open(&path);
+        Ok(GrowingReport(Mutex::new(
+            file.map_err(|source| Error::system(format!("opening {}", towpath_shm::shown(&path)), source))?,
+        )))
+    }
+
+    /// Adds a claim. One that can't be written is left to [`write()`], which says why.
+    pub fn add(&self, judged: &Judged) {
+        let line = to_json_lines(std::slice::from_ref(judged));
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+    }
+}
+
+const TITLE: &str = "What the papers found, on their machines, simulated";
+
 /// Writes `results.jsonl` and `index.html` into a folder, which is made if need be: the
 /// papers' figures, redrawn, each claim at the figure that it is read from.
 ///
@@ -149,8 +183,39 @@ pub fn to_json_lines(judged: &[Judged]) -> String {
 ///
 /// The system's, with the folder's name.
 pub fn write(folder: &Path, judged: &[Judged]) -> Result<(), Error> {
-    let title = "What the papers found, on their machines, simulated";
     let note = "A claim is reproduced if it holds for the medians and for every seed alone; one that the first seed contradicts is tried with no other. Inputs, by which a parameter was chosen, never count. A line opens to the tolerance, which was fixed beforehand, the reasons, what the verdict depends on, and whether the claim notices that its effect is taken away. What stands in a plot as the paper's is from its tables and its text; nothing was read off its images.";
-    let page = exhibition_page(title, &format!("{}. {note}", summary(judged)), &exhibitions(judged));
+    let page = exhibition_page(TITLE, &format!("{}. {note}", summary(judged)), &exhibitions(judged));
     write_files(folder, &to_json_lines(judged), &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::{Claim, Context, Finding, judge};
+
+    #[test]
+    fn report_has_each_claim_as_soon_as_it_is_judged() {
+        let folder = std::env::temp_dir().join(format!("towpath-growing-{}", std::process::id()));
+        let lines = || std::fs::read_to_string(folder.join("results.jsonl")).unwrap().lines().count();
+        let page = || std::fs::read_to_string(folder.join("index.html")).unwrap();
+        let claim = |id| Claim {
+            id,
+            what: "",
+            paper: "",
+            tolerance: "",
+            input: false,
+            simulated: |_| Ok(Finding::new(String::new(), vec![])),
+            native: None,
+        };
+        let report = GrowingReport::begin(&folder).unwrap();
+        let judged = judge(&[claim("N1"), claim("N2")], &Context::new(1, 1, &()), &|one| {
+            report.add(one);
+            assert_eq!(lines(), one.claim.id[1..].parse::<usize>().unwrap());
+        });
+        assert!(page().contains("cut off"));
+        write(&folder, &judged).unwrap();
+        assert_eq!(lines(), 2);
+        assert!(!page().contains("cut off"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
