@@ -19,8 +19,9 @@
 //! space before the end. They are placed after it.
 //!
 //! **Progress.** A step takes no lock of another process (under the claim algorithms `towpath` and
-//! `lock-free`) and waits for nothing. A full queue holds up the messages of one host for it, and
-//! no others.
+//! `lock-free`) and waits for nothing. A full queue holds up the messages of one host for it. A
+//! reply that waits holds up the requests of this host to its sender, too, once the proxy's queue
+//! is full of those that do not count as handled; within a host that sender itself would wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
