@@ -75,8 +75,8 @@ pub struct Pump {
     episode: u32,
     /// Episodes that end when messages up to a number are placed.
     concluding: VecDeque<(u32, Option<u32>, u64)>,
-    /// Numbers of requests that remote endpoints have handled, behind replies that wait.
-    handled_behind: VecDeque<(Name, u64)>,
+    /// Numbers of messages that remote endpoints have handled, behind replies that wait.
+    handled_behind: Vec<(Name, Direction, u64)>,
     told_arrival: HostArrival,
     /// Number of messages that have come.
     received: u64,
@@ -103,7 +103,7 @@ impl Pump {
             agreement,
             episode: 0,
             concluding: VecDeque::new(),
-            handled_behind: VecDeque::new(),
+            handled_behind: Vec::new(),
             told_arrival: HostArrival::Awaited,
             received: 0,
             // Look at all at first.
@@ -336,14 +336,8 @@ impl Pump {
             Item::Message { .. } => self.receive_message(received, &item)?,
             Item::Handled { by, direction, count } => {
                 is_of_sender(hosts.of(by))?;
-                if direction.is_reply() {
-                    if let Some(proxy) = self.remote.proxy(by) {
-                        proxy.handled(direction, count);
-                    }
-                } else {
-                    self.handled_behind.push_back((by, count));
-                    self.count_handled(false);
-                }
+                self.handled_behind.push((by, direction, count));
+                self.count_handled(false);
             }
             Item::Rank(rank, change) => {
                 is_of_sender(hosts.of_rank(rank))?;
@@ -387,21 +381,16 @@ impl Pump {
         Ok(())
     }
 
-    /// Counts requests as handled whose replies are placed; or all, before an end is
-    /// applied: the sender of a request whose reply waits does not get it back as well.
+    /// Counts messages as handled, but for requests to an endpoint whose reply waits; or
+    /// all, before an end is applied: the sender of such a request does not get it back as well.
     fn count_handled(&mut self, all: bool) {
         let mut behind = std::mem::take(&mut self.handled_behind);
-        let mut held: Vec<Name> = Vec::new();
-        behind.retain(|&(by, count)| {
-            // In their order: the first ones count first.
-            if !all && (held.contains(&by) || self.reply_waits(by)) {
-                held.push(by);
-                return true;
+        behind.retain(|&(by, direction, count)| {
+            let is_held = !all && !direction.is_reply() && self.reply_waits(by);
+            if !is_held && let Some(proxy) = self.remote.proxy(by) {
+                proxy.handled(direction, count);
             }
-            if let Some(proxy) = self.remote.proxy(by) {
-                proxy.handled(Direction::Request, count);
-            }
-            false
+            is_held
         });
         self.handled_behind = behind;
     }
