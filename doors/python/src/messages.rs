@@ -280,19 +280,8 @@ impl PyMessages {
     /// If it raises Empty the descriptor becomes readable when another attempt may succeed.
     fn attempt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let receiver = self.receiver()?;
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = descriptor(&mut ready)?;
-        let outcome = loop {
-            match ready.attempt(&mut Receiving(&receiver))? {
-                None => break None,
-                Some(outcome) => match self.after_receive(outcome) {
-                    Ok(guard) => break Some(guard),
-                    // It is a sender itself now: it tries again.
-                    Err(fault) if fault.is_timeout() => {}
-                    Err(fault) => return Err(fault.into()),
-                },
-            }
-        };
+        // The object is made when the descriptor is free again: that may run any code.
+        let outcome = self.attempt_receive(&receiver)?;
         let Some(guard) = outcome else { return Err(PyErr::from_type(class(py, "Empty")?, ())) };
         objects::object_of(py, &guard, |buffer, read_only| Ok(objects::copied(py, buffer, read_only)))
     }
@@ -385,6 +374,21 @@ impl PyMessages {
 }
 
 impl PyMessages {
+    /// A message if there is one; otherwise the descriptor becomes readable.
+    fn attempt_receive<'a>(&self, receiver: &'a MessageReceiver) -> PyResult<Option<MessageGuard<'a>>> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = descriptor(&mut ready)?;
+        loop {
+            let Some(outcome) = ready.attempt(&mut Receiving(receiver))? else { return Ok(None) };
+            match self.after_receive(outcome) {
+                Ok(guard) => return Ok(Some(guard)),
+                // It is a sender itself now: it tries again.
+                Err(fault) if fault.is_timeout() => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
     /// Length by the end that there is, so that a look makes no receiver of a sender.
     fn receiver_or_sender_len(&self) -> Result<usize, Fault> {
         let joined = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|end| end.0);

@@ -323,3 +323,34 @@ def test_lock_takes_all_forms_of_arguments():
     with pytest.raises(TypeError):
         type(lock).acquire(5)
     assert "OwnerDied" in type(lock).acquire.__doc__
+
+
+class Acts:
+    """Makes an attempt at a queue while it is unpickled."""
+
+    queue = None
+
+    def __reduce__(self):
+        return Acts.act, ()
+
+    @staticmethod
+    def act():
+        # Another thread has the interpreter meanwhile.
+        time.sleep(0.2)
+        return Acts.queue.try_get()
+
+
+def test_attempt_may_be_made_while_an_object_is_unpickled():
+    queue = Acts.queue = towpath.Queue()
+    queue.put(Acts())
+    queue.put("second")
+    assert queue.try_get() == "second"
+    found = []
+    for thing in (Acts(), "second", "third"):
+        queue.put(thing)
+    first = threading.Thread(target=lambda: found.append(queue.try_get()))
+    first.start()
+    time.sleep(0.05)
+    found.append(queue.try_get())
+    first.join()
+    assert found == ["second", "third"]
