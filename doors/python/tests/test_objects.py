@@ -354,3 +354,21 @@ def test_attempt_may_be_made_while_an_object_is_unpickled():
     found.append(queue.try_get())
     first.join()
     assert found == ["second", "third"]
+
+
+def put_connection(queue, go):
+    ours, theirs = towpath.get_context().Pipe()
+    queue.put([theirs])
+    ours.send("through the pipe")
+    go.wait(30)
+
+
+def test_connection_goes_through_a_queue(ctx):
+    queue, go = ctx.Queue(), ctx.Event()
+    process = ctx.Process(target=put_connection, args=(queue, go))
+    process.start()
+    [connection] = queue.get(timeout=30)
+    assert connection.poll(30) and connection.recv() == "through the pipe"
+    go.set()
+    process.join()
+    assert process.exitcode == 0

@@ -8,6 +8,7 @@ import ctypes
 import functools
 import pickle
 import secrets
+from multiprocessing import connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Iterator, Optional, Tuple
 
@@ -17,6 +18,8 @@ from .errors import Closed, Empty, Full
 from .world import World, _rebuild, buffer_of, repair
 
 copyreg.pickle(_towpath.Messages, lambda it: (_rebuild, (it.world, "_messages", it.name, *it.spec)))
+# Pickle alone takes a connection for an object with the number of a descriptor.
+copyreg.pickle(connection.Connection, connection.reduce_connection)  # type: ignore[attr-defined]
 
 
 def _dumps(thing: Any) -> bytes:
