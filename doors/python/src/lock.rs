@@ -13,7 +13,7 @@ use towpath_sync::{Deadline, LockError, Mutex, Wait};
 use crate::call::participation;
 use crate::fault::Fault;
 use crate::names;
-use crate::turns::{timeout, waiting};
+use crate::turns::{timeout, truth, waiting};
 
 /// A process's handle of a mutex, for all of its threads.
 #[pyclass(frozen, weakref, name = "Lock", module = "towpath._towpath")]
@@ -140,7 +140,12 @@ impl PyLock {
 impl PyLock {
     /// `acquire`, of which `quick` does the usual case.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn _acquire(&self, py: Python<'_>, block: bool, timeout: Option<f64>) -> PyResult<bool> {
+    fn _acquire(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
         let time = if block { self::timeout(timeout)? } else { Some(core::time::Duration::ZERO) };
         self.acquire_within(py, time)
     }

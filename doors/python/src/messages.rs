@@ -23,7 +23,7 @@ use crate::fault::{Fault, class};
 use crate::in_place::PyReservation;
 use crate::lease::PyLease;
 use crate::objects::{self, ObjectMessage};
-use crate::turns::{timeout, waiting};
+use crate::turns::{timeout, truth, waiting};
 
 /// An end of a queue, and the participant that has joined with it.
 type End<T> = Mutex<Option<(ParticipantId, ManuallyDrop<Arc<T>>)>>;
@@ -233,7 +233,13 @@ impl Drop for PyMessages {
 impl PyMessages {
     /// Sends bytes; False if the time was over.
     #[pyo3(signature = (message, block=true, timeout=None))]
-    fn send(&self, py: Python<'_>, message: &[u8], block: bool, timeout: Option<f64>) -> PyResult<bool> {
+    fn send(
+        &self,
+        py: Python<'_>,
+        message: &[u8],
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
         self.send_bytes(py, message, Self::time(block, timeout)?)
     }
 
@@ -242,7 +248,7 @@ impl PyMessages {
     fn receive_bytes(
         &self,
         py: Python<'_>,
-        block: bool,
+        #[pyo3(from_py_with = truth)] block: bool,
         timeout: Option<f64>,
     ) -> PyResult<Option<Py<PyBytes>>> {
         let message = self.receive(py, Self::time(block, timeout)?)?;
@@ -251,7 +257,12 @@ impl PyMessages {
 
     /// Puts an object. Raises Full if there was no room in time.
     #[pyo3(signature = (obj, block=true, timeout=None))]
-    fn put(&self, obj: &Bound<'_, PyAny>, block: bool, timeout: Option<f64>) -> PyResult<()> {
+    fn put(
+        &self,
+        obj: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let (py, time) = (obj.py(), Self::time(block, timeout)?);
         let message = ObjectMessage::of(obj)?;
         let sent = if message.len() > MessageSpec::SHORT {
@@ -268,7 +279,12 @@ impl PyMessages {
 
     /// Takes the oldest object. Raises Empty if there was none in time.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn get<'py>(&self, py: Python<'py>, block: bool, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Some(message) = self.receive(py, Self::time(block, timeout)?)? else {
             return Err(PyErr::from_type(class(py, "Empty")?, ()));
         };
@@ -317,13 +333,21 @@ impl PyMessages {
 
     /// Reserves a buffer for a message; None if the time was over.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn reserve(slf: &Bound<'_, Self>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyReservation>> {
+    fn reserve(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<PyReservation>> {
         slf.get().space(slf.py(), Self::time(block, timeout)?, slf.clone().unbind())
     }
 
     /// The oldest message under a lease; None if the time was over.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn lease(slf: &Bound<'_, Self>, block: bool, timeout: Option<f64>) -> PyResult<Option<PyLease>> {
+    fn lease(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<PyLease>> {
         let leased = slf.get().receive(slf.py(), Self::time(block, timeout)?)?;
         let Some(leased) = leased else { return Ok(None) };
         Ok(Some(PyLease::new(leased, slf.clone().unbind())))

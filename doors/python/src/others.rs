@@ -12,7 +12,7 @@ use towpath_sync::{Deadline, LockError};
 
 use crate::call::participation;
 use crate::fault::Fault;
-use crate::turns::{timeout, waiting};
+use crate::turns::{timeout, truth, waiting};
 
 /// A process's handle of a semaphore. Permits of the dead come back.
 #[pyclass(frozen, weakref, name = "Semaphore", module = "towpath._towpath")]
@@ -62,7 +62,12 @@ impl PySemaphore {
 impl PySemaphore {
     /// Takes a permit; with `block=False` or a time-out, returns whether it has.
     #[pyo3(signature = (block=true, timeout=None))]
-    fn acquire(&self, py: Python<'_>, block: bool, timeout: Option<f64>) -> PyResult<bool> {
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = truth)] block: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
         let time = if block { self::timeout(timeout)? } else { Some(Duration::ZERO) };
         Ok(waiting(py, time, |turn| self.take(Deadline::within(turn)))?.is_some())
     }

@@ -21,6 +21,11 @@ pub fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     }
 }
 
+/// An argument as a condition: any object, as in multiprocessing.
+pub fn truth(argument: &Bound<'_, PyAny>) -> PyResult<bool> {
+    argument.is_truthy()
+}
+
 /// Acts at once if that can be; otherwise waits. `None`: the time was over.
 ///
 /// `act` gives up after the time that it is given, and leaves nothing half done then: a turn that

@@ -325,6 +325,23 @@ def test_lock_takes_all_forms_of_arguments():
     assert "OwnerDied" in type(lock).acquire.__doc__
 
 
+def test_conditions_may_be_any_object_as_in_multiprocessing():
+    ctx = towpath.get_context()
+    queue = ctx.Queue(1)
+    queue.put(1, 1)
+    with pytest.raises(towpath.Full):
+        queue.put(2, 0)
+    assert queue.get(1) == 1
+    for call in (queue.get, queue.lease(0).__enter__):
+        with pytest.raises(towpath.Empty):
+            call(block=0) if call == queue.get else call()
+    lock, semaphore = ctx.Lock(), ctx.Semaphore(1)
+    assert lock.acquire(1, 5) and semaphore.acquire(1)
+    assert not semaphore.acquire(0) and not semaphore.acquire(None)
+    lock.release()
+    assert lock.acquire(block=0)
+
+
 class Acts:
     """Makes an attempt at a queue while it is unpickled."""
 
