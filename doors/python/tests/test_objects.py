@@ -389,3 +389,16 @@ def test_connection_goes_through_a_queue(ctx):
     go.set()
     process.join()
     assert process.exitcode == 0
+
+
+def test_reserved_array_is_counted_by_a_joinable_queue():
+    queue = towpath.JoinableQueue()
+    with queue.reserve(3) as array:
+        array[:] = 1
+    with pytest.raises(KeyError), queue.reserve(3):
+        raise KeyError
+    assert queue.get().sum() == 3
+    queue.task_done()
+    with pytest.raises(ValueError):
+        queue.task_done()
+    queue.join()

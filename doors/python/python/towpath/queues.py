@@ -269,6 +269,14 @@ class JoinableQueue(Queue):
             await super().put_async(obj)
 
     @contextlib.contextmanager
+    def reserve(
+        self, shape: Any, dtype: Any = "float64", block: bool = True, timeout: Optional[float] = None
+    ) -> Iterator[Any]:
+        """As Queue.reserve; counts the array."""
+        with self._counted(), super().reserve(shape, dtype, block, timeout) as array:
+            yield array
+
+    @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         # Counted first: the object may be done before this returns.
         self._add(1)
