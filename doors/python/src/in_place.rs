@@ -11,10 +11,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use towpath_shm::{MessageSender, ReservedMessage};
 use towpath_sync::LockError;
-use towpath_sync::queues::TransferError;
 
 use crate::fault::Fault;
-use crate::messages::PyMessages;
+use crate::messages::{PyMessages, too_long};
 use crate::objects;
 use crate::turns::waiting;
 
@@ -101,7 +100,7 @@ impl PyReservation {
             let to = &mut space.space[..];
             let before = objects::bytes_before(pickle, len);
             if before.saturating_add(len) > to.len() {
-                return Err(Fault::Transfer(TransferError::TooLong { most: to.len() }).into());
+                return Err(too_long(before.saturating_add(len), to.len()));
             }
             let first = objects::write_head(to, pickle, &[(len, false)])[0];
             Ok(PyLent::new(&to[first..first + len], false, queue))

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 use towpath_readiness::{AsyncOperation, ReadyDescriptor};
@@ -176,7 +177,7 @@ impl PyMessages {
     ) -> PyResult<bool> {
         let most = self.messages.spec().buffer_bytes;
         if message.len() > most {
-            return Err(Fault::Transfer(TransferError::TooLong { most }).into());
+            return Err(too_long(message.len(), most));
         }
         let sender = self.sender()?;
         let Some(TakenBuffer(mut space)) =
@@ -308,6 +309,10 @@ impl PyMessages {
     fn attempt_put(&self, obj: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = obj.py();
         let message = ObjectMessage::of(obj)?;
+        let most = self.messages.spec().buffer_bytes.max(MessageSpec::SHORT);
+        if message.len() > most {
+            return Err(too_long(message.len(), most));
+        }
         let sender = self.sender()?;
         let mut ready = self.send_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = descriptor(&mut ready)?;
@@ -422,6 +427,14 @@ impl PyMessages {
             Ok(self.sender()?.len())
         }
     }
+}
+
+/// Error of an object that no buffer of the queue holds.
+#[cold]
+pub fn too_long(len: usize, most: usize) -> PyErr {
+    PyValueError::new_err(format!(
+        "the object takes {len} bytes, and the queue's buffers have {most}: make the queue with larger ones (buffer_bytes)"
+    ))
 }
 
 /// This process's descriptor.

@@ -402,3 +402,17 @@ def test_reserved_array_is_counted_by_a_joinable_queue():
     with pytest.raises(ValueError):
         queue.task_done()
     queue.join()
+
+
+def test_error_of_a_long_object_names_sizes_and_the_argument():
+    queue = towpath.Queue(buffer_bytes=4096)
+
+    def reserve():
+        with queue.reserve(5000, "uint8"):
+            pass
+
+    for act in (lambda: queue.put(bytes(4999)), lambda: queue.try_put(bytes(4999)), reserve):
+        with pytest.raises(ValueError, match="5[0-9]{3} bytes.* 4096:.*buffer_bytes"):
+            act()
+    queue.put(bytes(4095))
+    assert queue.get() == bytes(4095)
