@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -236,3 +237,13 @@ if __name__ == "__main__":
 """
     done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50)
     assert done.stdout == b"done\n" and done.returncode == 0
+
+
+def test_worker_that_cannot_be_started_fails_each_job():
+    executor = towpath.Executor(1, towpath.get_context("spawn"), initializer=lambda: None)
+    for _ in range(3):
+        with pytest.raises((AttributeError, pickle.PicklingError)):
+            executor.submit(square, 2).result(10)
+    executor.shutdown()
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        towpath.Pool(2, lambda: None, context=towpath.get_context("spawn"))

@@ -338,11 +338,13 @@ class Workers:
         slot.partial.clear()
         self._mark[slot.number] = 0
         args = (slot.number, slot.generation, slot.inbox, self._results, self._marks, self._jobs_each)
-        slot.process = self._context.Process(target=_run, args=args + self._start_with)
-        slot.process.daemon = self._daemon
-        slot.process._is_worker = True
-        slot.process.name = slot.process.name.replace("Process", "TowpathWorker")
-        slot.process.start()
+        process = self._context.Process(target=_run, args=args + self._start_with)
+        process.daemon = self._daemon
+        process._is_worker = True
+        process.name = process.name.replace("Process", "TowpathWorker")
+        process.start()
+        # Only now: a slot without a process is one that is to be started.
+        slot.process = process
         self._watched[self._sentinel(slot)] = (slot.number, slot.generation)
         os.write(self._wake_in, b"x")
 
