@@ -247,3 +247,19 @@ def test_worker_that_cannot_be_started_fails_each_job():
     executor.shutdown()
     with pytest.raises((AttributeError, pickle.PicklingError)):
         towpath.Pool(2, lambda: None, context=towpath.get_context("spawn"))
+
+
+def test_callback_cannot_wait_for_the_workers():
+    executor, errors = towpath.Executor(1), []
+
+    def shut(_):
+        try:
+            executor.shutdown()
+        except RuntimeError as error:
+            errors.append(error)
+
+    future = executor.submit(time.sleep, 0.2)
+    future.add_done_callback(shut)
+    future.result(10)
+    executor.shutdown()
+    assert len(errors) == 1

@@ -270,6 +270,8 @@ class Workers:
 
     def join(self, timeout: Optional[float] = None) -> bool:
         """Waits until all workers have ended, after ``close`` or ``terminate``."""
+        if threading.current_thread() in self._threads:
+            raise RuntimeError("a callback cannot wait for the workers, whose results wait for the callback")
         return self._ended.wait(timeout)
 
     def pids(self) -> List[int]:
