@@ -263,3 +263,17 @@ def test_callback_cannot_wait_for_the_workers():
     future.result(10)
     executor.shutdown()
     assert len(errors) == 1
+
+
+def test_terminate_fails_all_jobs_that_are_not_done():
+    pool = towpath.Pool(2)
+    one, many = pool.apply_async(time.sleep, (60,)), pool.map_async(time.sleep, [60] * 50, chunksize=1)
+    endless, later = pool.imap(time.sleep, iter(lambda: 60, None)), pool.starmap_async(pow, [(1, 2)] * 20)
+    time.sleep(0.3)
+    pool.terminate()
+    pool.join()
+    for result in (one, many, later):
+        with pytest.raises(towpath.WorkerDied):
+            result.get(10)
+    with pytest.raises(towpath.WorkerDied):
+        endless.next(10)

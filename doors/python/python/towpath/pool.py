@@ -13,6 +13,7 @@ import weakref
 from multiprocessing import pool
 from typing import Any, Callable, Iterable, Optional, Tuple
 
+from .errors import WorkerDied
 from .workers import Workers
 
 
@@ -104,9 +105,13 @@ def _feed(tasks: Any, workers: Workers, cache: dict) -> None:
         index = -1
         for job, index, function, args, kwargs in sequence:
             workers.wait_for_room(ahead)
-            if workers._closing and workers._broken is None:
-                break
             done = _setter(cache, job, index)
+            if workers._closing and workers._broken is None:
+                done(False, WorkerDied("the workers were terminated"))
+                # Of a map all that there is; of an imap no more, which may have no end.
+                if set_length is not None:
+                    break
+                continue
             try:
                 workers.submit((function, args, kwargs), done)
             except Exception as error:
