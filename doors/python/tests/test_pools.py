@@ -277,3 +277,15 @@ def test_terminate_fails_all_jobs_that_are_not_done():
             result.get(10)
     with pytest.raises(towpath.WorkerDied):
         endless.next(10)
+
+
+def refuse_value(_):
+    raise OSError("a callback's")
+
+
+def test_pool_goes_on_when_a_callback_raises(capsys):
+    with towpath.Pool(1) as pool:
+        results = [pool.apply_async(square, (number,), callback=refuse_value) for number in range(3)]
+        assert [result.get(10) for result in results] == [0, 1, 4]
+        assert pool.map(square, range(3)) == [0, 1, 4]
+    assert capsys.readouterr().err.count("OSError: a callback's") == 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import traceback
 import warnings
 import weakref
 from multiprocessing import pool
@@ -127,8 +128,15 @@ def _feed(tasks: Any, workers: Workers, cache: dict) -> None:
 def _setter(cache: dict, job: int, index: int) -> Callable[[bool, Any], None]:
     def done(succeeded: bool, value: Any) -> None:
         waiter = cache.get(job)
-        if waiter is not None:
+        if waiter is None:
+            return
+        try:
             waiter._set(index, (succeeded, value))
+        except Exception:
+            # A callback's, before the result was announced. The thread that called it goes on.
+            traceback.print_exc()
+            cache.pop(job, None)
+            waiter._event.set()
 
     return done
 
