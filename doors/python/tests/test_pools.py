@@ -289,3 +289,18 @@ def test_pool_goes_on_when_a_callback_raises(capsys):
         assert [result.get(10) for result in results] == [0, 1, 4]
         assert pool.map(square, range(3)) == [0, 1, 4]
     assert capsys.readouterr().err.count("OSError: a callback's") == 3
+
+
+@pytest.mark.parametrize("before", ["", "finalizer = weakref.finalize(weakref, print)"])
+def test_jobs_of_a_pool_end_with_the_program(before):
+    script = f"""
+import time, weakref
+{before}
+import towpath
+if __name__ == "__main__":
+    pool = towpath.Pool(1)
+    result = pool.apply_async(time.sleep, (100,))
+    time.sleep(0.3)
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=30)
+    assert done.returncode == 0

@@ -482,7 +482,11 @@ class Workers:
 
 def _end_all() -> None:
     for workers in list(_live):
-        workers.close()
+        # A pool's jobs end with the program, as multiprocessing's; an executor's are done first.
+        if workers._daemon:
+            workers.terminate()
+        else:
+            workers.close()
     for workers in list(_live):
         if workers._pid == os.getpid():
             workers.join()
