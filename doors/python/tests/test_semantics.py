@@ -157,8 +157,11 @@ def test_array_of_another_size_is_refused():
     array = world.array("a", 10, "uint8")
     array[:] = numpy.arange(10)
     assert world.array("a", (2, 5), "uint8")[1, 4] == 9
-    with pytest.raises(ValueError):
-        world.array("a", 11, "uint8")
+    for shape in (9, 11, (2, 3), -1):
+        with pytest.raises(ValueError):
+            world.array("a", shape, "uint8")
+    assert world.array("b", numpy.int64(3)).shape == (3,)
+    assert world.array("c", (numpy.int32(2), 0)).shape == (2, 0)
 
 
 def read_three(ring, ready, results):

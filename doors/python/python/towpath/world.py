@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import ctypes
+import math
 import multiprocessing
 import os
 import weakref
@@ -89,11 +90,14 @@ class World(_towpath._World):
         kind = numpy.dtype(dtype)
         if kind.hasobject:
             raise ValueError("an array of Python objects cannot be shared")
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        count = 1
-        for length in shape:
-            count *= length
-        buffer = buffer_of(self._object("_bytes", name, count * kind.itemsize))
+        shape = (int(shape),) if hasattr(shape, "__index__") else tuple(map(int, shape))
+        if min(shape, default=0) < 0:
+            raise ValueError("negative dimensions are not allowed")
+        count = math.prod(shape)
+        shared = self._object("_bytes", name, count * kind.itemsize)
+        if len(shared) != count * kind.itemsize:
+            raise ValueError(f"the array {name!r} has {len(shared)} bytes, not {count * kind.itemsize}")
+        buffer = buffer_of(shared)
         return numpy.frombuffer(buffer, dtype=kind, count=count).reshape(shape)
 
     def _object(self, kind: str, name: str, *args: Any, wrap: Any = None) -> Any:
