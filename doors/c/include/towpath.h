@@ -68,7 +68,7 @@ enum {
     TP_ECLOSED = -8, /* the queue was closed */
     TP_EDISCONNECTED = -9, /* the other side of the queue has gone */
     TP_ETAKEN = -10, /* there may be one only, and it is there */
-    TP_ETOOLONG = -11, /* the message is longer than the ring can carry */
+    TP_ETOOLONG = -11, /* the message is longer than the ring, or a buffer of the queue, can carry */
     TP_EDAMAGED = -12, /* the memory contradicts itself */
     TP_EVERSION = -13, /* another version's layout */
     TP_ETYPE = -14, /* an object of another type or size */

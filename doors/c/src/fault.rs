@@ -51,7 +51,7 @@ faults! {
     CLOSED -8 "the queue was closed: nothing more can be sent through it"
     DISCONNECTED -9 "the other side of the queue has gone"
     TAKEN -10 "there may be one only on this side, and it is there: wait until it has gone or died"
-    TOOLONG -11 "the message is longer than the ring can carry: make the ring larger"
+    TOOLONG -11 "the message is longer than the ring, or a buffer of the queue, can carry: make those larger"
     DAMAGED -12 "the memory contradicts itself: another program has written there; make the object anew"
     VERSION -13 "the memory was laid out by another version of Towpath: use the same version in all programs"
     TYPE -14 "the memory or the name holds an object of another type or size"
