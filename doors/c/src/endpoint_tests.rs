@@ -126,5 +126,34 @@ fn structures_hold_numbers() {
             tp_map_close(owned(map));
         }
         assert_eq!(tp_map_get(None, 3, None), Fault::INVALID.number());
+        let third = opened(|out| tp_world_fifo(Some(world), name(c"third"), 2, out));
+        assert_eq!(third.err(), Some(Fault::RANGE));
+    }
+}
+
+#[test]
+fn structures_are_none_of_a_forked_child() {
+    // SAFETY: texts; the child makes calls that take no lock of another thread's, and ends.
+    unsafe {
+        let world = opened(|out| tp_world_create(null(), 2, 1 << 20, out)).unwrap();
+        let fifo = opened(|out| tp_world_fifo(Some(world), c"f".as_ptr(), 0, out)).unwrap();
+        let map = opened(|out| tp_world_map(Some(world), c"m".as_ptr(), 0, out)).unwrap();
+        let (f, m) = (Some(fifo), Some(map));
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(20);
+            let refused = || {
+                let calls =
+                    [tp_fifo_push(f, 1), tp_fifo_pop(f, None), tp_fifo_recover(f), tp_map_get(m, 1, None)];
+                calls == [Fault::NOTENTERED.number(); 4]
+            };
+            let before = refused();
+            let entered = tp_world_enter(Some(world)) == 0;
+            libc::_exit(if before && entered && refused() { 7 } else { 1 });
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
+        assert_eq!([tp_fifo_pop(f, None), tp_fifo_push(f, 1), tp_fifo_pop(f, None)], [0, 0, 1]);
     }
 }

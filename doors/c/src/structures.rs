@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int};
 use towpath::structures::nonblocking::{Handle as Placed, StableError, in_world, open};
 use towpath_shm::World;
 
-use crate::call::{Handle, Out, OutValue, Owned, answering, closing, guarded, of};
+use crate::call::{Callers, Handle, Out, OutValue, Owned, answering, closing, guarded, of};
 use crate::fault::Fault;
 use crate::world::{TpWorld, named};
 
@@ -33,19 +33,37 @@ macro_rules! structures {
     ($($handle:ident $structure:ident $what:literal;)*) => {$(
         #[doc = concat!("A participant's handle of a ", $what, ".")]
         #[allow(clippy::type_complexity, reason = "the two sizes")]
-        pub struct $handle(
-            OfSize<
+        pub struct $handle {
+            of_size: OfSize<
                 Placed<in_world::$structure<256, 8>>,
                 Placed<in_world::$structure<16384, 64>>,
             >,
-        );
+            callers: Callers,
+        }
 
         impl $handle {
-            fn of_world(world: &World, name: &str, large: c_int) -> Result<Self, Fault> {
-                Ok($handle(match large {
+            fn of_world(world: &World, name: &str, size: c_int) -> Result<Self, Fault> {
+                let of_size = match size {
                     0 => OfSize::Small(open(world, name)?),
-                    _ => OfSize::Large(open(world, name)?),
-                }))
+                    1 => OfSize::Large(open(world, name)?),
+                    _ => return Err(Fault::RANGE),
+                };
+                // SAFETY: used only as long as the structure's handle, which has one of the world.
+                Ok($handle { of_size, callers: unsafe { Callers::of(world) } })
+            }
+
+            /// The structure, unless this process is a child of the participant.
+            #[inline(always)]
+            fn as_participant(
+                &self,
+            ) -> Result<
+                &OfSize<
+                    Placed<in_world::$structure<256, 8>>,
+                    Placed<in_world::$structure<16384, 64>>,
+                >,
+                Fault,
+            > {
+                if self.callers.are_as_before() { Ok(&self.of_size) } else { Err(Fault::NOTENTERED) }
             }
         }
     )*};
@@ -77,11 +95,11 @@ fn yes_or_no(act: impl FnOnce() -> Result<bool, Fault>) -> c_int {
 pub unsafe extern "C" fn tp_world_fifo(
     world: Handle<'_, TpWorld>,
     name: *const c_char,
-    large: c_int,
+    size: c_int,
     out: Out<'_, TpFifo>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| TpFifo::of_world(world, name, large)) }
+    unsafe { named(world, name, out, |world, name| TpFifo::of_world(world, name, size)) }
 }
 
 /// Ends a handle.
@@ -93,19 +111,19 @@ pub extern "C" fn tp_fifo_close(fifo: Owned<TpFifo>) {
 /// Puts a value at the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_fifo_push(fifo: Handle<'_, TpFifo>, value: u64) -> c_int {
-    guarded(|| Ok(each!(&of(fifo)?.0, one => one.push(value))?))
+    guarded(|| Ok(each!(of(fifo)?.as_participant()?, one => one.push(value))?))
 }
 
 /// Takes the first value: 1, or 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_fifo_pop(fifo: Handle<'_, TpFifo>, value: OutValue<'_, u64>) -> c_int {
-    yes_or_no(|| found(each!(&of(fifo)?.0, one => one.pop()), value))
+    yes_or_no(|| found(each!(of(fifo)?.as_participant()?, one => one.pop()), value))
 }
 
 /// Frees the descriptors of the dead.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_fifo_recover(fifo: Handle<'_, TpFifo>) -> c_int {
-    yes_or_no(|| Ok(each!(&of(fifo)?.0, one => one.recover())?.pending > 0))
+    yes_or_no(|| Ok(each!(of(fifo)?.as_participant()?, one => one.recover())?.pending > 0))
 }
 
 /// Opens the stack of that name, or makes it.
@@ -113,11 +131,11 @@ pub extern "C" fn tp_fifo_recover(fifo: Handle<'_, TpFifo>) -> c_int {
 pub unsafe extern "C" fn tp_world_stack(
     world: Handle<'_, TpWorld>,
     name: *const c_char,
-    large: c_int,
+    size: c_int,
     out: Out<'_, TpStack>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| TpStack::of_world(world, name, large)) }
+    unsafe { named(world, name, out, |world, name| TpStack::of_world(world, name, size)) }
 }
 
 /// Ends a handle.
@@ -129,19 +147,19 @@ pub extern "C" fn tp_stack_close(stack: Owned<TpStack>) {
 /// Puts a value on top.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_stack_push(stack: Handle<'_, TpStack>, value: u64) -> c_int {
-    guarded(|| Ok(each!(&of(stack)?.0, one => one.push(value))?))
+    guarded(|| Ok(each!(of(stack)?.as_participant()?, one => one.push(value))?))
 }
 
 /// Takes the value on top: 1, or 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_stack_pop(stack: Handle<'_, TpStack>, value: OutValue<'_, u64>) -> c_int {
-    yes_or_no(|| found(each!(&of(stack)?.0, one => one.pop()), value))
+    yes_or_no(|| found(each!(of(stack)?.as_participant()?, one => one.pop()), value))
 }
 
 /// Frees the descriptors of the dead.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_stack_recover(stack: Handle<'_, TpStack>) -> c_int {
-    yes_or_no(|| Ok(each!(&of(stack)?.0, one => one.recover())?.pending > 0))
+    yes_or_no(|| Ok(each!(of(stack)?.as_participant()?, one => one.recover())?.pending > 0))
 }
 
 /// Opens the map of that name, or makes it.
@@ -149,11 +167,11 @@ pub extern "C" fn tp_stack_recover(stack: Handle<'_, TpStack>) -> c_int {
 pub unsafe extern "C" fn tp_world_map(
     world: Handle<'_, TpWorld>,
     name: *const c_char,
-    large: c_int,
+    size: c_int,
     out: Out<'_, TpMap>,
 ) -> c_int {
     // SAFETY: a text that ends with a zero, says the header.
-    unsafe { named(world, name, out, |world, name| TpMap::of_world(world, name, large)) }
+    unsafe { named(world, name, out, |world, name| TpMap::of_world(world, name, size)) }
 }
 
 /// Ends a handle.
@@ -170,23 +188,23 @@ pub extern "C" fn tp_map_insert(
     value: u64,
     old: OutValue<'_, u64>,
 ) -> c_int {
-    yes_or_no(|| found(each!(&of(map)?.0, one => one.insert(key, value)), old))
+    yes_or_no(|| found(each!(of(map)?.as_participant()?, one => one.insert(key, value)), old))
 }
 
 /// Looks a key up: 1, or 0 if it is not there.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_map_get(map: Handle<'_, TpMap>, key: u64, value: OutValue<'_, u64>) -> c_int {
-    yes_or_no(|| found(each!(&of(map)?.0, one => one.get(key)), value))
+    yes_or_no(|| found(each!(of(map)?.as_participant()?, one => one.get(key)), value))
 }
 
 /// Removes a key: 1, or 0 if it was not there.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_map_remove(map: Handle<'_, TpMap>, key: u64, value: OutValue<'_, u64>) -> c_int {
-    yes_or_no(|| found(each!(&of(map)?.0, one => one.remove(key)), value))
+    yes_or_no(|| found(each!(of(map)?.as_participant()?, one => one.remove(key)), value))
 }
 
 /// Frees the descriptors of the dead.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_map_recover(map: Handle<'_, TpMap>) -> c_int {
-    yes_or_no(|| Ok(each!(&of(map)?.0, one => one.recover())?.pending > 0))
+    yes_or_no(|| Ok(each!(of(map)?.as_participant()?, one => one.recover())?.pending > 0))
 }
