@@ -1,6 +1,6 @@
 """The compiled part of the package. Signatures are compared with it by tests/test_stubs.py."""
 
-from typing import Any, Optional, Tuple, final
+from typing import Any, Optional, Self, Tuple, final
 
 class _World:
     def __new__(
@@ -10,7 +10,7 @@ class _World:
         processes: int = 64,
         memory: int = 1048576,
         descriptor: Optional[int] = None,
-    ) -> "_World": ...
+    ) -> Self: ...
     def enter(self) -> int: ...
     @property
     def rank(self) -> Optional[int]: ...

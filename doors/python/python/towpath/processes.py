@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 from multiprocessing import connection, context
+from multiprocessing.process import BaseProcess
+from typing import Dict, Type
 
 
 class _Child:
@@ -49,4 +51,4 @@ class ForkServerProcess(_Child, context.ForkServerProcess):
     """A process that a server forks."""
 
 
-BY_METHOD = {kind._start_method: kind for kind in (ForkProcess, SpawnProcess, ForkServerProcess)}
+BY_METHOD: Dict[str, Type[BaseProcess]] = {kind._start_method: kind for kind in (ForkProcess, SpawnProcess, ForkServerProcess)}
