@@ -6,7 +6,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
+};
 use towpath_sync::{Deadline, Lock};
 
 use crate::layout::{MutexKind, MutexWords};
@@ -287,6 +289,10 @@ unsafe fn timed_lock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_in
 unsafe fn clock_lock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int {
     // SAFETY: the caller's mutex and time.
     unsafe {
+        // As in libc: also if the mutex is free, where the time itself does not matter.
+        if !TimeLimit::is_clock(clock) {
+            return EINVAL;
+        }
         if is_carried(mutex) {
             return lock_until(mutex, clock, time);
         }

@@ -32,9 +32,13 @@ impl TimeLimit {
     pub unsafe fn of_program(clock: clockid_t, time: *const timespec) -> Result<TimeLimit, c_int> {
         // SAFETY: it points to a time (the caller's promise).
         let time = unsafe { time.read() };
-        let is_clock = clock == libc::CLOCK_REALTIME || clock == libc::CLOCK_MONOTONIC;
         let is_time = (0..SECOND).contains(&(time.tv_nsec));
-        if is_clock && is_time { Ok(TimeLimit { clock, time }) } else { Err(libc::EINVAL) }
+        if TimeLimit::is_clock(clock) && is_time { Ok(TimeLimit { clock, time }) } else { Err(libc::EINVAL) }
+    }
+
+    /// Returns whether pthread's functions take times of this clock.
+    pub fn is_clock(clock: clockid_t) -> bool {
+        clock == libc::CLOCK_REALTIME || clock == libc::CLOCK_MONOTONIC
     }
 
     /// Clock and time as the kernel takes them; `None`: before the clock's beginning.

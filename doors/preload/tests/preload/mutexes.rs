@@ -109,6 +109,10 @@ cases! {
             assert_eq!(waiter.join().unwrap(), 0);
         });
         assert_eq!(mutex.unlock(), 0);
+        let other_clock = libc::CLOCK_PROCESS_CPUTIME_ID;
+        assert_eq!(mutex.clock_lock(other_clock, in_ms(other_clock, 30)), EINVAL);
+        assert_eq!(mutex.try_lock(), 0);
+        assert_eq!(mutex.unlock(), 0);
     }
 
     fn waiters_that_give_up_leave_the_lock_in_order() {
