@@ -201,11 +201,26 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
         reasons.push(format!("one in a thousand takes longer than {} µs", digits(p999.value)));
         figures.push((P999_US.name, p999.value));
     }
+    let but = |it: &MeasuredPrimitive<'_>| {
+        let mut but = Vec::new();
+        if let Some(share) = it.share.filter(|_| !it.is_fair()) {
+            but.push(format!("with a smallest share of {}", digits(share)));
+        }
+        if !survives(&it) {
+            but.push("but does not outlive a process that is killed".into());
+        }
+        but.iter().map(|but| format!(", {but}")).collect::<String>()
+    };
+    let faster = faster(&all, best);
     let rivals = all.iter().filter(|it| !is_ours(it));
-    if let Some(rival) = rivals.max_by(|a, b| a.merit.total_cmp(&b.merit)) {
+    let rival = rivals.max_by(|a, b| a.merit.total_cmp(&b.merit));
+    let is_rival = |it: &MeasuredPrimitive<'_>| rival.is_some_and(|rival| core::ptr::eq(rival, it));
+    if let Some(rival) = rival {
         let times = rival.merit / best.merit;
+        // Said once, if none is faster than the fastest of the others.
+        let but = faster.filter(|it| is_rival(it)).map_or_else(String::new, but);
         reasons.push(format!(
-            "the fastest of the others, {}, reaches {} times that",
+            "the fastest of the others, {}, is {} times as fast{but}",
             rival.label(),
             digits(times)
         ));
@@ -216,18 +231,11 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
         _ => format!("Between {procs} {}", sharing.name()),
     };
     let mut sentence = format!("{whom} use the {} {}: {}", kind.noun, best.label(), reasons.join(", "));
-    if let Some(faster) = faster(&all, best) {
+    if let Some(faster) = faster {
         let times = faster.merit / best.merit;
-        sentence.push_str(&format!("; {} reaches {} times that", faster.label(), digits(times)));
-        let mut but = Vec::new();
-        if let Some(share) = faster.share.filter(|_| !faster.is_fair()) {
-            but.push(format!("with a smallest share of {}", digits(share)));
-        }
-        if !survives(&faster) {
-            but.push("but does not outlive a process that is killed".into());
-        }
-        if !but.is_empty() {
-            sentence.push_str(&format!(", {}", but.join(", ")));
+        if !is_rival(faster) {
+            let but = but(faster);
+            sentence.push_str(&format!("; {} is {} times as fast{but}", faster.label(), digits(times)));
         }
         figures.push(("faster_times", times));
     }
@@ -295,12 +303,12 @@ mod tests {
             ("std", "own", 8e6, 0.01),
         ];
         let advice = advise(&results(&rows, Sharing::Threads));
-        let rival = "the fastest of the others, `std`, reaches 2.67 times that";
+        let rival = "the fastest of the others, `std`, is 2.67 times as fast";
         assert!(advice[0].sentence.contains(rival), "{}", advice[0].sentence);
         let [advice] = advice.as_slice() else { panic!("{advice:?}") };
         assert_eq!((advice.algorithm.as_str(), advice.waiting.as_str()), ("ticket", "park"));
         assert!(advice.sentence.contains("3.00 million acquisitions a second"), "{}", advice.sentence);
-        let faster = "`test-and-set` under `spin` reaches 3.00 times that, with a smallest share of 0.100";
+        let faster = "`test-and-set` under `spin` is 3.00 times as fast, with a smallest share of 0.100";
         assert!(advice.sentence.contains(faster), "{}", advice.sentence);
         assert_eq!(advice.to_json()["figures"]["acquisitions_per_s"], 3e6);
     }
@@ -317,6 +325,28 @@ mod tests {
         let advice = advise(&results(&rows, Sharing::Processes));
         assert_eq!(advice[0].algorithm, "mutex");
         assert!(advice[0].sentence.contains("does not outlive a process that is killed"));
+    }
+
+    #[test]
+    fn what_is_fastest_is_named_once() {
+        let rows = [("mutex", "own", 2e6, 0.6), ("pthread", "own", 6e6, 0.3)];
+        let sentence = &advise(&results(&rows, Sharing::Processes))[0].sentence;
+        let end = "others, `pthread`, is 3.00 times as fast, with a smallest share of 0.300, but does not outlive a process that is killed.";
+        assert!(sentence.ends_with(end), "{sentence}");
+    }
+
+    #[test]
+    fn a_barrier_that_takes_longer_is_no_faster() {
+        let mut results = results(&[], Sharing::Threads);
+        let host = results.host.clone();
+        for (algorithm, us) in [("robust-barrier", 10.0), ("std", 40.0)] {
+            let subject =
+                RecordSubject::new("barriers", algorithm, "own", 8).with("sharing", Sharing::Threads.name());
+            results.records.extend(subject.record(BARRIER_US, &[us], 1, &host));
+        }
+        let sentence = &advise(&results)[0].sentence;
+        assert!(sentence.contains("10.0 µs for an episode"), "{sentence}");
+        assert!(sentence.contains("`std`, is 0.250 times as fast"), "{sentence}");
     }
 
     #[test]
