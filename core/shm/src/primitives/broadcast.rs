@@ -9,6 +9,7 @@ use towpath_sync::queues::{
 };
 
 use super::LINE;
+use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
 /// Broadcast ring in a world: makes its writer and readers.
@@ -20,11 +21,13 @@ pub struct WorldBroadcast<M: BroadcastMode>(WorldRing<M>);
 pub struct WorldRing<M: BroadcastMode> {
     object: Shared<BroadcastObject<M>>,
     lines: usize,
+    /// Participant that has made the end.
+    maker: u64,
 }
 
 impl<M: BroadcastMode> Clone for WorldRing<M> {
     fn clone(&self) -> Self {
-        WorldRing { object: self.object.clone(), lines: self.lines }
+        WorldRing { object: self.object.clone(), lines: self.lines, maker: self.maker }
     }
 }
 
@@ -39,7 +42,10 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
         act: impl FnOnce(Broadcast<'_, Native>, &Native, &Wait<'_>) -> Result<R, TransferError>,
     ) -> Result<R, TransferError> {
         let world = self.object.world();
-        world.entered().ok_or(TransferError::NotEntered)?;
+        let me = world.entered().ok_or(TransferError::NotEntered)?;
+        if me.to_bits() != self.maker {
+            return Err(self.is_of_another());
+        }
         let object = self.object.as_ptr();
         // SAFETY: the object and the lines behind it, as many as it was found to have, are mapped
         // as long as the handle lives (`World::object` checked them), and aligned, since the
@@ -54,12 +60,27 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
     }
 }
 
+impl<M: BroadcastMode> WorldRing<M> {
+    /// Reason for which this process may not use the end: it is its parent's.
+    #[cold]
+    fn is_of_another(&self) -> TransferError {
+        TransferError::Taken { rank: Some(ParticipantId::from_bits(self.maker).index) }
+    }
+
+    /// The place of an end that this process makes.
+    fn of_caller(&self) -> Self {
+        let maker = self.object.world().entered().map_or(0, ParticipantId::to_bits);
+        WorldRing { maker, ..self.clone() }
+    }
+}
+
 impl<M: BroadcastMode> WorldBroadcast<M> {
     /// Makes the writer. When it is dropped, or dies, readers learn of it.
     ///
     /// # Errors
     ///
-    /// [`TransferError::NotEntered`]; [`TransferError::Taken`] while there is another one.
+    /// [`TransferError::NotEntered`]; [`TransferError::Taken`] while there is another one. The ends
+    /// of a parent refuse its forked child with that, when the child has entered: it makes its own.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -71,7 +92,7 @@ impl<M: BroadcastMode> WorldBroadcast<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn writer(&self) -> Result<BroadcastWriter<WorldRing<M>>, TransferError> {
-        BroadcastWriter::new(self.0.clone())
+        BroadcastWriter::new(self.0.of_caller())
     }
 
     /// Makes a reader, which gets the messages that are sent from now on. When it dies,
@@ -90,7 +111,7 @@ impl<M: BroadcastMode> WorldBroadcast<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reader(&self) -> Result<BroadcastReader<WorldRing<M>>, TransferError> {
-        BroadcastReader::new(self.0.clone())
+        BroadcastReader::new(self.0.of_caller())
     }
 
     /// Number of bytes of the ring: messages, and 16 beside each.
@@ -179,6 +200,6 @@ impl World {
             self.object(name, lines as u64 * LINE, fits, |_: &Shared<BroadcastObject<M>>| ())?;
         // As many as were found to fit: the segment holds them, so they are less than 2⁶³.
         let lines = usize::try_from(bytes / LINE).unwrap_or(lines);
-        Ok(WorldBroadcast(WorldRing { object, lines }))
+        Ok(WorldBroadcast(WorldRing { object, lines, maker: 0 }))
     }
 }

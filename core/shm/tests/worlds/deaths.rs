@@ -384,3 +384,45 @@ fn forked_child_does_not_write_into_its_parents_ring() {
     values.sort_unstable();
     assert_eq!((values, receiver.try_receive().err()), (vec![7, 8, 9], Some(TransferError::TimedOut)));
 }
+
+// A second writer would overwrite what the first has sent, a second reader of one place skip
+// messages.
+#[test]
+fn forked_child_is_refused_by_the_only_end_of_a_side() {
+    let _dog = Watchdog::new("forked_child_is_refused_by_the_only_end_of_a_side");
+    let spec =
+        WorldSpec { name: None, processes: 2, area_bytes: 4096, object_bytes: 1 << 20, params: [0; 16] };
+    let world = World::create(&spec).unwrap();
+    world.enter(Some(0)).unwrap();
+    let (one, many) = (world.spsc::<u64>("one", 4).unwrap(), world.mpsc::<u64>("many", 4).unwrap());
+    let (sender, receiver) = (one.sender().unwrap(), one.receiver().unwrap());
+    let (senders, only) = (many.sender().unwrap(), many.receiver().unwrap());
+    let ring = world.broadcast("ring", 1 << 10).unwrap();
+    let (mut writer, mut reader) = (ring.writer().unwrap(), ring.reader().unwrap());
+    sender.send(7).unwrap();
+    senders.send(7).unwrap();
+    writer.send(b"seven").unwrap();
+    let child = fork(|| {
+        if world.enter(Some(1)).is_err() {
+            return 1;
+        }
+        let answers = [
+            sender.send(1).err(),
+            receiver.try_receive().err(),
+            only.try_receive().err(),
+            writer.send(b"one").err(),
+            reader.try_receive().err(),
+        ];
+        let are_refused = answers == [Some(TransferError::Taken { rank: Some(0) }); 5];
+        // Its own.
+        let sends = many.sender().and_then(|sender| sender.send(9)).is_ok() && ring.reader().is_ok();
+        if are_refused && sends { 0 } else { 2 }
+    });
+    assert_eq!(wait_for(child), 0);
+    sender.send(8).unwrap();
+    writer.send(b"eight").unwrap();
+    assert_eq!([receiver.try_receive(), receiver.try_receive()], [Ok(7), Ok(8)]);
+    assert_eq!([only.try_receive(), only.try_receive()], [Ok(7), Ok(9)]);
+    assert_eq!(*reader.try_receive().unwrap(), *b"seven");
+    assert_eq!(*reader.try_receive().unwrap(), *b"eight");
+}

@@ -65,7 +65,7 @@ impl TransferError {
             ),
             TransferError::Taken { .. } => (
                 "Taken",
-                "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died",
+                "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died (after a fork: the end is the parent's; make one of your own)",
             ),
             TransferError::TooLong { .. } => (
                 "TooLong",

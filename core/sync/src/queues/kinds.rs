@@ -27,8 +27,8 @@ pub trait QueueKind: 'static {
     type Sharing: Send;
     /// Note of the process that has made an end.
     ///
-    /// `u64` where an end writes without a look at the slot, so that a forked child must not use
-    /// one of its parent; else `()`.
+    /// `u64` where a side has one end, or an end writes without a look at the slot, so that a
+    /// forked child must not use one of its parent; else `()`.
     type Maker: MakerNote;
     /// Maximum number of slots.
     const MOST: usize;
@@ -91,14 +91,14 @@ pub struct Mpmc;
 pub struct Mpsc;
 
 macro_rules! many_to_many {
-    ($kind:ident, $name:literal, $of:expr) => {
+    ($kind:ident, $name:literal, $maker:ty, $of:expr) => {
         impl QueueKind for $kind {
             const NAME: &'static str = $name;
             type Head = ManyHead<Native>;
             type Queue<'a> = ManyToMany<'a, Native>;
             type Seat = ();
             type Sharing = ();
-            type Maker = ();
+            type Maker = $maker;
             const MOST: usize = ManyToMany::<Native>::MOST;
 
             fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
@@ -137,8 +137,8 @@ macro_rules! many_to_many {
     };
 }
 
-many_to_many!(Mpmc, "mpmc", core::convert::identity);
-many_to_many!(Mpsc, "mpsc", ManyToMany::of_one_receiver);
+many_to_many!(Mpmc, "mpmc", (), core::convert::identity);
+many_to_many!(Mpsc, "mpsc", u64, ManyToMany::of_one_receiver);
 impl SharedReceivers for Mpmc {}
 
 /// One sender, one receiver.
@@ -151,7 +151,7 @@ impl QueueKind for Spsc {
     type Queue<'a> = OneToOne<'a, Native>;
     type Seat = ();
     type Sharing = Cell<()>;
-    type Maker = ();
+    type Maker = u64;
     const MOST: usize = OneToOne::<Native>::MOST;
 
     fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
