@@ -197,6 +197,11 @@ impl World {
     }
 }
 
+/// Checks that an object can have the name.
+fn check_object_name(name: &str) -> Result<(), Error> {
+    check_name(name, 32, "it is too long: an object's has up to 32 letters")
+}
+
 type Name = [u64; 4];
 
 fn name_words(name: &str) -> Name {
@@ -296,7 +301,7 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn find<T: Object>(&self, name: &str) -> Result<Shared<T>, Error> {
-        check_name(name, 32)?;
+        check_object_name(name)?;
         self.inner().me()?;
         match self.inner().lookup(&name_words(name))? {
             Some(record) => {
@@ -329,7 +334,7 @@ impl World {
         fits: impl Fn(u64) -> bool,
         prepare: impl FnOnce(&Shared<T>),
     ) -> Result<(Shared<T>, u64), Error> {
-        check_name(name, 32)?;
+        check_object_name(name)?;
         let inner = self.inner();
         let me = inner.me()?;
         let words = name_words(name);

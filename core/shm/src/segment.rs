@@ -67,16 +67,16 @@ pub(crate) fn prefix() -> String {
 
 /// The file of a named world.
 pub(crate) fn path_of(name: &str) -> Result<PathBuf, Error> {
-    check_name(name, 64)?;
+    check_name(name, 64, "it is too long: a world's has up to 64 letters")?;
     Ok(directory().join(prefix() + name))
 }
 
 /// Names are short and of letters, digits, `-` and `_`: no path, nothing to quote.
-pub(crate) fn check_name(name: &str, longest: usize) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str, longest: usize, too_long: &'static str) -> Result<(), Error> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.len() > longest {
-        "it is too long"
+        too_long
     } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
         "only letters, digits, - and _ are allowed"
     } else {

@@ -80,11 +80,12 @@ impl<G> LockError<G> {
             ),
             LockError::NotEntered => (
                 "NotEntered",
-                "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",
+                "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too), and take a condition variable and its mutex by one handle of the world",
             ),
-            LockError::TimedOut => {
-                ("TimedOut", "the lock was held by others until the time was over: try again, or wait longer")
-            }
+            LockError::TimedOut => (
+                "TimedOut",
+                "the time was over before the lock, or what was waited for, could be had: try again, or wait longer (a thread that holds a lock waits for itself)",
+            ),
             LockError::OwnerDied { .. } => (
                 "OwnerDied",
                 "the last owner of the lock died and may have left its data half changed: repair them with the guard of this error",

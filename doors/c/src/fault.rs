@@ -192,6 +192,7 @@ impl From<EpisodeError> for Fault {
             EpisodeError::PeerDied { .. } => Fault::PEERDIED,
             EpisodeError::TimedOut => Fault::TIMEDOUT,
             EpisodeError::Capacity => Fault::CAPACITY,
+            EpisodeError::NotEntered => Fault::NOTENTERED,
         }
     }
 }

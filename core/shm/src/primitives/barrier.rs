@@ -47,7 +47,7 @@ impl Shared<Barrier> {
     ///
     /// # Errors
     ///
-    /// [`EpisodeError::Capacity`].
+    /// [`EpisodeError::Capacity`], [`EpisodeError::NotEntered`].
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -57,7 +57,7 @@ impl Shared<Barrier> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn join(&self) -> Result<(), EpisodeError> {
-        let (cpu, wait) = self.world().participation().map_err(|_| EpisodeError::Capacity)?;
+        let (cpu, wait) = self.world().participation().map_err(|_| EpisodeError::NotEntered)?;
         of(self).join_as(&cpu, &wait)
     }
 
@@ -88,7 +88,7 @@ impl Shared<Barrier> {
     ///
     /// [`EpisodeError::PeerDied`] if a participant died since the last time: all that are there get
     /// the same error, and the next episode is among the survivors. [`EpisodeError::Capacity`] if
-    /// there are as many participants as it is for, or this process has not entered the world.
+    /// there are as many participants as it is for. [`EpisodeError::NotEntered`].
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -154,14 +154,14 @@ impl Shared<Barrier> {
     /// ```
     pub fn attempt_wait(&self) -> Attempt<Result<(), EpisodeError>> {
         let Ok((cpu, wait)) = self.world().participation() else {
-            return Attempt::Done(Err(EpisodeError::Capacity));
+            return Attempt::Done(Err(EpisodeError::NotEntered));
         };
         let gave_up = |error: &EpisodeError| *error == EpisodeError::TimedOut;
         Attempt::of(&wait, gave_up, |wait, turn| of(self).wait_as(&cpu, wait, turn))
     }
 
     fn wait_before(&self, deadline: Deadline) -> Result<(), EpisodeError> {
-        let (cpu, wait) = self.world().participation().map_err(|_| EpisodeError::Capacity)?;
+        let (cpu, wait) = self.world().participation().map_err(|_| EpisodeError::NotEntered)?;
         of(self).wait_as(&cpu, &wait, deadline)
     }
 }

@@ -9,6 +9,7 @@ use crate::common::{Watchdog, unique};
 use towpath_shm::{Ending, Error, MemberChange, World, WorldSpec};
 use towpath_sync::Policy;
 use towpath_sync::queues::TransferError;
+use towpath_sync::robust::EpisodeError;
 
 /// A named world. Its name is gone at the end also if children that other tests have
 /// forked still hold copies of its lock.
@@ -399,10 +400,15 @@ fn forked_child_is_refused_by_the_only_end_of_a_side() {
     let (senders, only) = (many.sender().unwrap(), many.receiver().unwrap());
     let ring = world.broadcast("ring", 1 << 10).unwrap();
     let (mut writer, mut reader) = (ring.writer().unwrap(), ring.reader().unwrap());
+    let barrier = world.barrier_of("barrier", 1).unwrap();
+    barrier.wait().unwrap();
     sender.send(7).unwrap();
     senders.send(7).unwrap();
     writer.send(b"seven").unwrap();
     let child = fork(|| {
+        if barrier.wait() != Err(EpisodeError::NotEntered) {
+            return 3;
+        }
         if world.enter(Some(1)).is_err() {
             return 1;
         }

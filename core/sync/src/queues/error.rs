@@ -77,7 +77,7 @@ impl TransferError {
             ),
             TransferError::Apart => (
                 "Apart",
-                "a lease can be completed only into a queue of its own world, by one handle of that world: take both queues from it, or send the value and then complete the lease",
+                "a lease can be completed only into a queue of its own world, by one handle of that world, and a buffer sent only to a stage of its own pool: take both from it, or send a copy of the value",
             ),
             TransferError::Damaged => (
                 "Damaged",

@@ -16,7 +16,12 @@ use crate::{Attempt, Deadline, Wait};
 ///
 /// If the slot has no room for a `T`.
 fn value_of<T>(queue: &ManyToMany<'_, Native>, slot: usize) -> *mut T {
-    const { assert!(align_of::<T>() <= 8, "a slot's value is aligned to 8 bytes only") };
+    const {
+        assert!(
+            align_of::<T>() <= 8,
+            "a value in its slot is aligned to 8 bytes only: send and receive one that needs more"
+        )
+    };
     let (lines, first) = (queue.slot_lines(), 8 * queue.first_word(slot));
     assert!(first + size_of::<T>() <= size_of_val(lines));
     // Words are atomic, so that the bytes may be written through a shared reference.

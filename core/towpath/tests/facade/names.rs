@@ -20,10 +20,10 @@ use towpath::structures::queues::QueueError;
 use towpath::sync::locks::Robust;
 use towpath::sync::{Lock, Surroundings, WaitForSpace};
 use towpath::{
-    Algorithm, Area, Audit, Bundle, Direction, Domain, Ending, Endpoint, Episode, Error, Events, LockError,
-    Mutex, MutexGuard, Name, Operation, ParallelBundle, ParallelEndpoint, ParticipantId, Payload, Policy,
-    PrivateSegment, Returned, Segment, SegmentKind, Shared, SharedMemory, SharedSegment, SignalEndpoint,
-    Status, Tag, Token, Unrepaired, World, WorldConfig, WorldError, WorldSpec,
+    Algorithm, Area, Audit, Bundle, Direction, Domain, Ending, Endpoint, Episode, EpisodeError, Error,
+    Events, LockError, Mutex, MutexGuard, Name, Operation, ParallelBundle, ParallelEndpoint, ParticipantId,
+    Payload, Policy, PrivateSegment, Returned, Segment, SegmentKind, Shared, SharedMemory, SharedSegment,
+    SignalEndpoint, Status, Tag, TimedOut, Token, Unrepaired, World, WorldConfig, WorldError, WorldSpec,
 };
 
 type Data = Mutex<AtomicU64, Robust<Native, 4>>;
@@ -127,6 +127,9 @@ fn errors_print_the_remedy_and_alternate_the_variant() {
         assert_eq!(format!("{error:#?}"), variant);
     }
     check::<LockError>(LockError::Capacity, "use a lock with more places", "Capacity");
+    check(EpisodeError::Capacity, "make it for more", "Capacity");
+    check(EpisodeError::PeerDied { rank: Some(2) }, "go on without it", "PeerDied");
+    check(TimedOut, "wait longer", "TimedOut");
     check(StableError::Exhausted, "make the structure larger", "Exhausted");
     check(QueueError::Full, "make it larger", "Full");
     check(QueueError::Lock(LockError::Poisoned), "make it anew", "Lock(\n    Poisoned,\n)");

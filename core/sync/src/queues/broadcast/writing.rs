@@ -159,7 +159,7 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
         bytes: usize,
     ) -> Result<(), TransferError> {
         let &Reservation { at, bytes: most, marks } = reservation;
-        assert!(bytes <= most);
+        assert!(bytes <= most, "{bytes} bytes are committed, of {most} that were reserved: reserve more");
         let (end, number) = (at + words_of(bytes), writer.number.wrapping_add(u64::from(marks & LAST != 0)));
         // Relaxed, all: published by (BC2); the index is the writer's own but for marks.
         cpu.store(self.word(at + 1), (bytes as u64) << LENGTH | marks, Ordering::Relaxed);
