@@ -1,7 +1,7 @@
 //! Receivers of messages of any length, and the messages that they have received.
 
 use core::ops::Deref;
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_sync::queues::{TransferError, ValueInPlace, ValueReceiver, Venue};
 use towpath_sync::{Attempt, Deadline};
@@ -78,6 +78,24 @@ impl MessageReceiver {
     /// ```
     pub fn receive_timeout(&self, time: Duration) -> Result<MessageGuard<'_>, TransferError> {
         self.read(self.joined.receive_in_place_timeout(time)?)
+    }
+
+    /// Receives the oldest message; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageReceiver::try_receive`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let receiver = world.messages("letters", &Default::default())?.receiver()?;
+    /// assert!(receiver.receive_until(Instant::now() + Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn receive_until(&self, instant: Instant) -> Result<MessageGuard<'_>, TransferError> {
+        self.receive_before(Deadline::at(instant))
     }
 
     /// Receives the oldest message; gives up at the deadline.

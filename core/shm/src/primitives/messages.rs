@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Object, Plain};
 use towpath_sync::queues::{Leasing, Mpmc, QueueOf, TransferError, ValueSender, Venue};
@@ -286,6 +286,24 @@ impl MessageSender {
     /// ```
     pub fn send_timeout(&self, message: &[u8], time: Duration) -> Result<(), TransferError> {
         self.send_before(message, Deadline::within(time))
+    }
+
+    /// Sends a message; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageSender::send_timeout`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let letters = world.messages("letters", &Default::default())?;
+    /// letters.sender()?.send_until(b"short", Instant::now() + Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_until(&self, message: &[u8], instant: Instant) -> Result<(), TransferError> {
+        self.send_before(message, Deadline::at(instant))
     }
 
     /// Sends a message; gives up at the deadline.

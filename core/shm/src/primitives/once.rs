@@ -1,6 +1,8 @@
 //! Things that are done once in a world, by name.
 #![allow(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
 use towpath_machine::Native;
 use towpath_sync::robust::{Once, OnceRunner};
 use towpath_sync::{Deadline, LockError};
@@ -55,6 +57,48 @@ impl Shared<Once> {
     /// ```
     pub fn call<R>(&self, act: impl FnOnce(Option<u32>) -> R) -> Result<(), LockError> {
         self.call_before(Deadline::NEVER, act)
+    }
+
+    /// Does it as [`Shared::call`]; gives up waiting for another process after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// world.once("loaded")?.call_timeout(Duration::from_secs(1), |_| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call_timeout<R>(
+        &self,
+        time: Duration,
+        act: impl FnOnce(Option<u32>) -> R,
+    ) -> Result<(), LockError> {
+        self.call_before(Deadline::within(time), act)
+    }
+
+    /// Does it as [`Shared::call`]; gives up waiting for another process at that instant.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`]; [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// world.once("loaded")?.call_until(Instant::now() + Duration::from_secs(1), |_| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call_until<R>(
+        &self,
+        instant: Instant,
+        act: impl FnOnce(Option<u32>) -> R,
+    ) -> Result<(), LockError> {
+        self.call_before(Deadline::at(instant), act)
     }
 
     /// Does it as [`Shared::call`]; gives up waiting for another process at the deadline.

@@ -33,7 +33,7 @@ mod buffer;
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Object};
 use towpath_sync::queues::{
@@ -177,6 +177,26 @@ impl WorldPool {
     /// ```
     pub fn take_timeout(&self, time: Duration) -> Result<PoolBuffer, TransferError> {
         self.take_before(Deadline::within(time))
+    }
+
+    /// Takes a free buffer; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorldPool::try_take`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 1, 1 << 12)?;
+    /// let noon = Instant::now() + Duration::from_millis(1);
+    /// let _frame = frames.take_until(noon)?;
+    /// assert!(frames.take_until(noon).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_until(&self, instant: Instant) -> Result<PoolBuffer, TransferError> {
+        self.take_before(Deadline::at(instant))
     }
 
     pub(super) fn take_before(&self, deadline: Deadline) -> Result<PoolBuffer, TransferError> {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Object, Plain};
 use towpath_sync::Deadline;
@@ -134,6 +134,25 @@ impl PoolSender {
         self.send_before(buffer, Deadline::NEVER)
     }
 
+    /// Sends a buffer if there is room; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::TimedOut`] if there is none; as [`PoolSender::send`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let frames = world.pool("frames", 5, 1 << 12)?;
+    /// let sender = frames.stage("decoded", 4)?.sender()?;
+    /// while sender.try_send(frames.take()?).is_ok() {}
+    /// assert_eq!(frames.free(), 1); // the one that comes back
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_send(&self, buffer: PoolBuffer) -> Result<(), Unsent<PoolBuffer>> {
+        self.send_before(buffer, Deadline::PAST)
+    }
+
     /// Sends a buffer; gives up after that time.
     ///
     /// # Errors
@@ -156,6 +175,25 @@ impl PoolSender {
     /// ```
     pub fn send_timeout(&self, buffer: PoolBuffer, time: Duration) -> Result<(), Unsent<PoolBuffer>> {
         self.send_before(buffer, Deadline::within(time))
+    }
+
+    /// Sends a buffer; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`PoolSender::send_timeout`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let decoded = frames.stage("decoded", 4)?;
+    /// decoded.sender()?.send_until(frames.take()?, Instant::now() + Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_until(&self, buffer: PoolBuffer, instant: Instant) -> Result<(), Unsent<PoolBuffer>> {
+        self.send_before(buffer, Deadline::at(instant))
     }
 
     fn send_before(&self, mut buffer: PoolBuffer, deadline: Deadline) -> Result<(), Unsent<PoolBuffer>> {
@@ -250,6 +288,25 @@ impl PoolReceiver {
     /// ```
     pub fn receive_timeout(&self, time: Duration) -> Result<PoolBuffer, TransferError> {
         self.receive_before(Deadline::within(time))
+    }
+
+    /// Receives the oldest buffer; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`PoolReceiver::try_receive`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use std::time::{Duration, Instant};
+    /// let frames = world.pool("frames", 4, 1 << 12)?;
+    /// let receiver = frames.stage("decoded", 4)?.receiver()?;
+    /// assert!(receiver.receive_until(Instant::now() + Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn receive_until(&self, instant: Instant) -> Result<PoolBuffer, TransferError> {
+        self.receive_before(Deadline::at(instant))
     }
 
     fn receive_before(&self, deadline: Deadline) -> Result<PoolBuffer, TransferError> {

@@ -292,6 +292,28 @@ impl<V: BroadcastVenue<Mode = HoldsBack>> BroadcastWriter<V> {
     ) -> Result<RoomInPlace<'_, V>, TransferError> {
         RoomInPlace::new(self, bytes, Deadline::within(time))
     }
+
+    /// Room to be written in place; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastWriter::reserve_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, _reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// writer.reserve_until(3, soon)?.commit(3)?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
+    pub fn reserve_until(
+        &mut self,
+        bytes: usize,
+        instant: Instant,
+    ) -> Result<RoomInPlace<'_, V>, TransferError> {
+        RoomInPlace::new(self, bytes, Deadline::at(instant))
+    }
 }
 
 impl<V: BroadcastVenue> Drop for BroadcastWriter<V> {

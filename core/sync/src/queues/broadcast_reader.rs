@@ -247,6 +247,30 @@ impl<V: BroadcastVenue> BroadcastReader<V> {
         self.batch_before(most, Deadline::within(time), each)
     }
 
+    /// Receives a batch; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastReader::receive_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// writer.send(b"abc")?;
+    /// assert_eq!(reader.receive_batch_until(16, soon, |_| ())?, 1);
+    /// # Ok::<(), TransferError>(())
+    /// ```
+    pub fn receive_batch_until(
+        &mut self,
+        most: usize,
+        instant: Instant,
+        each: impl FnMut(BroadcastMessage<'_>),
+    ) -> Result<usize, TransferError> {
+        self.batch_before(most, Deadline::at(instant), each)
+    }
+
     fn batch_before(
         &mut self,
         most: usize,
@@ -315,6 +339,28 @@ impl<V: BroadcastVenue<Mode = HoldsBack>> BroadcastReader<V> {
         time: Duration,
     ) -> Result<MessageInPlace<'_, V>, TransferError> {
         MessageInPlace::new(self, Deadline::within(time))
+    }
+
+    /// Receives in place; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastReader::receive_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// writer.send(b"abc")?;
+    /// assert_eq!(reader.receive_in_place_until(soon)?.len(), 3);
+    /// # Ok::<(), TransferError>(())
+    /// ```
+    pub fn receive_in_place_until(
+        &mut self,
+        instant: Instant,
+    ) -> Result<MessageInPlace<'_, V>, TransferError> {
+        MessageInPlace::new(self, Deadline::at(instant))
     }
 }
 

@@ -209,6 +209,28 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
         self.all_before(values, Deadline::within(time))
     }
 
+    /// Sends all values; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send_all_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let unsent = sender.send_all_until(1..=3, Instant::now() + Duration::from_millis(1));
+    /// assert_eq!(unsent.unwrap_err().sent, 2); // there was room for two
+    /// # drop(receiver);
+    /// ```
+    pub fn send_all_until(
+        &self,
+        values: impl IntoIterator<Item = T>,
+        instant: Instant,
+    ) -> Result<usize, Unsent<T>> {
+        self.all_before(values, Deadline::at(instant))
+    }
+
     fn all_before(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -428,6 +450,29 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
         time: Duration,
     ) -> Result<usize, TransferError> {
         self.many_before(values, most, Deadline::within(time))
+    }
+
+    /// Receives those that are there; gives up at that instant if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let (mut values, soon) = (Vec::new(), Instant::now() + Duration::from_millis(1));
+    /// assert!(receiver.receive_many_until(&mut values, 16, soon).is_err());
+    /// # drop(sender);
+    /// ```
+    pub fn receive_many_until(
+        &self,
+        values: &mut Vec<T>,
+        most: usize,
+        instant: Instant,
+    ) -> Result<usize, TransferError> {
+        self.many_before(values, most, Deadline::at(instant))
     }
 
     fn many_before(

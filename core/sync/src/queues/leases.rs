@@ -176,6 +176,31 @@ impl<T, V: Venue<Kind: Leasing>> ValueLease<T, V> {
         self.into_before(into, value, Deadline::within(time))
     }
 
+    /// Completes into another queue; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueLease::complete_into_timeout`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let (results, _done) = between_threads::<u64, Mpmc>(2);
+    /// sender.send(7)?;
+    /// let soon = Instant::now() + Duration::from_secs(1);
+    /// receiver.receive_leased()?.complete_into_until(&results, 49, soon)?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
+    pub fn complete_into_until<U: Plain + Copy, I: Venue<Kind: Leasing>>(
+        self,
+        into: &ValueSender<U, I>,
+        value: U,
+        instant: Instant,
+    ) -> Result<(), TransferError> {
+        self.into_before(into, value, Deadline::at(instant))
+    }
+
     fn into_before<U: Plain + Copy, I: Venue<Kind: Leasing>>(
         mut self,
         into: &ValueSender<U, I>,

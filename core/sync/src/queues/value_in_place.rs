@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Plain};
 
@@ -161,6 +161,24 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
         self.reserve_before(Deadline::within(time))
     }
 
+    /// Takes a slot; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueSender::send_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let slot = sender.reserve_until(Instant::now() + Duration::from_secs(1))?;
+    /// # drop((slot, receiver));
+    /// # Ok::<(), TransferError>(())
+    /// ```
+    pub fn reserve_until(&self, instant: Instant) -> Result<SlotInPlace<'_, T, V>, TransferError> {
+        self.reserve_before(Deadline::at(instant))
+    }
+
     /// Takes a slot; gives up at the deadline.
     ///
     /// # Errors
@@ -271,6 +289,24 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// ```
     pub fn receive_in_place_timeout(&self, time: Duration) -> Result<ValueInPlace<'_, T, V>, TransferError> {
         self.in_place_before(Deadline::within(time))
+    }
+
+    /// Receives in place; gives up at that instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueReceiver::receive_until`].
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert!(receiver.receive_in_place_until(soon).is_err());
+    /// # drop(sender);
+    /// ```
+    pub fn receive_in_place_until(&self, instant: Instant) -> Result<ValueInPlace<'_, T, V>, TransferError> {
+        self.in_place_before(Deadline::at(instant))
     }
 
     /// Receives in place if there is a value, or says where it would sleep: for event
