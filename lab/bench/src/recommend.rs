@@ -190,6 +190,7 @@ fn without_candidates(results: &Results) -> String {
             .find(|r| extra.iter().all(|(key, value)| r.number(key) == Some(*value)))
             .map(|r| nanoseconds(r.value))
     };
+    let measured: Vec<_> = EXPERIMENTS.iter().map(|e| e.name()).filter(|name| results.has(name)).collect();
     match (floor("context_switch_ns", &[]), floor("futex_wake_ns", &[("sleepers", 1)])) {
         (Some(switch), Some(wake)) => format!(
             "On this machine a waiter should spin for about {switch} (a context switch) before it gives its core away, since waking \
@@ -199,9 +200,8 @@ fn without_candidates(results: &Results) -> String {
             "On this machine a waiter should spin for about {switch} (a context switch) before it gives its core away; no claim \
              algorithm was part of this run, so none can be recommended."
         ),
-        _ if ["counter", "broadcast", "pool", "kills", "mplocks"].iter().any(|name| results.has(name)) => {
-            let measured = EXPERIMENTS.iter().map(|e| e.name()).filter(|name| results.has(name));
-            format!("Measured: {}. The tables and pictures compare what takes part.", measured.collect::<Vec<_>>().join(", "))
+        _ if !["logp", "stress", "bulk"].iter().any(|name| results.has(name)) && !measured.is_empty() => {
+            format!("Measured: {}. The tables and pictures compare what takes part.", measured.join(", "))
         }
         _ => "No claim algorithm was compared in this run, so none can be recommended: run towpath bench without the name of an \
               experiment."
@@ -247,6 +247,17 @@ mod tests {
             (r.value, r.max) = (r.value * 10.0, r.max * 10.0);
         }
         assert!(!recommendation(&results).contains("not the fastest"));
+    }
+
+    #[test]
+    fn what_compares_no_claims_is_named() {
+        let mut results = example_results();
+        results.records.retain(|r| r.experiment == "stress");
+        for r in &mut results.records {
+            r.experiment = "locks".into();
+        }
+        let sentence = recommendation(&results);
+        assert!(sentence.starts_with("Measured: locks."), "{sentence}");
     }
 
     #[test]
