@@ -226,6 +226,18 @@ pub trait Processor: Sized + 'static {
     /// machine charges their time.
     #[inline(always)]
     fn instructions(&self, _count: u64) {}
+    /// Marks the beginning of a loop of attempts, for [`Processor::begin_anew`].
+    #[inline(always)]
+    fn attempts(&self) -> u64 {
+        0
+    }
+    /// Promises that this attempt of a loop begins anew.
+    ///
+    /// The caller uses nothing that an earlier attempt has loaded, but to pause. `attempts` is the
+    /// mark of the loop ([`Processor::attempts`]). Does nothing, but in a model checker, which then
+    /// takes attempts in vain for one.
+    #[inline(always)]
+    fn begin_anew(&self, _attempts: u64) {}
     /// Nanoseconds since some fixed instant that all processors of the machine share.
     fn now(&self) -> u64;
     /// Notes an event. Does nothing natively.

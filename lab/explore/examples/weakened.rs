@@ -64,6 +64,7 @@ fn method(text: &str) -> Option<Method> {
     match (name, number) {
         ("random", None) => Some(Method::Random),
         ("pct", Some(depth)) => Some(Method::Pct { depth }),
+        ("states", None) => Some(Method::States),
         ("dfs", preemptions) => Some(Method::Dfs { preemptions }),
         _ => None,
     }

@@ -15,6 +15,10 @@ impl End<'_> {
     pub(crate) fn invoked(&self, thread: usize) -> Option<u64> {
         self.inner.threads.get(thread).and_then(|t| t.invoked)
     }
+    /// Returns whether calls are ordered by the threads' knowledge, not by time.
+    pub(crate) fn is_by_clocks(&self) -> bool {
+        self.inner.model == MemoryModel::C11
+    }
     pub(crate) fn model(&self) -> MemoryModel {
         self.inner.model
     }

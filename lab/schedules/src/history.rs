@@ -5,6 +5,7 @@ use std::fmt::{Debug, Write};
 
 use crate::end::End;
 use crate::machine::{CLOCKS, Clock};
+use crate::merging::CallSoFar;
 use crate::processor::Explorer;
 use crate::words::MemoryModel;
 
@@ -123,6 +124,42 @@ impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
         noted.call.invoked = invoked;
         noted.call.responded = Some((responded, result.clone()));
         noted.ended = own;
+    }
+
+    /// All calls so far, by thread.
+    pub(crate) fn so_far(&self, end: &End) -> Vec<CallSoFar<Op, Res>> {
+        let noted = self.0.borrow();
+        let mut order: Vec<usize> = (0..noted.len()).collect();
+        order.sort_by_key(|&n| noted[n].call.thread);
+        let is_by_clocks = end.is_by_clocks();
+        let invoked = |n: usize| match noted[n].call.responded {
+            Some(_) => noted[n].call.invoked,
+            None => end.invoked(noted[n].call.thread).unwrap_or(NOT_YET),
+        };
+        let precedes = |a: usize, b: usize| {
+            let (first, second) = (&noted[a], &noted[b]);
+            let thread = first.call.thread;
+            a < b
+                && first.call.responded.as_ref().is_some_and(|r| match is_by_clocks {
+                    false => r.0 < invoked(b),
+                    true => {
+                        thread >= CLOCKS
+                            || thread == second.call.thread
+                            || second.knows[thread] >= first.ended
+                    }
+                })
+        };
+        let before = |b: usize| {
+            let set = order.iter().enumerate().filter(|(_, a)| precedes(**a, b));
+            set.fold(0, |set, (place, _)| set | 1u128 << place)
+        };
+        let so_far = |&n: &usize| {
+            let Noted { call, ended, .. } = &noted[n];
+            let result = call.responded.as_ref().map(|r| r.1.clone());
+            let ended = result.is_some().then_some(*ended);
+            CallSoFar { thread: call.thread, op: call.op.clone(), result, ended, before: before(n) }
+        };
+        order.iter().map(so_far).collect()
     }
 
     /// All calls that have touched anything, once the run is over.

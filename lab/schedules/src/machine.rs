@@ -15,6 +15,7 @@ use towpath_machine::{LINE, Ordering, Place};
 use crate::delayed::DelayedStore;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
+use crate::merging::Histories;
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::plan::Liberties;
 use crate::schedule::{StepChoice, Turn};
@@ -74,6 +75,8 @@ pub(crate) struct RunState {
     pub views: GlobalViews,
     pub fences: OrderedSteps,
     pub data: Vec<Datum>,
+    /// Data that threads have accessed.
+    pub touched: Vec<usize>,
     pub mutexes: Vec<MutexState>,
     names: Vec<(usize, &'static str)>,
     pub lines: usize,
@@ -82,6 +85,12 @@ pub(crate) struct RunState {
     pub threads: Vec<ExploredThread>,
     /// ExploredThread whose step it is; none while nothing runs.
     pub current: Option<usize>,
+    /// True if runs that come to a state that was seen are given up (`merging.rs`).
+    pub merges: bool,
+    /// Histories that were seen, where states are merged.
+    pub histories: Rc<RefCell<Histories>>,
+    /// A step of this run after which states cannot be told apart.
+    pub unmergeable: Option<&'static str>,
     /// True if an ordering is weakened, or a step left out.
     pub is_weakened: bool,
     /// Order of the access in progress as it is written, if it is weakened.
@@ -135,16 +144,20 @@ impl ExploredMemory {
     pub(crate) fn new(model: MemoryModel, liberties: Liberties, traced: bool) -> ExploredMemory {
         let inner = RunState {
             model,
-            words: Vec::with_capacity(32),
+            words: Vec::new(),
             views: GlobalViews::default(),
             fences: OrderedSteps::default(),
             data: Vec::new(),
+            touched: Vec::new(),
             mutexes: Vec::new(),
             names: Vec::new(),
             lines: 0,
             left: 0,
             threads: Vec::with_capacity(CLOCKS),
             current: None,
+            merges: false,
+            histories: Rc::default(),
+            unmergeable: None,
             is_weakened: towpath_machine::weaken::is_chosen(),
             written: None,
             is_breached: false,
@@ -351,9 +364,9 @@ impl RunState {
         self.stamp += 1;
         self.written = None;
         self.footprint = Footprint::default();
-        let anybody_can =
-            (0..self.threads.len()).any(|i| self.threads[i].life == Life::Alive && self.is_open(i));
         let open = self.is_open(choice.thread);
+        let alive = |i: &usize| self.threads[*i].life == Life::Alive;
+        let anybody_can = open || (0..self.threads.len()).filter(alive).any(|i| self.is_open(i));
         let stamp = self.stamp;
         if !open && !anybody_can {
             self.catch_up(choice.thread);
@@ -369,6 +382,8 @@ impl RunState {
         };
         let t = &mut self.threads[choice.thread];
         t.deps[choice.thread] += 1;
+        // Its place among its accesses.
+        t.learn_value(0);
         t.other = choice.turn == Turn::Other;
         // A thread that goes on because no other can depends on all of them.
         self.footprint.all = !open || choice.turn == Turn::Other || choice.turn.is_event();
@@ -392,6 +407,14 @@ impl RunState {
             self.line(choice.thread, "begins", || (String::new(), call));
         }
         self.digest = mix(self.digest, choice.thread as u64 * 3 + choice.turn.number());
+    }
+
+    /// Notes the next step of a thread.
+    pub fn announce(&mut self, index: usize, pending: Pending) {
+        self.threads[index].pending = pending;
+        if self.merges && !pending.is_mergeable() {
+            self.unmergeable = Some(pending.what);
+        }
     }
 
     pub fn kill(&mut self, index: usize, id: usize) {
@@ -450,6 +473,9 @@ impl RunState {
             }
             let clock = self.threads[index].clock;
             let datum = &mut self.data[at];
+            if datum.written.is_none() && datum.read == [0; CLOCKS] {
+                self.touched.push(at);
+            }
             let behind = datum.written.is_some_and(|(writer, when)| clock[writer] < when)
                 || write.is_some() && datum.read.iter().zip(&clock).any(|(read, now)| read > now);
             datum.read[index] = clock[index];
@@ -466,8 +492,10 @@ impl RunState {
                 );
             }
         }
-        if let Some(value) = write {
-            self.data[at].value = value;
+        match (write, self.current) {
+            (Some(value), _) => self.data[at].value = value,
+            (None, Some(index)) => self.threads[index].learn_value(old),
+            (None, None) => {}
         }
         self.digest = mix(self.digest, old ^ (at as u64) << 32);
         old

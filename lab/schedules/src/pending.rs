@@ -127,6 +127,12 @@ impl Pending {
 }
 
 impl Pending {
+    /// Returns whether its effect follows from a digest of the state (`merging.rs`).
+    pub fn is_mergeable(&self) -> bool {
+        !matches!(self.access, WordAccess::Latest | WordAccess::Kernel)
+            || (self.object, self.what) == (TouchedObject::Fence, "fence")
+    }
+
     /// Returns whether it is a call of the kernel, which a compiler moves nothing across.
     pub fn is_call(&self) -> bool {
         let is_on_object = self.object != TouchedObject::Nothing;

@@ -121,7 +121,7 @@ impl Explorer {
             if pending.is_call() {
                 self.memory.0.inner.borrow_mut().settle_stores(self.index);
             }
-            self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
+            self.memory.0.inner.borrow_mut().announce(self.index, pending);
             loop {
                 // SAFETY: it is not null, as only running explorers are ever current; it outlives
                 // the explorer, and we are on the coroutine's stack: see `running`.
@@ -206,6 +206,9 @@ impl Explorer {
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
         let (old, is_stale) = (inner.old_value(word), inner.is_stale(word));
+        if let Some(t) = inner.threads.get_mut(self.index) {
+            t.learn_value(old);
+        }
         let new = change(old);
         inner.note_written(self.index, new.is_some());
         inner.read_word(self.index, word, if new.is_some() { orders.0 } else { orders.1 });
@@ -275,7 +278,8 @@ impl Explorer {
         if !self.runs() {
             return;
         }
-        if self.memory.0.inner.borrow_mut().need_not_wait(self.index) {
+        // Where states are merged, one that looks again and sees the same comes to the same state.
+        if self.memory.0.inner.borrow().merges || self.memory.0.inner.borrow_mut().need_not_wait(self.index) {
             return;
         }
         let changes = self.memory.0.inner.borrow().changes;
@@ -326,10 +330,18 @@ impl Explorer {
         let mut inner = self.memory.0.inner.borrow_mut();
         let Some(t) = inner.threads.get_mut(self.index) else { return [0; CLOCKS] };
         (t.beginning, t.invoked) = (true, None);
+        t.begin_or_end();
         if let Some(call) = call {
             t.call = call;
         }
         t.clock
+    }
+
+    /// Promises that the thread uses nothing that it has learned since its last call.
+    pub(crate) fn forget(&self) {
+        if let Some(t) = self.memory.0.inner.borrow_mut().threads.get_mut(self.index) {
+            t.forget();
+        }
     }
 
     /// Ends it. Returns the times of its invocation and of its end, and the thread's own
@@ -348,6 +360,7 @@ impl Explorer {
         let (now, is_timed) = (inner.stamp, inner.model == MemoryModel::Sc);
         inner.footprint.ends = is_timed;
         let Some(t) = inner.threads.get_mut(self.index) else { return (now - 1, now, 0) };
+        t.begin_or_end();
         let without_access = std::mem::take(&mut t.beginning);
         let (invoked, own) = (t.invoked.take().unwrap_or(now - 1), t.clock[self.index]);
         inner.footprint.begins |= without_access && is_timed;
@@ -602,7 +615,20 @@ impl Processor for Explorer {
     /// Returns a hundred nanoseconds for each step so far, and the waits that were given
     /// up.
     fn now(&self) -> u64 {
-        self.memory.0.inner.borrow().time
+        let mut inner = self.memory.0.inner.borrow_mut();
+        let time = inner.time;
+        if let Some(t) = inner.threads.get_mut(self.index) {
+            t.learn_value(time);
+        }
+        time
+    }
+    fn attempts(&self) -> u64 {
+        self.memory.0.inner.borrow().threads.get(self.index).map_or(0, |t| t.learned)
+    }
+    fn begin_anew(&self, attempts: u64) {
+        if let Some(t) = self.memory.0.inner.borrow_mut().threads.get_mut(self.index) {
+            t.learned = attempts;
+        }
     }
     fn note(&self, event: Event) {
         self.memory.0.inner.borrow_mut().line(self.index, "notes", || (String::new(), format!("{event:?}")));

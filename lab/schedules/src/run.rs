@@ -1,7 +1,7 @@
 //! One run under one schedule.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Once;
@@ -15,6 +15,7 @@ use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
 use crate::machine::{ExploredMemory, RunState};
+use crate::merging::Histories;
 use crate::pending::Gate;
 use crate::plan::{Liberties, Plan};
 use crate::schedule::{Schedule, StepChoice, Turn};
@@ -38,12 +39,20 @@ pub(crate) struct View<'a> {
     pub gives_way: bool,
     /// Number of the step, from 0.
     pub step: usize,
+    /// A digest of the state, where states are merged.
+    pub state: Option<u64>,
 }
 
 /// Chooser of the next step.
 pub(crate) trait Chooser {
     /// One of the options, or `None` to give the run up: others were like it.
     fn choose(&mut self, view: &View) -> Option<StepChoice>;
+    /// Next step of a schedule that is known so far.
+    ///
+    /// It is taken without a look at the others.
+    fn known(&mut self) -> Option<StepChoice> {
+        None
+    }
     /// Learns the footprint of the step that was chosen last.
     fn executed(&mut self, _footprint: &Footprint) {}
 }
@@ -60,6 +69,8 @@ pub struct RunOutcome {
     pub digest: u64,
     /// True if the run was given up, since others are like it.
     pub given_up: bool,
+    /// The step after which its states cannot be told apart, if there is one.
+    pub unmergeable: Option<&'static str>,
     /// True if a thread waits for the dead, for ever.
     pub stranded: bool,
     /// True if the run could have differed because an ordering is weakened.
@@ -78,6 +89,9 @@ pub(crate) struct Runner {
     stacks: Vec<DefaultStack>,
     options: Vec<StepChoice>,
     breaches: Vec<StepChoice>,
+    histories: Rc<RefCell<Histories>>,
+    /// Number of words and of data of the last run.
+    extent: (usize, usize),
 }
 
 /// Terms that all runs of a search have in common.
@@ -89,10 +103,13 @@ pub(crate) struct Terms {
     /// Number of steps after which threads take turns; after ten times as many the run
     /// counts as endless.
     pub bound: usize,
+    /// True if runs that come to a state that was seen are given up.
+    pub merges: bool,
 }
 
 struct Play<'a> {
     memory: &'a ExploredMemory,
+    body: &'a Rc<dyn SubjectRun>,
     threads: Vec<Coroutine<(), (), (), DefaultStack>>,
     schedule: Schedule,
     last: Option<usize>,
@@ -126,7 +143,13 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
 
 impl Runner {
     pub fn new() -> Runner {
-        Runner { stacks: Vec::new(), options: Vec::new(), breaches: Vec::new() }
+        Runner {
+            stacks: Vec::new(),
+            options: Vec::new(),
+            breaches: Vec::new(),
+            histories: Rc::default(),
+            extent: (0, 0),
+        }
     }
 
     /// Runs the subject once.
@@ -146,7 +169,10 @@ impl Runner {
             subject.extras();
         {
             let mut inner = memory.0.inner.borrow_mut();
-            (inner.fences_wholly, inner.sandboxed) = (fences_wholly, sandboxed);
+            (inner.fences_wholly, inner.sandboxed, inner.merges) = (fences_wholly, sandboxed, terms.merges);
+            inner.histories = Rc::clone(&self.histories);
+            inner.words.reserve(self.extent.0);
+            inner.data.reserve(self.extent.1);
         }
         let body = subject.set_up(&terms.plan, &memory)?;
         let mut inner = memory.0.inner.borrow_mut();
@@ -170,7 +196,7 @@ impl Runner {
     ) -> RunOutcome {
         let threads = terms.plan.threads;
         memory.0.inner.borrow_mut().start(threads);
-        let mut play = Play { memory, threads: Vec::new(), schedule: Schedule::default(), last: None };
+        let mut play = Play { memory, body, threads: Vec::new(), schedule: Schedule::default(), last: None };
         for index in 0..threads {
             let body = body.clone();
             play.threads.push(thread(self.stack(), memory, index, index, move |cpu| body.thread(cpu)));
@@ -211,12 +237,14 @@ impl Runner {
             self.stacks.push(coroutine.into_stack());
         }
         let mut inner = memory.0.inner.borrow_mut();
+        self.extent = (inner.words.len(), inner.data.len());
         RunOutcome {
             failure: inner.failure.take(),
             schedule: play.schedule,
             digest: inner.digest,
             given_up,
             stranded,
+            unmergeable: inner.unmergeable,
             breached: inner.is_breached,
             trace: inner.trace.take().unwrap_or_default(),
         }
@@ -240,6 +268,11 @@ impl Runner {
     ) -> bool {
         let inner = &play.memory.0.inner;
         while inner.borrow().failure.is_none() {
+            if let Some(choice) = strategy.known() {
+                play.take(choice);
+                strategy.executed(&inner.borrow().footprint);
+                continue;
+            }
             inner.borrow().options(&mut self.options);
             let weakened = inner.borrow_mut().breaches(&self.options, &mut self.breaches);
             let step = play.schedule.0.len();
@@ -258,7 +291,11 @@ impl Runner {
                 .last
                 .is_some_and(|last| matches!(inner.borrow().threads[last].pending.gate, Gate::Moved { .. }));
             let (options, breaches) = (&self.options, &self.breaches);
-            let view = View { options, breaches, weakened, last: play.last, gives_way, step };
+            let state = match terms.merges {
+                true => play.state(terms),
+                false => None,
+            };
+            let view = View { options, breaches, weakened, last: play.last, gives_way, step, state };
             let choice = if step < terms.bound {
                 match strategy.choose(&view) {
                     Some(choice) => choice,
@@ -295,6 +332,13 @@ pub(crate) fn in_turns(view: &View) -> StepChoice {
 }
 
 impl Play<'_> {
+    /// A digest of the state. `None`: the subject has none.
+    fn state(&self, terms: &Terms) -> Option<u64> {
+        let inner = self.memory.0.inner.borrow();
+        let open = self.body.open_calls(&End { inner: &inner, threads: terms.plan.threads })?;
+        inner.unmergeable.is_none().then(|| inner.fingerprint(&open))
+    }
+
     fn take(&mut self, choice: StepChoice) {
         self.schedule.0.push(choice);
         self.last = Some(choice.thread);
@@ -302,7 +346,7 @@ impl Play<'_> {
         inner.borrow_mut().choose(choice);
         self.act(choice);
         let mut inner = inner.borrow_mut();
-        if inner.model == MemoryModel::C11 {
+        if inner.model == MemoryModel::C11 && !inner.merges {
             inner.depend(choice.thread);
         }
     }

@@ -3,12 +3,13 @@
 use crate::dfs::Tree;
 use crate::fault::LocatedFault;
 use crate::machine::MAX_THREADS;
+use crate::merging::SeenStates;
 use crate::plan::{Liberties, Plan};
 use crate::run::{Chooser, RunOutcome, Runner, Terms};
 use crate::schedule::Schedule;
 use crate::shrink::shrink;
 use crate::strategy::{ByChance, ByPriority, Written};
-use crate::subject::Subject;
+use crate::subject::{Subject, SubjectExtras};
 use crate::trace;
 use crate::words::MemoryModel;
 
@@ -27,6 +28,8 @@ pub enum Method {
         /// Number of orderings of steps that a fault may need.
         depth: u32,
     },
+    /// All states, each once.
+    States,
     /// All of them.
     Dfs {
         /// Only those with at most so many preemptions.
@@ -75,7 +78,17 @@ impl SearchSettings {
         let naps = self.liberties.naps || subject.naps();
         let patience = if subject.endures_deaths() { PATIENCE } else { self.liberties.patience };
         let liberties = Liberties { naps, patience, ..self.liberties };
-        Ok(Terms { model: self.memory, plan: self.plan, liberties, bound: self.bound })
+        let merges = self.method == Method::States;
+        let liberties = match merges {
+            true if liberties.kills > 0 => return Err(Error::Deaths),
+            true if subject.extras() != SubjectExtras::default() => {
+                let why = " (it has events or orders that other subjects have not)".into();
+                return Err(Error::Unmergeable { subject: subject.name(), why });
+            }
+            true => Liberties { timeouts: 0, spurious: 0, ..liberties },
+            false => liberties,
+        };
+        Ok(Terms { model: self.memory, plan: self.plan, liberties, bound: self.bound, merges })
     }
 }
 
@@ -87,6 +100,17 @@ pub enum Error {
     Threads {
         /// Number of threads that were asked for.
         threads: usize,
+    },
+    /// Deaths where states are merged.
+    #[error("states are merged in runs without deaths only")]
+    Deaths,
+    /// States of the subject cannot be told apart.
+    #[error("{subject}: its states cannot be merged{why}")]
+    Unmergeable {
+        /// Name of the subject.
+        subject: String,
+        /// The step that has no digest, if it is one.
+        why: String,
     },
     /// The subject cannot be made for this plan.
     #[error("{subject}: {why}")]
@@ -133,6 +157,8 @@ pub struct SearchReport {
     pub schedules: u64,
     /// Runs that were given up, because earlier ones were like them.
     pub given_up: u64,
+    /// States, where they are merged.
+    pub states: u64,
     /// Steps of all runs.
     pub steps: u64,
     /// Runs in which the living waited for the dead, which the subject does not exclude.
@@ -250,6 +276,9 @@ impl<'a> Searcher<'a> {
     /// Runs schedules until one fails, none is left or there were enough.
     fn seek(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(SearchReport, Option<Failing>), Error> {
         let mut report = SearchReport::default();
+        if self.settings.method == Method::States {
+            return self.merge(report, progress);
+        }
         let mut tree = match self.settings.method {
             Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
             _ => None,
@@ -276,6 +305,37 @@ impl<'a> Searcher<'a> {
             }
         }
         Ok((report, None))
+    }
+
+    /// Goes to every state, until a run fails or there were enough runs.
+    fn merge(
+        &mut self,
+        mut report: SearchReport,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(SearchReport, Option<Failing>), Error> {
+        let mut states = SeenStates::default();
+        loop {
+            let outcome = self.run(&mut states, false)?;
+            if states.is_refused {
+                let why = outcome
+                    .unmergeable
+                    .map(|what| format!(" (a thread makes a step `{what}`; try --waiting spin)"));
+                let subject = self.subject.name();
+                return Err(Error::Unmergeable { subject, why: why.unwrap_or_default() });
+            }
+            report.steps += outcome.schedule.0.len() as u64;
+            report.given_up += u64::from(outcome.given_up);
+            report.schedules += u64::from(!outcome.given_up);
+            report.states = states.count();
+            if let Some(failure) = outcome.failure {
+                return Ok((report, Some((outcome.schedule, failure, None))));
+            }
+            progress(report.schedules + report.given_up);
+            report.exhausted = !states.advance();
+            if report.exhausted || report.schedules + report.given_up >= self.settings.schedules {
+                return Ok((report, None));
+            }
+        }
     }
 
     fn run(&mut self, strategy: &mut dyn Chooser, traced: bool) -> Result<RunOutcome, Error> {

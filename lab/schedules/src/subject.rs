@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::machine::ExploredMemory;
+use crate::merging::OpenCalls;
 use crate::plan::Plan;
 use crate::processor::Explorer;
 
@@ -62,6 +63,13 @@ pub trait SubjectRun {
     /// Takes a final look when all threads have ended. Not called after a death that the
     /// subject doesn't endure.
     fn last(&self, _cpu: &Explorer) {}
+    /// Orders of the calls so far on which later calls can depend (`merging.rs`).
+    ///
+    /// `None`: its states are not merged. Otherwise the subject promises that its threads keep
+    /// nothing from one call to the next.
+    fn open_calls(&self, _end: &End) -> Option<OpenCalls> {
+        None
+    }
     /// Judges the run, beyond the assertions of its threads and of the last look.
     ///
     /// # Errors

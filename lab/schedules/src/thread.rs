@@ -2,7 +2,7 @@
 
 use crate::delayed::{DelayedStore, PostponedStore};
 use crate::footprint::TouchedObject;
-use crate::machine::{CLOCKS, Clock};
+use crate::machine::{CLOCKS, Clock, mix};
 use crate::pending::Pending;
 use crate::strong::StrongView;
 use crate::words::ThreadView;
@@ -67,6 +67,10 @@ pub(crate) struct ExploredThread {
     /// its last one.
     pub deps: Clock,
     pub looked: SeenWords,
+    /// A digest of all that it has learned since its call began, and of `calls`.
+    pub learned: u64,
+    /// Number of calls that have begun, and of those that have ended.
+    pub calls: u64,
 }
 
 /// Values that a thread has seen since it backed off last.
@@ -108,6 +112,23 @@ impl ExploredThread {
         std::mem::take(&mut self.owes_fence)
     }
 
+    /// Notes a value that an access has returned.
+    pub fn learn_value(&mut self, value: u64) {
+        // Not 0 of 0 and 0.
+        self.learned = mix(self.learned.wrapping_add(1), value.wrapping_add(1 << 40));
+    }
+
+    /// Notes that a call begins, or ends: nothing that was learned before matters.
+    pub fn begin_or_end(&mut self) {
+        self.calls += 1;
+        self.forget();
+    }
+
+    /// Takes back all that was learned since the last call.
+    pub fn forget(&mut self) {
+        self.learned = mix(1, self.calls << 1);
+    }
+
     pub fn new(index: usize) -> ExploredThread {
         let mut clock = [0; CLOCKS];
         clock[index] = 1;
@@ -136,6 +157,8 @@ impl ExploredThread {
             strong: StrongView::default(),
             deps: [0; CLOCKS],
             looked: SeenWords::default(),
+            learned: 0,
+            calls: 0,
         }
     }
 }

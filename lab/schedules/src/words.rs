@@ -27,6 +27,7 @@
 //! latest at most `MAX_STALE` times in a row of a word: an endless loop that sees nothing new
 //! ends.
 
+mod fingerprint;
 mod steps;
 
 use std::rc::Rc;
@@ -167,7 +168,9 @@ impl WordState {
 
     /// Forgets all writes but the last one, of which all threads know.
     pub fn settle(&mut self) {
-        *self = WordState::new(self.value());
+        if self.slot.is_some() || !self.later.is_empty() {
+            *self = WordState::new(self.value());
+        }
     }
 
     #[inline]
@@ -235,8 +238,8 @@ impl ThreadView {
 /// State of the kernel and of the sequentially consistent order.
 #[derive(Default)]
 pub(crate) struct GlobalViews {
-    /// Slots in use.
-    slots: usize,
+    /// Words that were written, by slot.
+    slots: Vec<usize>,
     /// View of the sequentially consistent accesses and fences so far.
     ordered: MemoryView,
     /// The kernel's view of the words on which it has woken sleepers. A thread that wants

@@ -44,9 +44,10 @@ pub struct Arguments {
     #[arg(long, requires = "subject", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=12))]
     ops: u64,
 
-    /// Maximum number of schedules for each subject
-    #[arg(long, requires = "subject", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    schedules: u64,
+    /// Maximum number of schedules for each subject [default: 100000; with --states no
+    /// limit]
+    #[arg(long, requires = "subject", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    schedules: Option<u64>,
 
     /// Choose at each step any thread that can go on (the default method)
     #[arg(long, requires = "subject", group = "method")]
@@ -60,6 +61,12 @@ pub struct Arguments {
     /// Run all schedules, one after the other
     #[arg(long, requires = "subject", group = "method")]
     dfs: bool,
+
+    /// Go to every state once: schedules that lead to a state that was seen end there.
+    ///
+    /// For queues and stacks, without deaths, and with --waiting spin
+    #[arg(long, requires = "subject", group = "method", conflicts_with_all = ["depth", "kill"])]
+    states: bool,
 
     /// Bound of the search: with --pct the number of orderings of steps that the fault
     /// may need [default: 3], with --dfs the maximum number of interruptions of threads that
@@ -98,12 +105,17 @@ pub struct Arguments {
     list: bool,
 }
 
+/// Number of schedules, unless one is given.
+const SCHEDULES: u64 = 100_000;
+
 const HELP: &str = "\
 Examples:
   towpath explore --list                                      the subjects, family by family
   towpath explore queue/michael-scott                         100,000 random schedules of 3 threads with 4 operations each
   towpath explore queue --schedules 10000 --pct               every queue, by random priorities
   towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
+  towpath explore queue/michael-scott --threads 3 --ops 2 --waiting spin --states
+                                                              every state there is
   towpath explore lock/mcs --dfs --depth 2                    every schedule with at most two interruptions
   towpath explore queue/two-lock --memory sc                  loads take the latest values only
   towpath explore lock/robust --kill                          a thread dies in each schedule
@@ -117,6 +129,8 @@ What a search says:
   another if its end happens before the other's beginning: no thread sees the time. Under sc a load takes the latest value, and calls are ordered by time. Under both, two accesses to
   plain data that nothing orders are a race.
   Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with each other, and says when there are no more.
+  --states goes on where --dfs would not end: two schedules after which each thread has learned the same since its call began, the same values can be read, and the calls so far can be
+  put in the same orders, have the same continuations. States are compared by 64 bits. Threads do not wait there, so that one that would wait for ever is not noticed.
   Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
   A deadlock is found at once: no thread can go on. A sleeper that only its time-out would wake counts as forgotten.
   With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.
@@ -194,6 +208,7 @@ impl Arguments {
         match (self.pct, self.dfs) {
             (true, _) => Method::Pct { depth: self.depth.unwrap_or(DEPTH).max(1) },
             (_, true) => Method::Dfs { preemptions: self.depth },
+            _ if self.states => Method::States,
             _ => Method::Random,
         }
     }
@@ -203,7 +218,13 @@ impl Arguments {
         let liberties = Liberties { kills: self.kill.into(), ..Liberties::default() };
         let (method, seed) = (self.method(), self.seed);
         let memory = MemoryModel::from_name(&self.memory).unwrap_or_default();
-        SearchSettings { memory, method, seed, liberties, ..SearchSettings::new(plan, self.schedules) }
+        SearchSettings { memory, method, seed, liberties, ..SearchSettings::new(plan, self.most()) }
+    }
+
+    /// Maximum number of schedules.
+    fn most(&self) -> u64 {
+        let otherwise = if self.states { u64::MAX } else { SCHEDULES };
+        self.schedules.unwrap_or(otherwise)
     }
 
     fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<SearchReport, CommandFailure> {
@@ -220,8 +241,11 @@ impl Arguments {
                 report.map_err(|e| usage(&e))
             }
             Some(text) => match text.parse::<u64>() {
-                Ok(_) if self.dfs => {
-                    Err(usage(&"with --dfs there are no seeds: give --replay the schedule that was printed"))
+                Ok(_) if self.dfs || self.states => {
+                    let method = self.method_options();
+                    Err(usage(&format!(
+                        "with {method} there are no seeds: give --replay the schedule that was printed"
+                    )))
                 }
                 Ok(seed) => replay_seed(case, settings, seed).map_err(|e| usage(&e)),
                 Err(_) => {
@@ -237,8 +261,8 @@ impl Arguments {
         let mut text =
             format!("towpath explore {} --threads {} --ops {}", case.name(), self.threads, self.ops);
         let _ = write!(text, " --memory {} --waiting {}", self.memory, self.waiting);
-        if self.kill {
-            text += " --kill";
+        for (is_given, option) in [(self.kill, " --kill"), (self.states, " --states")] {
+            text += if is_given { option } else { "" };
         }
         text + " --replay " + what
     }
@@ -248,6 +272,7 @@ impl Arguments {
             Method::Pct { depth } => format!("--pct --depth {depth}"),
             Method::Dfs { preemptions: Some(bound) } => format!("--dfs --depth {bound}"),
             Method::Dfs { preemptions: None } => "--dfs".into(),
+            Method::States => "--states".into(),
             Method::Random => "--random".into(),
         }
     }
@@ -287,8 +312,13 @@ impl Arguments {
 
     fn extent(&self, report: &SearchReport, took: Duration) -> String {
         let seconds = took.as_secs_f64();
+        let states = match report.states {
+            0 => String::new(),
+            1 => "1 state in ".into(),
+            states => format!("{states} states in "),
+        };
         let mut text = format!(
-            "{} schedule{} of {} threads x {} operations ({}, {})",
+            "{states}{} schedule{} of {} threads x {} operations ({}, {})",
             report.schedules,
             if report.schedules == 1 { "" } else { "s" },
             self.threads,
@@ -340,6 +370,7 @@ impl Arguments {
             "seed": self.seed,
             "schedules": report.schedules,
             "given_up": report.given_up,
+            "states": (self.states).then_some(report.states),
             "steps": report.steps,
             "stranded": report.stranded,
             "exhausted": report.exhausted,
@@ -354,8 +385,11 @@ fn progress(case: &Case, schedules: u64) -> ProgressBar {
     if !output::is_watched() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(schedules);
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} ({per_sec}, {eta})");
+    let (bar, template) = match schedules {
+        u64::MAX => (ProgressBar::new_spinner(), "{prefix} {spinner} {pos} schedules ({per_sec}, {elapsed})"),
+        _ => (ProgressBar::new(schedules), "{prefix} {wide_bar} {pos}/{len} ({per_sec}, {eta})"),
+    };
+    let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(case.name.clone());
     bar
@@ -385,6 +419,13 @@ mod tests {
         assert_eq!(method("queue --pct --depth 5"), Method::Pct { depth: 5 });
         assert_eq!(method("queue --dfs"), Method::Dfs { preemptions: None });
         assert_eq!(method("queue --dfs --depth 2"), Method::Dfs { preemptions: Some(2) });
+        assert_eq!(method("queue --states"), Method::States);
+        assert_eq!(parse("queue").unwrap().most(), 100_000);
+        assert_eq!(parse("queue --states").unwrap().most(), u64::MAX);
+        assert_eq!(parse("queue --states --schedules 7").unwrap().most(), 7);
+        for wrong in ["queue --states --depth 3", "queue --states --kill", "queue --states --dfs"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["queue --dfs --pct", "queue --depth 3", "queue --random --depth 3"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
@@ -401,6 +442,7 @@ mod tests {
             "--random",
             "--pct",
             "--dfs",
+            "--states",
             "--kill",
             "--seed 1",
             "--replay 1",

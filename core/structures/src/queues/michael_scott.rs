@@ -108,7 +108,9 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> Concurre
         // pairs with the Acquire (2), (5).
         cpu.store(&node.next, Self::step(former, 0), Ordering::Release);
         let mut round = 0u32;
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             // (2) Acquire: pairs with the Release (4), and with (1), (3) for the link.
             let tail = VersionedIndex(cpu.load(&self.tail, Ordering::Acquire));
             let last = &self.nodes.get(tail.index())?.next;
@@ -132,7 +134,9 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> Concurre
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         self.nodes.check(me)?;
         let mut round = 0u32;
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             // (5) Acquire: pairs with the Release (7), and with (1), (3) for the link.
             let head = VersionedIndex(cpu.load(&self.head, Ordering::Acquire));
             // (6) Acquire: pairs with the Release (4).

@@ -57,7 +57,9 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
     /// Reads until neither end has moved meanwhile.
     #[inline(always)]
     fn snapshot(&self, cpu: &P) -> Result<Snapshot, QueueError> {
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             // (2) Acquire: pairs with the Release (7).
             let head = VersionedIndex(cpu.load(&self.head, Ordering::Acquire));
             // (6) Acquire: pairs with the Release (4).
@@ -114,7 +116,9 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
         // pairs with the Acquire (5).
         cpu.store(&node.next, former.to(0).0, Ordering::Release);
         let mut round = 0u32;
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             let now = self.snapshot(cpu)?;
             if now.last.index() != 0 {
                 self.finish(cpu, now.tail, now.last.index());
@@ -133,7 +137,9 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         self.nodes.check(me)?;
         let mut round = 0u32;
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             let now = self.snapshot(cpu)?;
             if now.head.index() == now.tail.index() {
                 if now.first.index() == 0 {

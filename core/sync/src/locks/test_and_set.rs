@@ -80,7 +80,9 @@ impl<P: Processor, M: Primitive<P>> TestAndSet<P, M> {
     #[cold]
     fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
         let mut round = 0;
+        let attempts = cpu.attempts();
         loop {
+            cpu.begin_anew(attempts);
             wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
             round = round.saturating_add(1);
             // (3) Acquire, pairs with the Release (2) in `unlock`.

@@ -7,6 +7,7 @@ use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::history::History;
 use crate::machine::ExploredMemory;
+use crate::merging::OpenCalls;
 use crate::plan::Plan;
 use crate::processor::Explorer;
 use crate::specifications::{FirstInFirstOut, Lifo, Transfer, Transferred};
@@ -110,6 +111,7 @@ impl Exchange {
         let taken = self.calls.call(cpu, Transfer::Take, || self.container.take(cpu));
         if let Transferred::Value(value) = taken {
             self.named.read(cpu, value);
+            cpu.forget();
         }
         taken
     }
@@ -138,6 +140,15 @@ impl SubjectRun for Exchange {
             }
         }
         panic!("there is no end to what can be taken out");
+    }
+
+    fn open_calls(&self, end: &End) -> Option<OpenCalls> {
+        let (room, calls) = (self.room, &self.calls);
+        match self.order {
+            _ if self.care.is_some() => None,
+            Order::Fifo => Some(calls.open(end, &FirstInFirstOut { room })),
+            Order::Lifo => Some(calls.open(end, &Lifo { room })),
+        }
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {

@@ -34,7 +34,8 @@ impl RunState {
         let mut avoidable = [0; CLOCKS];
         for at in (0..=last).rev() {
             let write = state.write(at);
-            if at < last {
+            // Where states are merged, any write that the view allows.
+            if at < last && !self.merges {
                 let (by, step) = state.write(at + 1).by;
                 let is_ordered = t.pending.access.order(0) == Ordering::SeqCst;
                 if t.deps[by].max(self.fences.by_all[by]) < step
@@ -239,8 +240,8 @@ impl RunState {
         let mut place = 0;
         if started && model == MemoryModel::C11 {
             state.slot.get_or_insert_with(|| {
-                views.slots += 1;
-                views.slots - 1
+                views.slots.push(word);
+                views.slots.len() - 1
             });
             let before = state.write(at).at;
             place = match state.later.get(at) {

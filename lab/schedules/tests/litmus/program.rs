@@ -8,8 +8,8 @@ use towpath_machine::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst}
 use towpath_machine::{Arena, Place, Processor, Random};
 use towpath_schedules::harness::Case;
 use towpath_schedules::{
-    End, ExploredMemory, Explorer, LocatedFault, MemoryModel, Method, Plan, SearchSettings, SubjectExtras,
-    SubjectRun, Word, search,
+    End, ExploredMemory, Explorer, LocatedFault, MemoryModel, Method, OpenCalls, Plan, SearchSettings,
+    SubjectExtras, SubjectRun, Word, search,
 };
 
 /// An access of a thread.
@@ -106,6 +106,9 @@ impl SubjectRun for Running {
     fn last(&self, cpu: &Explorer) {
         *self.last.borrow_mut() = [0, 1].map(|word| cpu.load(&self.words[word], Relaxed));
     }
+    fn open_calls(&self, _end: &End) -> Option<OpenCalls> {
+        Some(OpenCalls::default())
+    }
     fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         let outcome = Outcome { taken: self.taken.borrow().clone(), last: *self.last.borrow() };
         self.seen.borrow_mut().insert(outcome);
@@ -119,7 +122,23 @@ pub fn outcomes(program: &Program, memory: MemoryModel) -> BTreeSet<Outcome> {
 }
 
 /// The outcomes with these events and orders, too.
+///
+/// Where there are none of those, the search that merges states finds the same.
 pub fn outcomes_with(program: &Program, memory: MemoryModel, extras: SubjectExtras) -> BTreeSet<Outcome> {
+    let found = outcomes_by(program, memory, extras, Method::Dfs { preemptions: None });
+    if extras == SubjectExtras::default() {
+        let merged = outcomes_by(program, memory, extras, Method::States);
+        assert_eq!(merged, found, "{program:?} under {memory:?}");
+    }
+    found
+}
+
+fn outcomes_by(
+    program: &Program,
+    memory: MemoryModel,
+    extras: SubjectExtras,
+    method: Method,
+) -> BTreeSet<Outcome> {
     let seen: Rc<RefCell<BTreeSet<Outcome>>> = Rc::default();
     let (collected, of) = (seen.clone(), program.clone());
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
@@ -132,7 +151,6 @@ pub fn outcomes_with(program: &Program, memory: MemoryModel, extras: SubjectExtr
         }))
     };
     let plan = Plan { threads: program.0.len(), ops: 1 };
-    let method = Method::Dfs { preemptions: None };
     let settings = SearchSettings { memory, method, ..SearchSettings::new(plan, 100_000_000) };
     let case = Case { extras, ..Case::new("litmus", "", make) };
     let report = search(&case, &settings, &mut |_| {}).unwrap();
