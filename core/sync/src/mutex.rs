@@ -42,6 +42,14 @@ pub(crate) fn adaptive() -> Wait<'static> {
 /// });
 /// assert_eq!(*count.lock().unwrap(), 4);
 /// ```
+///
+/// A guard that no variable has releases at once, which the compiler tells:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// let count: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+/// count.lock().unwrap();
+/// ```
 #[derive(Debug)]
 #[repr(C)]
 pub struct Mutex<T, L = Robust<Native>> {

@@ -13,6 +13,7 @@ use super::pool::PoolBuffer;
 ///
 /// At first it has any bytes.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
+#[must_use = "nothing is sent unless `send_timeout` is called"]
 pub struct ReservedMessage<'a> {
     sender: &'a MessageSender,
     buffer: PoolBuffer,

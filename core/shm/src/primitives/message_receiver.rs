@@ -211,6 +211,7 @@ enum MessagePlace<'a> {
 /// A message that was received, where it lies. Dropped, it is done with; if this process
 /// dies before, it comes in again.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
+#[must_use = "the message is done with at once"]
 pub struct MessageGuard<'a> {
     place: MessagePlace<'a>,
     len: usize,

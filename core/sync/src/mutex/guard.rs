@@ -46,6 +46,7 @@ const NO_PLACE: u32 = u32::MAX;
 ///
 /// It lies in memory wherever a critical section may panic, and a release waits for the stores to
 /// it: so it has few words.
+#[must_use = "the mutex is released at once"]
 pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     mutex: &'a Mutex<T, L>,
     pub(super) held: Option<L::Held>,

@@ -26,6 +26,7 @@ fn first_of(ring: &Broadcast<'_, Native>, at: u64, bytes: usize) -> *mut u8 {
 
 /// Room in a ring, to be filled where it lies. Dropped, nothing is sent.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
+#[must_use = "nothing is sent unless it is committed"]
 pub struct RoomInPlace<'a, V: BroadcastVenue<Mode = HoldsBack>> {
     writer: &'a mut BroadcastWriter<V>,
     reservation: Reservation,

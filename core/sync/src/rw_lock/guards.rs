@@ -24,6 +24,7 @@ pub enum Entrance<'a, T, L: Lock<Native> + Exclusive> {
 }
 
 /// The data can be read while this lives.
+#[must_use = "the lock is released at once"]
 pub struct RwLockReadGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
     pub(super) lock: &'a RwLock<T, L>,
     pub(super) wait: Wait<'a>,
@@ -34,6 +35,7 @@ pub struct RwLockReadGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> 
 }
 
 /// The data can be changed while this lives.
+#[must_use = "the lock is released at once"]
 pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> {
     lock: &'a RwLock<T, L>,
     wait: Wait<'a>,

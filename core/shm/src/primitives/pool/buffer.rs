@@ -52,6 +52,7 @@ impl BufferLease {
 /// If this process dies, a buffer that it took is free again, and one that it received comes in
 /// again where it was received.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
+#[must_use = "the buffer is free again at once"]
 pub struct PoolBuffer {
     pub(in crate::primitives) pool: WorldPool,
     pub(in crate::primitives) number: usize,
