@@ -329,7 +329,8 @@ impl Arguments {
         if self.replay.is_none() {
             let _ = write!(text, " in {seconds:.1} s");
             if report.found.is_none() {
-                let _ = write!(text, ", {:.0} a second", report.schedules as f64 / seconds.max(1e-6));
+                let done = report.schedules.max(report.states);
+                let _ = write!(text, ", {:.0} a second", done as f64 / seconds.max(1e-6));
             }
         }
         text.push('.');
