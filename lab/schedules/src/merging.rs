@@ -101,7 +101,8 @@ impl Chooser for SeenStates {
 
     fn choose(&mut self, view: &View) -> Option<StepChoice> {
         self.is_refused |= view.state.is_none() || view.options.len() > u64::BITS as usize;
-        let (state, asleep) = (view.state?, self.inherited());
+        let state = view.state.filter(|_| !self.is_refused)?;
+        let asleep = self.inherited();
         let sleeps = |choice: &StepChoice| asleep.iter().any(|(c, _)| c == choice);
         let bits = view.options.iter().enumerate().map(|(n, choice)| u64::from(sleeps(choice)) << n);
         let left = bits.fold(0, |set, bit| set | bit);
