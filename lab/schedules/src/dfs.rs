@@ -13,6 +13,50 @@ use crate::footprint::Footprint;
 use crate::run::{Chooser, View};
 use crate::schedule::StepChoice;
 
+/// Choices at a step, one of which is being tried.
+#[derive(Debug)]
+pub(crate) struct Branching {
+    pub options: Vec<StepChoice>,
+    /// Footprints of the choices tried; the last one is being tried.
+    tried: Vec<Footprint>,
+    current: usize,
+    /// Choices that need not be tried here: an equal run was seen in another order.
+    pub asleep: Vec<(StepChoice, Footprint)>,
+}
+
+impl Branching {
+    pub fn new(options: Vec<StepChoice>, asleep: Vec<(StepChoice, Footprint)>) -> Branching {
+        Branching { options, tried: Vec::new(), current: 0, asleep }
+    }
+
+    /// The choice that is being tried.
+    pub fn choice(&self) -> StepChoice {
+        self.options[self.current]
+    }
+
+    /// Goes to the next choice. `false`: there is none.
+    pub fn advance(&mut self) -> bool {
+        let is_there = self.tried.len() == self.current + 1 && self.current + 1 < self.options.len();
+        self.current += usize::from(is_there);
+        is_there
+    }
+
+    /// Notes the footprint of the choice that is being tried.
+    pub fn executed(&mut self, footprint: &Footprint) {
+        if self.tried.len() == self.current {
+            self.tried.push(*footprint);
+        }
+    }
+
+    /// Choices that sleep after this step.
+    pub fn sleepers(&self) -> Vec<(StepChoice, Footprint)> {
+        let Some(did) = self.tried.get(self.current) else { return Vec::new() };
+        let before = self.options.iter().copied().zip(self.tried.iter().copied()).take(self.current);
+        let sleeps = |(c, f): &(StepChoice, Footprint)| c.thread != self.choice().thread && !f.depends(did);
+        self.asleep.iter().copied().chain(before).filter(sleeps).collect()
+    }
+}
+
 /// The place in the tree of schedules.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -25,12 +69,7 @@ pub(crate) struct Tree {
 
 #[derive(Debug)]
 struct DfsNode {
-    options: Vec<StepChoice>,
-    /// Footprints of the choices tried; the last one is being tried.
-    tried: Vec<Footprint>,
-    current: usize,
-    /// Choices that need not be tried here: an equal run was seen in another order.
-    asleep: Vec<(StepChoice, Footprint)>,
+    branching: Branching,
     /// Interruptions before this step.
     interrupted: u32,
     last: Option<usize>,
@@ -38,7 +77,7 @@ struct DfsNode {
 
 impl DfsNode {
     fn interrupts(&self, choice: StepChoice) -> bool {
-        let could_go_on = |last| self.options.contains(&StepChoice::normal(last));
+        let could_go_on = |last| self.branching.options.contains(&StepChoice::normal(last));
         self.last.is_some_and(|last| last != choice.thread && could_go_on(last))
     }
 }
@@ -51,14 +90,8 @@ impl Tree {
     /// Returns a new node's inheritance from the step that led to it.
     fn inherited(&self) -> (Vec<(StepChoice, Footprint)>, u32) {
         let Some(parent) = self.nodes.last() else { return (Vec::new(), 0) };
-        let choice = parent.options[parent.current];
-        let interrupted = parent.interrupted + u32::from(parent.interrupts(choice));
-        let Some(did) = parent.tried.get(parent.current).filter(|_| self.preemptions.is_none()) else {
-            return (Vec::new(), interrupted);
-        };
-        let before = parent.options.iter().copied().zip(parent.tried.iter().copied()).take(parent.current);
-        let asleep = parent.asleep.iter().copied().chain(before);
-        let asleep = asleep.filter(|(c, f)| c.thread != choice.thread && !f.depends(did)).collect();
+        let interrupted = parent.interrupted + u32::from(parent.interrupts(parent.branching.choice()));
+        let asleep = if self.preemptions.is_none() { parent.branching.sleepers() } else { Vec::new() };
         (asleep, interrupted)
     }
 
@@ -66,8 +99,7 @@ impl Tree {
     pub fn advance(&mut self) -> bool {
         self.depth = 0;
         while let Some(node) = self.nodes.last_mut() {
-            if node.tried.len() == node.current + 1 && node.current + 1 < node.options.len() {
-                node.current += 1;
+            if node.branching.advance() {
                 return true;
             }
             self.nodes.pop();
@@ -80,21 +112,21 @@ impl Chooser for Tree {
     fn choose(&mut self, view: &View) -> Option<StepChoice> {
         if let Some(node) = self.nodes.get(self.depth) {
             self.depth += 1;
-            return Some(node.options[node.current]);
+            return Some(node.branching.choice());
         }
         let (asleep, interrupted) = self.inherited();
         let mut options = view.options.to_vec();
         // The thread that ran last goes on first: few interruptions before many.
         options.sort_by_key(|o| (o.turn, Some(o.thread) != view.last, o.thread));
-        let mut node =
-            DfsNode { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
+        let branching = Branching::new(options, asleep);
+        let mut node = DfsNode { branching, interrupted, last: view.last };
         if self.preemptions.is_some_and(|bound| interrupted >= bound) {
-            let kept: Vec<StepChoice> =
-                node.options.iter().copied().filter(|o| o.turn.is_death() || !node.interrupts(*o)).collect();
-            node.options = kept;
+            let is_kept = |o: &StepChoice| o.turn.is_death() || !node.interrupts(*o);
+            node.branching.options = node.branching.options.iter().copied().filter(is_kept).collect();
         }
-        node.options.retain(|o| !node.asleep.iter().any(|(c, _)| c == o));
-        let first = node.options.first().copied();
+        let Branching { options, asleep, .. } = &mut node.branching;
+        options.retain(|o| !asleep.iter().any(|(c, _)| c == o));
+        let first = options.first().copied();
         if first.is_some() {
             self.nodes.push(node);
             self.depth += 1;
@@ -104,8 +136,6 @@ impl Chooser for Tree {
 
     fn executed(&mut self, footprint: &Footprint) {
         let Some(node) = self.depth.checked_sub(1).and_then(|at| self.nodes.get_mut(at)) else { return };
-        if node.tried.len() == node.current {
-            node.tried.push(*footprint);
-        }
+        node.branching.executed(footprint);
     }
 }

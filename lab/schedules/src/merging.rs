@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use crate::dfs::Branching;
 use crate::end::End;
 use crate::footprint::Footprint;
 use crate::history::History;
@@ -42,22 +43,10 @@ pub struct OpenCalls {
 pub(crate) struct SeenStates {
     /// By state the options, a bit each, that were not tried from there: sleep sets.
     seen: HashMap<u64, u64, BuildHasherDefault<Mixer>>,
-    nodes: Vec<StateNode>,
+    nodes: Vec<Branching>,
     depth: usize,
     /// True if a state had no digest.
     pub is_refused: bool,
-}
-
-/// A step on the way.
-#[derive(Debug)]
-struct StateNode {
-    /// Choices tried here.
-    options: Vec<StepChoice>,
-    /// Footprints of those tried; the last one is being tried.
-    tried: Vec<Footprint>,
-    current: usize,
-    /// Choices that lead only to states that were reached in another order.
-    asleep: Vec<(StepChoice, Footprint)>,
 }
 
 impl SeenStates {
@@ -70,25 +59,12 @@ impl SeenStates {
     pub fn advance(&mut self) -> bool {
         self.depth = 0;
         while let Some(node) = self.nodes.last_mut() {
-            if node.current + 1 < node.options.len() {
-                node.current += 1;
+            if node.advance() {
                 return true;
             }
             self.nodes.pop();
         }
         false
-    }
-
-    /// Choices that sleep after the step in progress.
-    fn inherited(&self) -> Vec<(StepChoice, Footprint)> {
-        let Some(StateNode { options, tried, current, asleep }) = self.nodes.last() else {
-            return Vec::new();
-        };
-        let Some(did) = tried.get(*current) else { return Vec::new() };
-        let before = options.iter().copied().zip(tried.iter().copied()).take(*current);
-        let sleeps =
-            |(c, f): &(StepChoice, Footprint)| c.thread != options[*current].thread && !f.depends(did);
-        asleep.iter().copied().chain(before).filter(sleeps).collect()
     }
 }
 
@@ -96,13 +72,13 @@ impl Chooser for SeenStates {
     fn known(&mut self) -> Option<StepChoice> {
         let node = self.nodes.get(self.depth)?;
         self.depth += 1;
-        node.options.get(node.current).copied()
+        Some(node.choice())
     }
 
     fn choose(&mut self, view: &View) -> Option<StepChoice> {
         self.is_refused |= view.state.is_none() || view.options.len() > u64::BITS as usize;
         let state = view.state.filter(|_| !self.is_refused)?;
-        let asleep = self.inherited();
+        let asleep = self.nodes.last().map(Branching::sleepers).unwrap_or_default();
         let sleeps = |choice: &StepChoice| asleep.iter().any(|(c, _)| c == choice);
         let bits = view.options.iter().enumerate().map(|(n, choice)| u64::from(sleeps(choice)) << n);
         let left = bits.fold(0, |set, bit| set | bit);
@@ -113,22 +89,27 @@ impl Chooser for SeenStates {
         let options = view.options.iter().enumerate().filter(|(n, _)| wake >> n & 1 == 1);
         let options: Vec<StepChoice> = options.map(|(_, choice)| *choice).collect();
         let first = *options.first()?;
-        self.nodes.push(StateNode { options, tried: Vec::new(), current: 0, asleep });
+        self.nodes.push(Branching::new(options, asleep));
         self.depth += 1;
         Some(first)
     }
 
     fn executed(&mut self, footprint: &Footprint) {
         let Some(node) = self.depth.checked_sub(1).and_then(|at| self.nodes.get_mut(at)) else { return };
-        if node.tried.len() == node.current {
-            node.tried.push(*footprint);
-        }
+        node.executed(footprint);
     }
 }
 
 /// Hasher of few numbers, which mixes each in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixer(u64);
+
+impl Mixer {
+    /// A hasher that goes on from the digest of another.
+    pub fn resume(digest: u64) -> Mixer {
+        Mixer(digest)
+    }
+}
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {

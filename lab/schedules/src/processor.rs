@@ -2,6 +2,7 @@
 //! gives.
 #![allow(unsafe_code)]
 
+use std::hash::Hasher;
 use std::panic::Location;
 use std::rc::Weak;
 use std::sync::OnceLock;
@@ -11,6 +12,7 @@ use towpath_machine::{Event, FenceReach, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
 use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, Word};
+use crate::merging::Mixer;
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::thread::SignalState;
 use crate::trace::show;
@@ -623,11 +625,11 @@ impl Processor for Explorer {
         time
     }
     fn attempts(&self) -> u64 {
-        self.memory.0.inner.borrow().threads.get(self.index).map_or(0, |t| t.learned)
+        self.memory.0.inner.borrow().threads.get(self.index).map_or(0, |t| t.learned.finish())
     }
     fn begin_anew(&self, attempts: u64) {
         if let Some(t) = self.memory.0.inner.borrow_mut().threads.get_mut(self.index) {
-            t.learned = attempts;
+            t.learned = Mixer::resume(attempts);
         }
     }
     fn note(&self, event: Event) {

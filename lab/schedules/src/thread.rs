@@ -1,8 +1,11 @@
 //! A thread under exploration: the next access that it wants, and its knowledge.
 
+use std::hash::Hasher;
+
 use crate::delayed::{DelayedStore, PostponedStore};
 use crate::footprint::TouchedObject;
-use crate::machine::{CLOCKS, Clock, mix};
+use crate::machine::{CLOCKS, Clock};
+use crate::merging::Mixer;
 use crate::pending::Pending;
 use crate::strong::StrongView;
 use crate::words::ThreadView;
@@ -68,7 +71,7 @@ pub(crate) struct ExploredThread {
     pub deps: Clock,
     pub looked: SeenWords,
     /// A digest of all that it has learned since its call began, and of `calls`.
-    pub learned: u64,
+    pub learned: Mixer,
     /// Number of calls that have begun, and of those that have ended.
     pub calls: u64,
 }
@@ -114,8 +117,7 @@ impl ExploredThread {
 
     /// Notes a value that an access has returned.
     pub fn learn_value(&mut self, value: u64) {
-        // Not 0 of 0 and 0.
-        self.learned = mix(self.learned.wrapping_add(1), value.wrapping_add(1 << 40));
+        self.learned.write_u64(value);
     }
 
     /// Notes that a call begins, or ends: nothing that was learned before matters.
@@ -126,7 +128,8 @@ impl ExploredThread {
 
     /// Takes back all that was learned since the last call.
     pub fn forget(&mut self) {
-        self.learned = mix(1, self.calls << 1);
+        self.learned = Mixer::default();
+        self.learned.write_u64(self.calls);
     }
 
     pub fn new(index: usize) -> ExploredThread {
@@ -157,7 +160,7 @@ impl ExploredThread {
             strong: StrongView::default(),
             deps: [0; CLOCKS],
             looked: SeenWords::default(),
-            learned: 0,
+            learned: Mixer::default(),
             calls: 0,
         }
     }

@@ -116,7 +116,7 @@ impl RunState {
             scale.hash_clock(&datum.read, &mut hasher);
         }
         for t in &self.threads {
-            (t.life == Life::Alive, t.learned).hash(&mut hasher);
+            (t.life == Life::Alive, t.learned.finish()).hash(&mut hasher);
             if t.life != Life::Alive {
                 continue;
             }
