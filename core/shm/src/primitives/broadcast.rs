@@ -8,7 +8,7 @@ use towpath_sync::queues::{
     Lossy, TransferError, WordLine,
 };
 
-use super::LINE;
+use super::{LINE, check_maker};
 use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
@@ -43,9 +43,7 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
     ) -> Result<R, TransferError> {
         let world = self.object.world();
         let me = world.entered().ok_or(TransferError::NotEntered)?;
-        if me.to_bits() != self.maker {
-            return Err(self.is_of_another());
-        }
+        check_maker(Some(self.maker), me)?;
         let object = self.object.as_ptr();
         // SAFETY: the object and the lines behind it, as many as it was found to have, are mapped
         // as long as the handle lives (`World::object` checked them), and aligned, since the
@@ -61,12 +59,6 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
 }
 
 impl<M: BroadcastMode> WorldRing<M> {
-    /// Reason for which this process may not use the end: it is its parent's.
-    #[cold]
-    fn is_of_another(&self) -> TransferError {
-        TransferError::Taken { rank: Some(ParticipantId::from_bits(self.maker).index) }
-    }
-
     /// The place of an end that this process makes.
     fn of_caller(&self) -> Self {
         let maker = self.object.world().entered().map_or(0, ParticipantId::to_bits);

@@ -23,7 +23,9 @@ mod semaphore;
 mod sized_queue;
 
 use towpath_machine::Native;
-use towpath_sync::queues::WordLine;
+use towpath_sync::queues::{TransferError, WordLine};
+
+use crate::participant::ParticipantId;
 
 pub use broadcast::{WorldBroadcast, WorldRing};
 pub use bytes::WorldBytes;
@@ -49,4 +51,24 @@ fn world_of_two() -> crate::World {
     let world = crate::World::create(&spec).unwrap();
     world.enter(Some(0)).unwrap();
     world
+}
+
+/// Checks that this participant has made an end, if the end notes its maker.
+///
+/// A forked child must not use its parent's.
+///
+/// # Errors
+///
+/// [`TransferError::Taken`], with the maker.
+#[inline(always)]
+fn check_maker(maker: Option<u64>, me: ParticipantId) -> Result<(), TransferError> {
+    match maker {
+        Some(maker) if maker != me.to_bits() => Err(taken_by(maker)),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn taken_by(maker: u64) -> TransferError {
+    TransferError::Taken { rank: Some(ParticipantId::from_bits(maker).index) }
 }

@@ -10,7 +10,7 @@ use towpath_sync::queues::{
 };
 use towpath_sync::{LateWait, Wait};
 
-use super::LINE;
+use super::{LINE, check_maker};
 use crate::inner::Inner;
 use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
@@ -97,9 +97,7 @@ where
     fn queue(&self) -> Result<(QueueOf<'_, Self>, &World), TransferError> {
         let world = self.object.world();
         let me = world.entered().ok_or(TransferError::NotEntered)?;
-        if self.maker.noted().is_some_and(|maker| maker != me.to_bits()) {
-            return Err(self.is_of_another());
-        }
+        check_maker(self.maker.noted(), me)?;
         let object = self.object.as_ptr();
         let (ring_lines, slot_lines) = (K::ring_lines(self.geometry), self.slot_lines as usize);
         // SAFETY: the object and the lines behind it, as many as its geometry says, are mapped as
@@ -115,12 +113,6 @@ where
             )
         };
         Ok((K::beside(K::queue(head, ring, slots, self.geometry), world), world))
-    }
-
-    /// Reason for which this process may not use the end.
-    #[cold]
-    fn is_of_another(&self) -> TransferError {
-        TransferError::Taken { rank: self.maker.noted().map(|bits| ParticipantId::from_bits(bits).index) }
     }
 
     /// The venue of an end that this process makes.
