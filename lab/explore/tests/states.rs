@@ -3,11 +3,16 @@
 //! They end where others do not, find planted faults, and refuse subjects whose states they cannot
 //! tell apart.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::find;
 use towpath_explore::{
-    Error, Liberties, MemoryModel, Method, Plan, SearchReport, SearchSettings, replay, search,
+    End, Error, ExploredMemory, Explorer, Liberties, MemoryModel, Method, OpenCalls, Plan, SearchReport,
+    SearchSettings, SubjectRun, Word, replay, search,
 };
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Policy;
 
 fn subject(name: &str) -> Case {
@@ -84,4 +89,32 @@ fn what_cannot_be_merged_is_refused() {
         let error = refused(name, policy, &settings(2, 2));
         assert!(matches!(&error, Error::Unmergeable { subject, .. } if subject == name), "{error}");
     }
+}
+
+/// Threads that choose a word by the number of starts of all.
+struct Counted {
+    words: [Word; 2],
+    starts: Cell<usize>,
+}
+
+impl SubjectRun for Counted {
+    fn thread(&self, cpu: &Explorer) {
+        let word = &self.words[self.starts.replace(self.starts.get() + 1) % 2];
+        let _ = cpu.fetch_add(word, 1, Ordering::AcqRel);
+        let _ = cpu.fetch_add(word, 1, Ordering::AcqRel);
+    }
+    fn open_calls(&self, _end: &End) -> Option<OpenCalls> {
+        Some(OpenCalls::default())
+    }
+}
+
+#[test]
+fn what_threads_keep_outside_their_stacks_is_noticed() {
+    let make = |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let words = [0, 1].map(|_| memory.word(Place::NewLine, 0));
+        Ok(Rc::new(Counted { words, starts: Cell::new(0) }))
+    };
+    let report = search(&Case::new("counted", "", make), &settings(3, 1), &mut |_| {}).unwrap();
+    let text = format!("{:?}", report.found.expect("a fault").failure);
+    assert!(text.contains("keeps something outside its stack"), "{text}");
 }

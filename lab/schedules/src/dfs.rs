@@ -34,9 +34,14 @@ impl Branching {
         self.options[self.current]
     }
 
+    /// Returns whether there are choices after this one.
+    pub fn has_more(&self) -> bool {
+        self.current + 1 < self.options.len()
+    }
+
     /// Goes to the next choice. `false`: there is none.
     pub fn advance(&mut self) -> bool {
-        let is_there = self.tried.len() == self.current + 1 && self.current + 1 < self.options.len();
+        let is_there = self.tried.len() == self.current + 1 && self.has_more();
         self.current += usize::from(is_there);
         is_there
     }

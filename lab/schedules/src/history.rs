@@ -1,12 +1,14 @@
 //! Histories: calls, their order, and their results.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::{Debug, Write};
+use std::hash::{Hash, Hasher};
 
 use crate::end::End;
 use crate::machine::{CLOCKS, Clock};
-use crate::merging::CallSoFar;
+use crate::merging::{CallSoFar, Mixer, digest};
 use crate::processor::Explorer;
+use crate::thread::Life;
 use crate::words::MemoryModel;
 
 /// One call of an operation, in the order of steps: from its first access to its last.
@@ -83,52 +85,89 @@ struct Noted<Op, Res> {
     knows: Clock,
     /// Thread's own clock when it ended.
     ended: u32,
+    /// A digest of it and of the ended calls that came before it; 0: not known.
+    digest: Cell<u64>,
+}
+
+/// Numbers of a run's calls that have begun, and that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HistoryLength {
+    begun: usize,
+    ended: usize,
 }
 
 /// The calls of a run, as they come.
 #[derive(Debug)]
-pub struct History<Op, Res>(RefCell<Vec<Noted<Op, Res>>>);
+pub struct History<Op, Res> {
+    calls: RefCell<Vec<Noted<Op, Res>>>,
+    /// Places of those that have ended, as they ended.
+    ended: RefCell<Vec<usize>>,
+}
 
 /// A call that has not yet touched anything.
 const NOT_YET: u64 = u64::MAX;
 
 impl<Op, Res> Default for History<Op, Res> {
     fn default() -> Self {
-        History(RefCell::new(Vec::new()))
+        History { calls: RefCell::default(), ended: RefCell::default() }
     }
 }
 
 impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
     /// Calls the operation and records its times and its result.
     pub fn call(&self, cpu: &Explorer, op: Op, run: impl FnOnce() -> Res) -> Res {
-        let index = self.begin(cpu, op);
+        // Of a thread that is taken back to where it was, calls are recorded already.
+        if !cpu.retraces() {
+            self.begin(cpu, op);
+        }
         let result = run();
-        self.end(cpu, index, &result);
+        if !cpu.retraces() {
+            self.end(cpu, &result);
+        }
         result
     }
 
-    /// Records an invocation, to which an index belongs.
-    fn begin(&self, cpu: &Explorer, op: Op) -> usize {
+    /// Records an invocation.
+    fn begin(&self, cpu: &Explorer, op: Op) {
         let knows = cpu.begin(cpu.is_traced().then(|| format!("{op:?}")));
-        let mut calls = self.0.borrow_mut();
         let call = Call { thread: cpu.index, op, invoked: NOT_YET, responded: None };
-        calls.push(Noted { call, knows, ended: 0 });
-        calls.len() - 1
+        self.calls.borrow_mut().push(Noted { call, knows, ended: 0, digest: Cell::new(0) });
     }
 
-    /// Records the result, and both times.
-    fn end(&self, cpu: &Explorer, index: usize, result: &Res) {
+    /// Records the result of the thread's last call that has none, and both times.
+    fn end(&self, cpu: &Explorer, result: &Res) {
         let (invoked, responded, own) = cpu.end(cpu.is_traced().then(|| format!("{result:?}")));
-        let mut calls = self.0.borrow_mut();
+        let mut calls = self.calls.borrow_mut();
+        let is_open = |call: &Call<Op, Res>| call.thread == cpu.index && call.responded.is_none();
+        let last = calls.iter().rposition(|noted| is_open(&noted.call));
+        let index = last.expect("a call that has begun");
         let noted = &mut calls[index];
         noted.call.invoked = invoked;
         noted.call.responded = Some((responded, result.clone()));
         noted.ended = own;
+        noted.digest.set(0);
+        self.ended.borrow_mut().push(index);
+    }
+
+    /// Numbers of the calls that have begun, and that have ended.
+    pub fn length(&self) -> HistoryLength {
+        HistoryLength { begun: self.calls.borrow().len(), ended: self.ended.borrow().len() }
+    }
+
+    /// Forgets calls, and ends of calls, beyond these numbers.
+    pub fn cut(&self, length: HistoryLength) {
+        let mut calls = self.calls.borrow_mut();
+        for index in self.ended.borrow_mut().drain(length.ended..) {
+            let noted = &mut calls[index];
+            (noted.call.invoked, noted.call.responded, noted.ended) = (NOT_YET, None, 0);
+            noted.digest.set(0);
+        }
+        calls.truncate(length.begun);
     }
 
     /// All calls so far, by thread.
     pub(crate) fn so_far(&self, end: &End) -> Vec<CallSoFar<Op, Res>> {
-        let noted = self.0.borrow();
+        let noted = self.calls.borrow();
         let mut order: Vec<usize> = (0..noted.len()).collect();
         order.sort_by_key(|&n| noted[n].call.thread);
         let is_by_clocks = end.is_by_clocks();
@@ -164,7 +203,7 @@ impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
 
     /// All calls that have touched anything, once the run is over.
     pub fn calls(&self, end: &End) -> OrderedCalls<Op, Res> {
-        let mut noted = self.0.borrow().clone();
+        let mut noted = self.calls.borrow().clone();
         for Noted { call, .. } in noted.iter_mut().filter(|c| c.call.responded.is_none()) {
             call.invoked = end.invoked(call.thread).unwrap_or(NOT_YET);
         }
@@ -181,6 +220,42 @@ impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
             is_earlier
                 && (thread >= CLOCKS || thread == second.call.thread || second.knows[thread] >= first.ended)
         })
+    }
+}
+
+impl<Op: Hash, Res: Hash> History<Op, Res> {
+    /// Digest of the calls, and of those that each thread's next one comes after.
+    ///
+    /// Only if calls are ordered by the threads' knowledge.
+    pub(crate) fn digest_by_clocks(&self, end: &End) -> u64 {
+        let noted = self.calls.borrow();
+        let ended_of = |thread: usize, clock: u32| {
+            let ended = |other: &&Noted<Op, Res>| {
+                other.call.thread == thread && other.call.responded.is_some() && other.ended <= clock
+            };
+            noted.iter().filter(ended).count() as u64
+        };
+        let known = |clock: &Clock| (0..end.threads).fold(0, |n, t| n << 8 | ended_of(t, clock[t]));
+        let mut sum = 0u64;
+        for (n, Noted { call, knows, digest: kept, .. }) in noted.iter().enumerate() {
+            if kept.get() == 0 {
+                let place = noted[..n].iter().filter(|other| other.call.thread == call.thread).count();
+                let result = call.responded.as_ref().map(|(_, result)| digest(result));
+                kept.set(digest(&(call.thread, place, digest(&call.op), result, known(knows))) | 1);
+            }
+            sum = sum.wrapping_add(kept.get());
+        }
+        let alive = end.inner.threads.iter().enumerate().filter(|(_, t)| t.life == Life::Alive);
+        let mut hasher = Mixer::resume(sum);
+        alive.for_each(|(index, t)| (index, known(&t.clock)).hash(&mut hasher));
+        hasher.finish()
+    }
+
+    /// The thread's own clock at the end of its n-th call.
+    pub(crate) fn end_of(&self, thread: usize, n: usize) -> Option<u32> {
+        let noted = self.calls.borrow();
+        let call = noted.iter().filter(|other| other.call.thread == thread).nth(n)?;
+        call.call.responded.is_some().then_some(call.ended)
     }
 }
 

@@ -14,12 +14,14 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod calls;
 mod capabilities;
 mod coroutine;
 mod delayed;
 mod dfs;
 mod end;
 mod fault;
+mod fences;
 mod footprint;
 pub mod harness;
 mod history;
@@ -29,6 +31,7 @@ mod merging;
 mod pending;
 mod plan;
 mod processor;
+mod retrace;
 mod run;
 mod schedule;
 mod search;
@@ -44,7 +47,7 @@ mod words;
 
 pub use end::End;
 pub use fault::{Fault, LocatedFault};
-pub use history::{Call, History, MAX_CALLS, OrderedCalls};
+pub use history::{Call, History, HistoryLength, MAX_CALLS, OrderedCalls};
 pub use linearizability::{NoOrder, Specification, linearize};
 pub use machine::{Bytes, DatumId, ExploredMemory, MAX_THREADS, Word};
 pub use merging::OpenCalls;

@@ -18,6 +18,7 @@ use crate::footprint::{Footprint, TouchedObject};
 use crate::merging::Histories;
 use crate::pending::{Gate, Other, Pending, WordAccess};
 use crate::plan::Liberties;
+use crate::retrace::StepLogs;
 use crate::schedule::{StepChoice, Turn};
 use crate::strong::StrongOrder;
 use crate::subject::SubjectRun;
@@ -59,7 +60,7 @@ pub(crate) struct Datum {
     pub read: Clock,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct MutexState {
     pub owner: Option<usize>,
     /// True if the last owner is dead, and no thread has declared the data consistent.
@@ -75,7 +76,7 @@ pub(crate) struct RunState {
     pub views: GlobalViews,
     pub fences: OrderedSteps,
     pub data: Vec<Datum>,
-    /// Data that threads have accessed.
+    /// Data that threads have accessed, by number.
     pub touched: Vec<usize>,
     pub mutexes: Vec<MutexState>,
     names: Vec<(usize, &'static str)>,
@@ -136,6 +137,8 @@ pub(crate) struct Machine {
     pub dead: Arc<AtomicU64>,
     /// Set of the dead of which the running thread has just been told.
     pub told: Arc<AtomicU64>,
+    /// Results of the threads' steps, if threads are taken back.
+    pub logs: StepLogs,
     /// The run's body, whose handler signals call.
     pub body: RefCell<Option<Weak<dyn SubjectRun>>>,
 }
@@ -179,7 +182,8 @@ impl ExploredMemory {
             trace: traced.then(Vec::new),
         };
         let (dead, told) = (Arc::default(), Arc::default());
-        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead, told, body: RefCell::default() }))
+        let (logs, body) = (StepLogs::default(), RefCell::default());
+        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead, told, logs, body }))
     }
 
     /// Gives the word its name in traces.
@@ -474,7 +478,8 @@ impl RunState {
             let clock = self.threads[index].clock;
             let datum = &mut self.data[at];
             if datum.written.is_none() && datum.read == [0; CLOCKS] {
-                self.touched.push(at);
+                let before = self.touched.partition_point(|&other| other < at);
+                self.touched.insert(before, at);
             }
             let behind = datum.written.is_some_and(|(writer, when)| clock[writer] < when)
                 || write.is_some() && datum.read.iter().zip(&clock).any(|(read, now)| read > now);
@@ -502,6 +507,9 @@ impl RunState {
     }
 
     pub fn place(&mut self, place: Place) {
+        if self.current.is_some() {
+            self.unmergeable = Some("allocation");
+        }
         if place != Place::SameLine || self.left < 8 {
             self.lines += 1;
             self.left = LINE;

@@ -18,6 +18,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::rc::Rc;
 
 use crate::dfs::Branching;
 use crate::end::End;
@@ -57,14 +58,19 @@ impl SeenStates {
 
     /// Goes to the next schedule. `false`: there is none.
     pub fn advance(&mut self) -> bool {
-        self.depth = 0;
         while let Some(node) = self.nodes.last_mut() {
             if node.advance() {
+                self.depth = self.nodes.len() - 1;
                 return true;
             }
             self.nodes.pop();
         }
         false
+    }
+
+    /// Returns whether no other choice will be tried at the last place.
+    pub fn is_last_choice(&self) -> bool {
+        self.nodes.last().is_none_or(|node| !node.has_more())
     }
 }
 
@@ -83,8 +89,8 @@ impl Chooser for SeenStates {
         let bits = view.options.iter().enumerate().map(|(n, choice)| u64::from(sleeps(choice)) << n);
         let left = bits.fold(0, |set, bit| set | bit);
         // Those that slept at each visit before, and do not now.
-        let wake = self.seen.get(&state).map_or(u64::MAX, |before| *before) & !left;
         let before = self.seen.entry(state).or_insert(u64::MAX);
+        let wake = *before & !left;
         *before &= left;
         let options = view.options.iter().enumerate().filter(|(n, _)| wake >> n & 1 == 1);
         let options: Vec<StepChoice> = options.map(|(_, choice)| *choice).collect();
@@ -92,6 +98,10 @@ impl Chooser for SeenStates {
         self.nodes.push(Branching::new(options, asleep));
         self.depth += 1;
         Some(first)
+    }
+
+    fn comes_back(&self) -> bool {
+        !self.is_last_choice()
     }
 
     fn executed(&mut self, footprint: &Footprint) {
@@ -105,9 +115,14 @@ impl Chooser for SeenStates {
 pub(crate) struct Mixer(u64);
 
 impl Mixer {
-    /// A hasher that goes on from the digest of another.
-    pub fn resume(digest: u64) -> Mixer {
-        Mixer(digest)
+    /// A hasher that goes on from where another one was.
+    pub fn resume(at: u64) -> Mixer {
+        Mixer(at)
+    }
+
+    /// Digest so far, not mixed for the last time.
+    pub fn at(self) -> u64 {
+        self.0
     }
 }
 
@@ -126,21 +141,23 @@ impl Hasher for Mixer {
         self.write_u64(n.into());
     }
     fn write_u64(&mut self, n: u64) {
-        // Murmur3's last mixing, by which each bit reaches all others.
-        let mut x = self.0.rotate_left(29) ^ n;
-        x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        self.0 = (x ^ x >> 33).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        // Both halves of a product, by which each bit reaches all others.
+        let product = u128::from(self.0 ^ n) * 0x9e37_79b9_7f4a_7c15_u128;
+        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(0xc4ce_b9fe_1a85_ec53);
     }
     fn write_usize(&mut self, n: usize) {
         self.write_u64(n as u64);
     }
     fn finish(&self) -> u64 {
-        self.0
+        // Murmur3's last mixing.
+        let mut x = self.0;
+        x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        x ^ x >> 33
     }
 }
 
-fn digest(value: &impl Hash) -> u64 {
+pub(crate) fn digest(value: &impl Hash) -> u64 {
     let mut hasher = Mixer::default();
     value.hash(&mut hasher);
     hasher.finish()
@@ -164,6 +181,12 @@ impl<Op: Clone + Debug + Hash, Res: Clone + Debug + Hash> History<Op, Res> {
     /// An order of some of them matters if what is not known yet can come next in it: the result
     /// of a call that has not ended, or a call that has not begun.
     pub fn open<S: Specification<Op = Op, Result = Res>>(&self, end: &End, specification: &S) -> OpenCalls {
+        let by_clocks = end.is_by_clocks().then(|| self.digest_by_clocks(end));
+        if let Some(orders) =
+            by_clocks.and_then(|history| end.inner.histories.borrow().get(&history).cloned())
+        {
+            return self.calls_of(&orders);
+        }
         let calls = self.so_far(end);
         let set = |is_in: &dyn Fn(&CallSoFar<Op, Res>) -> bool| {
             calls.iter().enumerate().fold(0, |set: Calls, (n, call)| set | Calls::from(is_in(call)) << n)
@@ -173,13 +196,9 @@ impl<Op: Clone + Debug + Hash, Res: Clone + Debug + Hash> History<Op, Res> {
         // For each thread the calls that its next one comes after.
         let known: Vec<Calls> =
             alive.map(|(index, t)| set(&|call| call.comes_before_calls_of(index, t, end))).collect();
-        let history = digest(&(&calls, &known));
-        let ends_of = |open: Calls| {
-            let ends = each(open).filter_map(|i| Some((calls[i].thread, calls[i].ended?)));
-            ends.filter(|(thread, _)| *thread < CLOCKS).collect()
-        };
-        if let Some(&(open, digest)) = end.inner.histories.borrow().get(&history) {
-            return OpenCalls { digest, ends: ends_of(open) };
+        let history = by_clocks.unwrap_or_else(|| digest(&(&calls, &known)));
+        if let Some(orders) = end.inner.histories.borrow().get(&history) {
+            return self.calls_of(orders);
         }
         let all = set(&|_| true);
         let mut found: HashSet<Taken<S::State>, BuildHasherDefault<Mixer>> = HashSet::default();
@@ -215,14 +234,31 @@ impl<Op: Clone + Debug + Hash, Res: Clone + Debug + Hash> History<Op, Res> {
             let call = &calls[i];
             (i, digest(&call.result), call.before & open, call.thread).hash(&mut hasher);
         }
-        let digest = hasher.finish();
-        end.inner.histories.borrow_mut().insert(history, (open, digest));
-        OpenCalls { digest, ends: ends_of(open) }
+        let place = |i: usize| calls[..i].iter().filter(|call| call.thread == calls[i].thread).count();
+        let ended = each(open & has_ended).filter(|&i| calls[i].thread < CLOCKS);
+        let ended = ended.map(|i| (calls[i].thread, place(i))).collect();
+        let orders = OpenOrders { digest: hasher.finish(), ended };
+        let open = self.calls_of(&orders);
+        end.inner.histories.borrow_mut().insert(history, orders);
+        open
+    }
+
+    fn calls_of(&self, orders: &OpenOrders) -> OpenCalls {
+        let ends = orders.ended.iter().filter_map(|&(thread, n)| Some((thread, self.end_of(thread, n)?)));
+        OpenCalls { digest: orders.digest, ends: ends.collect() }
     }
 }
 
-/// Calls that may still take effect, and the digest, by the digest of a history.
-pub(crate) type Histories = HashMap<u64, (Calls, u64), BuildHasherDefault<Mixer>>;
+/// Orders of a history's calls on which later calls can depend.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenOrders {
+    digest: u64,
+    /// Ended calls that others may still come before: thread, and number among its calls.
+    ended: Rc<[(usize, usize)]>,
+}
+
+/// By the digest of a history.
+pub(crate) type Histories = HashMap<u64, OpenOrders, BuildHasherDefault<Mixer>>;
 
 impl<Op: Hash, Res: Hash> Hash for CallSoFar<Op, Res> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {

@@ -101,7 +101,7 @@ impl WordAccess {
 }
 
 /// Next step of a thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub what: &'static str,
     pub object: TouchedObject,

@@ -2,7 +2,6 @@
 //! gives.
 #![allow(unsafe_code)]
 
-use std::hash::Hasher;
 use std::panic::Location;
 use std::rc::Weak;
 use std::sync::OnceLock;
@@ -11,12 +10,12 @@ use corosensei::Yielder;
 use towpath_machine::{Event, FenceReach, Ordering, Processor, weaken};
 
 use crate::footprint::TouchedObject;
-use crate::machine::{Bytes, CLOCKS, Clock, DatumId, ExploredMemory, RunState, Word};
+use crate::machine::{Bytes, DatumId, ExploredMemory, RunState, Word};
 use crate::merging::Mixer;
 use crate::pending::{Gate, Other, Pending, WordAccess};
+use crate::retrace::{Acting, KEEPS_SOMETHING, StepResult};
 use crate::thread::SignalState;
 use crate::trace::show;
-use crate::words::MemoryModel;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
 /// out while any thread can do anything.
@@ -85,28 +84,28 @@ impl Explorer {
 
     /// Returns whether the run is on: else (before it, after it, and while a panic
     /// unwinds) accesses happen at once.
-    fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.memory.0.inner.borrow().current == Some(self.index) && !std::thread::panicking()
     }
 
     /// Announces a step, and takes it when its turn comes.
-    pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut RunState) -> T) -> T {
+    pub(crate) fn turn<T: StepResult>(&self, pending: Pending, access: impl FnOnce(&mut RunState) -> T) -> T {
         self.await_turn(pending);
-        access(&mut self.memory.0.inner.borrow_mut())
+        self.act(access)
     }
 
-    /// A step: a fence of each thread, of some at their next light one.
-    fn fence_all(&self, name: &'static str, is_kept: bool) {
-        self.turn(Pending::open(name, TouchedObject::Fence), |inner| {
-            if inner.current.is_some() {
-                inner.fence_all(self.index, is_kept);
-            }
-            inner.line(self.index, name, Default::default);
-        });
+    /// Acts on the run's state, if the thread is not taken back to where it was.
+    pub(crate) fn act<T: StepResult>(&self, act: impl FnOnce(&mut RunState) -> T) -> T {
+        self.memory.0.act(self.index, act)
+    }
+
+    /// Returns whether the thread takes steps that it has taken before.
+    pub(crate) fn retraces(&self) -> bool {
+        self.memory.0.logs.acting.get() == Acting::Again
     }
 
     /// Learns of the deaths of which this thread was told since its last access.
-    fn learn(&self) {
+    pub(crate) fn learn(&self) {
         // Relaxed, twice: there is one thread of the host.
         if self.memory.0.told.load(Ordering::Relaxed) != 0 {
             let dead = self.memory.0.told.swap(0, Ordering::Relaxed);
@@ -118,12 +117,21 @@ impl Explorer {
     }
 
     fn await_turn(&self, pending: Pending) {
+        let logs = &self.memory.0.logs;
+        if logs.takes_again() {
+            return;
+        }
         self.learn();
         if self.runs() {
             if pending.is_call() {
                 self.memory.0.inner.borrow_mut().settle_stores(self.index);
             }
-            self.memory.0.inner.borrow_mut().announce(self.index, pending);
+            if self.retraces() {
+                let announced = self.memory.0.inner.borrow().threads[self.index].pending;
+                assert!(logs.is_taken_again() && announced == pending, "{KEEPS_SOMETHING}");
+            } else {
+                self.memory.0.inner.borrow_mut().announce(self.index, pending);
+            }
             loop {
                 // SAFETY: it is not null, as only running explorers are ever current; it outlives
                 // the explorer, and we are on the coroutine's stack: see `running`.
@@ -133,6 +141,7 @@ impl Explorer {
                 }
                 self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
             }
+            logs.step(self.index);
         } else if !self.may_pass(pending.gate) {
             self.must_not_wait(pending.what);
         }
@@ -174,7 +183,7 @@ impl Explorer {
         }
     }
 
-    pub(crate) fn step<T>(
+    pub(crate) fn step<T: StepResult>(
         &self,
         what: &'static str,
         word: &Word,
@@ -186,7 +195,7 @@ impl Explorer {
     }
 
     /// A step of an access whose orders are written so: one of them may be weakened.
-    fn step_written<T>(
+    fn step_written<T: StepResult>(
         &self,
         what: &'static str,
         word: &Word,
@@ -242,7 +251,10 @@ impl Explorer {
     /// Notes a value that the thread has seen of a word: see [`Gate::Moved`].
     #[inline]
     fn looked(&self, inner: &mut RunState, word: usize, value: u64, ours: bool) {
-        if let Some(t) = inner.threads.get_mut(self.index) {
+        // Where states are merged, no thread waits for news.
+        if !inner.merges
+            && let Some(t) = inner.threads.get_mut(self.index)
+        {
             t.looked.note(word, value, ours);
         }
     }
@@ -262,7 +274,12 @@ impl Explorer {
 
     /// Accesses data: a step only if it matters between which accesses a thread dies.
     /// Otherwise two orders of accesses to data are either equal, or a race that is found in both.
-    fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut RunState) -> (T, u64)) -> T {
+    fn data<T: StepResult>(
+        &self,
+        what: &'static str,
+        at: usize,
+        access: impl FnOnce(&mut RunState) -> (T, u64),
+    ) -> T {
         let found = |inner: &mut RunState| {
             let (result, value) = access(inner);
             inner.line(self.index, what, || (format!("datum {at}"), format!("{value}")));
@@ -270,7 +287,7 @@ impl Explorer {
         };
         self.learn();
         if !self.memory.0.inner.borrow().data_steps {
-            return found(&mut self.memory.0.inner.borrow_mut());
+            return self.act(found);
         }
         self.turn(Pending::open(what, TouchedObject::Nothing), found)
     }
@@ -324,59 +341,6 @@ impl Explorer {
             }
             Some(self.access(inner, "spin", word.0, (order, order), |_| None))
         })
-    }
-
-    /// Begins a call: its first access is its invocation. `call` is its text, if the run
-    /// [is traced](Self::is_traced). Returns what the thread knows of the others.
-    pub(crate) fn begin(&self, call: Option<String>) -> Clock {
-        let mut inner = self.memory.0.inner.borrow_mut();
-        let Some(t) = inner.threads.get_mut(self.index) else { return [0; CLOCKS] };
-        (t.beginning, t.invoked) = (true, None);
-        t.begin_or_end();
-        if let Some(call) = call {
-            t.call = call;
-        }
-        t.clock
-    }
-
-    /// Promises that the thread uses nothing that it has learned since its last call.
-    pub(crate) fn forget(&self) {
-        if let Some(t) = self.memory.0.inner.borrow_mut().threads.get_mut(self.index) {
-            t.forget();
-        }
-    }
-
-    /// Ends it. Returns the times of its invocation and of its end, and the thread's own
-    /// clock. A call without an access takes no time. `result` is its text, if the run is traced.
-    pub(crate) fn end(&self, result: Option<String>) -> (u64, u64, u32) {
-        self.learn();
-        let mut inner = self.memory.0.inner.borrow_mut();
-        if let Some(t) = inner.threads.get_mut(self.index)
-            && t.beginning
-        {
-            let call = std::mem::take(&mut t.call);
-            inner.line(self.index, "begins", || (String::new(), call));
-        }
-        inner.line(self.index, "ends", || (String::new(), result.unwrap_or_default()));
-        inner.stamp += 2;
-        let (now, is_timed) = (inner.stamp, inner.model == MemoryModel::Sc);
-        inner.footprint.ends = is_timed;
-        let Some(t) = inner.threads.get_mut(self.index) else { return (now - 1, now, 0) };
-        t.begin_or_end();
-        let without_access = std::mem::take(&mut t.beginning);
-        let (invoked, own) = (t.invoked.take().unwrap_or(now - 1), t.clock[self.index]);
-        inner.footprint.begins |= without_access && is_timed;
-        (invoked, now, own)
-    }
-
-    /// Returns whether the run is written down.
-    pub(crate) fn is_traced(&self) -> bool {
-        self.memory.0.inner.borrow().trace.is_some()
-    }
-
-    /// Describes this thread's doings at this instant, for traces.
-    pub fn say(&self, what: impl FnOnce() -> String) {
-        self.memory.0.inner.borrow_mut().line(self.index, "says", || (String::new(), what()));
     }
 }
 
@@ -477,26 +441,7 @@ impl Processor for Explorer {
     /// orders only its own thread's accesses.
     #[track_caller]
     fn fence(&self, order: Ordering) {
-        let kept = weaken::fence(Location::caller(), order);
-        let is_weaker = kept != Some(order);
-        if is_weaker && self.runs() {
-            self.memory.0.inner.borrow_mut().written_fence(self.index, order);
-        }
-        let Some(order) = kept else { return };
-        let is_step = order == Ordering::SeqCst && self.memory.0.inner.borrow().model == MemoryModel::C11;
-        if is_step {
-            return self.turn(Pending::open("fence", TouchedObject::Fence), |inner| {
-                if inner.current.is_some() {
-                    inner.fence(self.index, order, !is_weaker);
-                }
-                inner.line(self.index, "fence", Default::default);
-            });
-        }
-        self.learn();
-        let mut inner = self.memory.0.inner.borrow_mut();
-        if inner.current == Some(self.index) {
-            inner.fence(self.index, order, !is_weaker);
-        }
+        self.make_fence(order, weaken::fence(Location::caller(), order));
     }
     /// A fence that is no step: a death undoes no store before it.
     #[track_caller]
@@ -515,40 +460,26 @@ impl Processor for Explorer {
     /// moved behind that.
     #[track_caller]
     fn light_fence(&self, order: Ordering) {
-        if self.memory.0.inner.borrow().fences_wholly {
-            return self.fence(order);
-        }
-        let is_kept = weaken::fence(Location::caller(), order).is_some();
-        let is_due = {
-            let mut inner = self.memory.0.inner.borrow_mut();
-            if is_kept {
-                inner.settle_stores(self.index);
-            }
-            inner.fence_lightly(self.index, is_kept)
-        };
-        if is_due {
-            self.turn(Pending::open("light fence", TouchedObject::Fence), |inner| {
-                // (M3) SeqCst: the rest of a heavy fence; pairs with (M4).
-                inner.fence(self.index, Ordering::SeqCst, true);
-                inner.line(self.index, "light fence", Default::default);
-            });
-        }
+        self.make_light_fence(order, weaken::fence(Location::caller(), order));
     }
     /// A fence of all, or of a sandboxed thread alone.
     #[track_caller]
     fn heavy_fence(&self, order: Ordering, reach: FenceReach) {
-        if !self.fences_asymmetrically(reach) {
-            return self.fence(order);
+        let kept = weaken::fence(Location::caller(), order);
+        match self.fences_asymmetrically(reach) {
+            true => self.fence_all("heavy fence", kept == Some(order)),
+            false => self.make_fence(order, kept),
         }
-        self.fence_all("heavy fence", weaken::fence(Location::caller(), order) == Some(order));
     }
     /// A heavy fence: time passes.
     #[track_caller]
     fn patient_fence(&self, order: Ordering) {
-        if self.memory.0.inner.borrow().fences_wholly {
-            return self.fence(order);
+        let kept = weaken::fence(Location::caller(), order);
+        let is_whole = self.memory.0.inner.borrow().fences_wholly;
+        match is_whole {
+            true => self.make_fence(order, kept),
+            false => self.fence_all("patient fence", kept == Some(order)),
         }
-        self.fence_all("patient fence", weaken::fence(Location::caller(), order) == Some(order));
     }
     fn read(&self, cell: &DatumId) -> u64 {
         self.data("read", cell.0, |inner| {
@@ -580,12 +511,14 @@ impl Processor for Explorer {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
         for (n, piece) in to.chunks_mut(8).enumerate() {
             let start = from.start + at + n * 8;
-            self.data("copy_out", start, |inner| {
-                for (i, byte) in piece.iter_mut().enumerate() {
+            let bytes = self.data("copy_out", start, |inner| {
+                let mut bytes = [0; 8];
+                for (i, byte) in bytes.iter_mut().take(piece.len()).enumerate() {
                     *byte = inner.datum(start + i, None) as u8;
                 }
-                ((), piece[0].into())
+                (u64::from_le_bytes(bytes), bytes[0].into())
             });
+            piece.copy_from_slice(&bytes.to_le_bytes()[..piece.len()]);
         }
     }
 
@@ -617,20 +550,23 @@ impl Processor for Explorer {
     /// Returns a hundred nanoseconds for each step so far, and the waits that were given
     /// up.
     fn now(&self) -> u64 {
-        let mut inner = self.memory.0.inner.borrow_mut();
-        let time = inner.time;
-        if let Some(t) = inner.threads.get_mut(self.index) {
-            t.learn_value(time);
-        }
-        time
+        self.act(|inner| {
+            let time = inner.time;
+            if let Some(t) = inner.threads.get_mut(self.index) {
+                t.learn_value(time);
+            }
+            time
+        })
     }
     fn attempts(&self) -> u64 {
-        self.memory.0.inner.borrow().threads.get(self.index).map_or(0, |t| t.learned.finish())
+        self.act(|inner| inner.threads.get(self.index).map_or(0, |t| t.learned.at()))
     }
     fn begin_anew(&self, attempts: u64) {
-        if let Some(t) = self.memory.0.inner.borrow_mut().threads.get_mut(self.index) {
-            t.learned = Mixer::resume(attempts);
-        }
+        self.act(|inner| {
+            if let Some(t) = inner.threads.get_mut(self.index) {
+                t.learned = Mixer::resume(attempts);
+            }
+        });
     }
     fn note(&self, event: Event) {
         self.memory.0.inner.borrow_mut().line(self.index, "notes", || (String::new(), format!("{event:?}")));

@@ -1,5 +1,7 @@
 //! One run under one schedule.
 
+mod checkpoints;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,16 +16,19 @@ use crate::coroutine::thread;
 use crate::end::End;
 use crate::fault::{Fault, LocatedFault};
 use crate::footprint::{Footprint, TouchedObject};
-use crate::machine::{ExploredMemory, RunState};
+use crate::machine::{ExploredMemory, Machine, RunState};
 use crate::merging::Histories;
 use crate::pending::Gate;
 use crate::plan::{Liberties, Plan};
+use crate::processor::Explorer;
+use crate::retrace::Acting;
 use crate::schedule::{Schedule, StepChoice, Turn};
 use crate::strong::StrongOrder;
 use crate::subject::{Subject, SubjectExtras, SubjectRun};
 use crate::thread::Life;
 use crate::trace::TraceLine;
-use crate::words::MemoryModel;
+use crate::words::{MemoryModel, StateScale};
+use checkpoints::Checkpoints;
 
 /// Scheduler's view before a step.
 pub(crate) struct View<'a> {
@@ -52,6 +57,10 @@ pub(crate) trait Chooser {
     /// It is taken without a look at the others.
     fn known(&mut self) -> Option<StepChoice> {
         None
+    }
+    /// Returns whether another choice will be tried at this step, in the same run.
+    fn comes_back(&self) -> bool {
+        false
     }
     /// Learns the footprint of the step that was chosen last.
     fn executed(&mut self, _footprint: &Footprint) {}
@@ -90,6 +99,7 @@ pub(crate) struct Runner {
     options: Vec<StepChoice>,
     breaches: Vec<StepChoice>,
     histories: Rc<RefCell<Histories>>,
+    scale: StateScale,
     /// Number of words and of data of the last run.
     extent: (usize, usize),
 }
@@ -107,12 +117,18 @@ pub(crate) struct Terms {
     pub merges: bool,
 }
 
+type Thread = Coroutine<(), (), (), DefaultStack>;
+
 struct Play<'a> {
     memory: &'a ExploredMemory,
     body: &'a Rc<dyn SubjectRun>,
-    threads: Vec<Coroutine<(), (), (), DefaultStack>>,
+    threads: Vec<Thread>,
     schedule: Schedule,
     last: Option<usize>,
+    /// Number of the plan's threads.
+    planned: usize,
+    /// Checkpoints, if states are merged (`run/checkpoints.rs`).
+    checkpoints: Checkpoints,
 }
 
 thread_local! {
@@ -148,6 +164,7 @@ impl Runner {
             options: Vec::new(),
             breaches: Vec::new(),
             histories: Rc::default(),
+            scale: StateScale::default(),
             extent: (0, 0),
         }
     }
@@ -164,6 +181,17 @@ impl Runner {
         strategy: &mut dyn Chooser,
         traced: bool,
     ) -> Result<RunOutcome, String> {
+        let (memory, body) = self.set_up(subject, terms, traced)?;
+        Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
+    }
+
+    /// Makes the subject anew in a memory.
+    fn set_up(
+        &self,
+        subject: &dyn Subject,
+        terms: &Terms,
+        traced: bool,
+    ) -> Result<(ExploredMemory, Rc<dyn SubjectRun>), String> {
         let memory = ExploredMemory::new(terms.model, terms.liberties, traced);
         let SubjectExtras { loses_stores, is_interrupted, has_free_order, fences_wholly, sandboxed } =
             subject.extras();
@@ -183,7 +211,7 @@ impl Runner {
             *memory.0.body.borrow_mut() = Some(Rc::downgrade(&body));
         }
         drop(inner);
-        Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
+        Ok((memory, body))
     }
 
     fn play(
@@ -194,14 +222,8 @@ impl Runner {
         strategy: &mut dyn Chooser,
         memory: &ExploredMemory,
     ) -> RunOutcome {
-        let threads = terms.plan.threads;
-        memory.0.inner.borrow_mut().start(threads);
-        let mut play = Play { memory, body, threads: Vec::new(), schedule: Schedule::default(), last: None };
-        for index in 0..threads {
-            let body = body.clone();
-            play.threads.push(thread(self.stack(), memory, index, index, move |cpu| body.thread(cpu)));
-            play.resume(index);
-        }
+        let mut play = self.start(terms, memory, body);
+        let threads = play.planned;
         let mut stranded = false;
         let mut given_up = !self.advance(&mut play, terms, strategy, &mut stranded);
         let deaths = memory.0.dead.load(Ordering::Relaxed);
@@ -209,12 +231,7 @@ impl Runner {
         if !over && (deaths == 0 || subject.endures_deaths()) {
             // Under the name of a thread that is alive.
             let id = (0..threads).find(|id| deaths >> id & 1 == 0).unwrap_or(0);
-            memory.0.inner.borrow_mut().start_last();
-            memory.0.inner.borrow_mut().left_over.kills = 0;
-            memory.0.inner.borrow_mut().signals = 0;
-            let last = body.clone();
-            play.threads.push(thread(self.stack(), memory, threads, id, move |cpu| last.last(cpu)));
-            play.resume(threads);
+            play.start_last(self.stack(), id);
             given_up = !self.advance(&mut play, terms, strategy, &mut stranded);
         }
         if stranded && subject.endures_deaths() {
@@ -232,10 +249,7 @@ impl Runner {
                 inner.failure = Some(failure);
             }
         }
-        for mut coroutine in play.threads {
-            coroutine.force_unwind();
-            self.stacks.push(coroutine.into_stack());
-        }
+        play.threads.into_iter().for_each(|thread| self.take_down(thread));
         let mut inner = memory.0.inner.borrow_mut();
         self.extent = (inner.words.len(), inner.data.len());
         RunOutcome {
@@ -248,6 +262,24 @@ impl Runner {
             breached: inner.is_breached,
             trace: inner.trace.take().unwrap_or_default(),
         }
+    }
+
+    /// Lets all threads announce their first steps.
+    fn start<'a>(
+        &mut self,
+        terms: &Terms,
+        memory: &'a ExploredMemory,
+        body: &'a Rc<dyn SubjectRun>,
+    ) -> Play<'a> {
+        let planned = terms.plan.threads;
+        memory.0.inner.borrow_mut().start(planned);
+        let (threads, schedule, checkpoints) = (Vec::new(), Schedule::default(), Checkpoints::default());
+        let mut play = Play { memory, body, threads, schedule, last: None, planned, checkpoints };
+        for index in 0..planned {
+            play.threads.push(play.coroutine(self.stack(), index, index));
+            play.resume(index);
+        }
+        play
     }
 
     fn stack(&mut self) -> DefaultStack {
@@ -292,13 +324,18 @@ impl Runner {
                 .is_some_and(|last| matches!(inner.borrow().threads[last].pending.gate, Gate::Moved { .. }));
             let (options, breaches) = (&self.options, &self.breaches);
             let state = match terms.merges {
-                true => play.state(terms),
+                true => play.state(terms, &mut self.scale),
                 false => None,
             };
             let view = View { options, breaches, weakened, last: play.last, gives_way, step, state };
             let choice = if step < terms.bound {
                 match strategy.choose(&view) {
-                    Some(choice) => choice,
+                    Some(choice) => {
+                        if strategy.comes_back() {
+                            play.keep_checkpoint();
+                        }
+                        choice
+                    }
                     None => return false,
                 }
             } else {
@@ -333,10 +370,10 @@ pub(crate) fn in_turns(view: &View) -> StepChoice {
 
 impl Play<'_> {
     /// A digest of the state. `None`: the subject has none.
-    fn state(&self, terms: &Terms) -> Option<u64> {
+    fn state(&self, terms: &Terms, scale: &mut StateScale) -> Option<u64> {
         let inner = self.memory.0.inner.borrow();
         let open = self.body.open_calls(&End { inner: &inner, threads: terms.plan.threads })?;
-        inner.unmergeable.is_none().then(|| inner.fingerprint(&open))
+        inner.unmergeable.is_none().then(|| inner.fingerprint(&open, scale))
     }
 
     fn take(&mut self, choice: StepChoice) {
@@ -369,11 +406,39 @@ impl Play<'_> {
         self.resume(choice.thread);
     }
 
+    /// A thread; the one after those of the plan takes the last look.
+    fn coroutine(&self, stack: DefaultStack, index: usize, id: usize) -> Thread {
+        let (body, is_last) = (self.body.clone(), index == self.planned);
+        let act = move |cpu: &Explorer| if is_last { body.last(cpu) } else { body.thread(cpu) };
+        thread(stack, self.memory, index, id, act)
+    }
+
+    /// Lets the last look begin, under the name of a thread that is alive.
+    fn start_last(&mut self, stack: DefaultStack, id: usize) {
+        {
+            let mut inner = self.memory.0.inner.borrow_mut();
+            inner.start_last();
+            (inner.left_over.kills, inner.signals) = (0, 0);
+        }
+        self.threads.push(self.coroutine(stack, self.planned, id));
+        self.resume(self.planned);
+    }
+
     /// Lets a thread go on until it has announced its next step.
     fn resume(&mut self, index: usize) {
-        let inner = &self.memory.0.inner;
+        let Machine { inner, logs, .. } = &*self.memory.0;
         inner.borrow_mut().current = Some(index);
-        let result = catch_unwind(AssertUnwindSafe(|| self.threads[index].resume(())));
+        let acting = if inner.borrow().merges { Acting::Kept } else { Acting::Once };
+        let is_behind = self.checkpoints.leaves_behind(index);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if is_behind {
+                logs.begin_again(index);
+                self.threads[index].resume(());
+            }
+            logs.acting.set(acting);
+            self.threads[index].resume(())
+        }));
+        logs.acting.set(Acting::Once);
         let mut inner = inner.borrow_mut();
         inner.current = None;
         match result {

@@ -314,28 +314,21 @@ impl<'a> Searcher<'a> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(SearchReport, Option<Failing>), Error> {
         let mut states = SeenStates::default();
-        loop {
-            let outcome = self.run(&mut states, false)?;
-            if states.is_refused {
-                let why = outcome
-                    .unmergeable
-                    .map(|what| format!(" (a thread makes a step `{what}`; try --waiting spin)"));
-                let subject = self.subject.name();
-                return Err(Error::Unmergeable { subject, why: why.unwrap_or_default() });
-            }
-            report.steps += outcome.schedule.0.len() as u64;
-            report.given_up += u64::from(outcome.given_up);
-            report.schedules += u64::from(!outcome.given_up);
-            report.states = states.count();
-            if let Some(failure) = outcome.failure {
-                return Ok((report, Some((outcome.schedule, failure, None))));
-            }
-            progress(report.schedules + report.given_up);
-            report.exhausted = !states.advance();
-            if report.exhausted || report.schedules + report.given_up >= self.settings.schedules {
-                return Ok((report, None));
-            }
+        let limit = self.settings.schedules;
+        let visit = self.runner.visit(self.subject, &self.terms, &mut states, limit, progress);
+        let visit = visit.map_err(|why| Error::Plan { subject: self.subject.name(), why })?;
+        if states.is_refused {
+            let why = visit
+                .unmergeable
+                .map(|what| format!(" (a thread makes a step `{what}`; try --waiting spin)"));
+            return Err(Error::Unmergeable { subject: self.subject.name(), why: why.unwrap_or_default() });
         }
+        report.schedules = visit.ways;
+        report.given_up = visit.given_up;
+        report.steps = visit.steps;
+        report.states = states.count();
+        report.exhausted = visit.is_exhausted;
+        Ok((report, visit.found.map(|(failure, schedule)| (schedule, failure, None))))
     }
 
     fn run(&mut self, strategy: &mut dyn Chooser, traced: bool) -> Result<RunOutcome, Error> {

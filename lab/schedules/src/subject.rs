@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::end::End;
 use crate::fault::LocatedFault;
+use crate::history::HistoryLength;
 use crate::machine::ExploredMemory;
 use crate::merging::OpenCalls;
 use crate::plan::Plan;
@@ -66,10 +67,17 @@ pub trait SubjectRun {
     /// Orders of the calls so far on which later calls can depend (`merging.rs`).
     ///
     /// `None`: its states are not merged. Otherwise the subject promises that its threads keep
-    /// nothing from one call to the next.
+    /// nothing from one call to the next, and nothing but what it [takes back](Self::take_back)
+    /// outside their stacks.
     fn open_calls(&self, _end: &End) -> Option<OpenCalls> {
         None
     }
+    /// Returns how many calls have been recorded.
+    fn recorded(&self) -> HistoryLength {
+        HistoryLength::default()
+    }
+    /// Forgets those that have been recorded since.
+    fn take_back(&self, _to: HistoryLength) {}
     /// Judges the run, beyond the assertions of its threads and of the last look.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ pub(crate) enum SignalState {
     Handled,
 }
 
+#[derive(Clone)]
 pub(crate) struct ExploredThread {
     pub life: Life,
     pub pending: Pending,
@@ -77,7 +78,7 @@ pub(crate) struct ExploredThread {
 }
 
 /// Values that a thread has seen since it backed off last.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SeenWords {
     /// By word: the round in which it was seen last, and the first value in that round.
     pub values: Vec<(u32, u64)>,

@@ -28,6 +28,7 @@
 //! ends.
 
 mod fingerprint;
+mod kept;
 mod steps;
 
 use std::rc::Rc;
@@ -35,6 +36,8 @@ use std::rc::Rc;
 use towpath_machine::Ordering;
 
 use crate::machine::{CLOCKS, Clock, join};
+pub(crate) use fingerprint::StateScale;
+pub(crate) use kept::KeptState;
 
 /// Number of times in a row that a thread takes an old value of a word.
 ///
@@ -136,6 +139,7 @@ struct WordWrite {
 }
 
 /// A word: its writes, at least one, in modification order.
+#[derive(Clone)]
 pub(crate) struct WordState {
     first: WordWrite,
     later: Vec<WordWrite>,
@@ -203,7 +207,7 @@ impl WordState {
 }
 
 /// Knowledge that a thread would have of words if no ordering were weakened.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct WrittenView {
     now: MemoryView,
     read: MemoryView,
@@ -212,7 +216,7 @@ struct WrittenView {
 }
 
 /// Knowledge of a thread about words.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ThreadView {
     now: MemoryView,
     /// Kept only if an ordering is weakened.
@@ -236,10 +240,12 @@ impl ThreadView {
 }
 
 /// State of the kernel and of the sequentially consistent order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct GlobalViews {
     /// Words that were written, by slot.
     slots: Vec<usize>,
+    /// These words by number.
+    numbers: Vec<usize>,
     /// View of the sequentially consistent accesses and fences so far.
     ordered: MemoryView,
     /// The kernel's view of the words on which it has woken sleepers. A thread that wants
@@ -254,7 +260,7 @@ pub(crate) fn releases(order: Ordering) -> bool {
 }
 
 /// Steps on which those depend that touch no word: fences and the kernel's mutexes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct OrderedSteps {
     pub wrote: Clock,
     pub read: Clock,

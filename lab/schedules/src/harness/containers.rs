@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Care, ValueData, no_order};
 use crate::end::End;
 use crate::fault::LocatedFault;
-use crate::history::History;
+use crate::history::{History, HistoryLength};
 use crate::machine::ExploredMemory;
 use crate::merging::OpenCalls;
 use crate::plan::Plan;
@@ -149,6 +149,13 @@ impl SubjectRun for Exchange {
             Order::Fifo => Some(calls.open(end, &FirstInFirstOut { room })),
             Order::Lifo => Some(calls.open(end, &Lifo { room })),
         }
+    }
+
+    fn recorded(&self) -> HistoryLength {
+        self.calls.length()
+    }
+    fn take_back(&self, to: HistoryLength) {
+        self.calls.cut(to);
     }
 
     fn judge(&self, end: &End) -> Result<(), LocatedFault> {

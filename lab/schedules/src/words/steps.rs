@@ -140,15 +140,17 @@ impl RunState {
         }
         let written = self.written.unwrap_or(order);
         let Some(slot) = state.slot else { return };
-        if t.view.stale.len() <= slot {
-            t.view.stale.resize(slot + 1, 0);
+        if !self.merges {
+            if t.view.stale.len() <= slot {
+                t.view.stale.resize(slot + 1, 0);
+            }
+            let is_news = write.at > t.view.now.at(slot);
+            t.view.stale[slot] = match at == state.last() {
+                false if is_news => 1,
+                false => t.view.stale[slot] + 1,
+                true => 0,
+            };
         }
-        let is_news = write.at > t.view.now.at(slot);
-        t.view.stale[slot] = match at == state.last() {
-            false if is_news => 1,
-            false => t.view.stale[slot] + 1,
-            true => 0,
-        };
         t.view.now.raise(slot, write.at);
         if let Some(view) = &write.released.view {
             match acquires(order) {
@@ -241,6 +243,8 @@ impl RunState {
         if started && model == MemoryModel::C11 {
             state.slot.get_or_insert_with(|| {
                 views.slots.push(word);
+                let before = views.numbers.partition_point(|&other| other < word);
+                views.numbers.insert(before, word);
                 views.slots.len() - 1
             });
             let before = state.write(at).at;

@@ -89,7 +89,14 @@ struct Running {
 
 impl SubjectRun for Running {
     fn thread(&self, cpu: &Explorer) {
-        let took = |value| self.taken.borrow_mut()[cpu.id()].push(value);
+        // By place: a thread that takes its steps again takes the same values.
+        let mut place = 0;
+        let mut took = |value| {
+            let taken = &mut self.taken.borrow_mut()[cpu.id()];
+            taken.resize(taken.len().max(place + 1), 0);
+            taken[place] = value;
+            place += 1;
+        };
         for act in &self.program.0[cpu.id()] {
             match *act {
                 Act::Load(word, order) => took(cpu.load(&self.words[word], order)),
