@@ -36,8 +36,8 @@ median() {
 }
 printf '8 bytes there and back, medians of %d rounds of %d round trips; ratio to LTO with one codegen unit\n' "$rounds" "$trips"
 for algorithm in "${algorithms[@]}"; do
-    floor=$(median "$figures/lto.$algorithm")
+    floor=$([ ! -e "$figures/lto.$algorithm" ] || median "$figures/lto.$algorithm")
     for profile in "${profiles[@]}"; do
-        median "$figures/$profile.$algorithm" | awk -v a="$algorithm" -v p="$profile" -v f="$floor" '{ printf "%-10s %-8s %7.1f ns  %.2f\n", a, p, $1, $1 / f }'
+        median "$figures/$profile.$algorithm" | awk -v a="$algorithm" -v p="$profile" -v f="$floor" '{ printf "%-10s %-8s %7.1f ns  %s\n", a, p, $1, f ? sprintf("%.2f", $1 / f) : "-" }'
     done
 done
