@@ -11,7 +11,7 @@ use crate::{Ordering, Processor};
 #[track_caller]
 pub(crate) fn store_each<P: Processor>(cpu: &P, to: &[P::Word], from: &[u8]) {
     let (chunks, rest) = from.as_chunks();
-    let (whole, last) = to.split_at(chunks.len());
+    let (whole, last) = (&to[..chunks.len()], &to[chunks.len()..]);
     // Relaxed, both: the caller orders them.
     for (word, chunk) in whole.iter().zip(chunks) {
         cpu.store(word, u64::from_ne_bytes(*chunk), Ordering::Relaxed);
@@ -30,7 +30,7 @@ pub(crate) fn load_each<P: Processor>(cpu: &P, from: &[P::Word], to: &mut [u8]) 
     // Relaxed: the caller orders them.
     let bytes_of = |word| cpu.load(word, Ordering::Relaxed).to_ne_bytes();
     let (chunks, rest) = to.as_chunks_mut();
-    let (whole, last) = from.split_at(chunks.len());
+    let (whole, last) = (&from[..chunks.len()], &from[chunks.len()..]);
     for (word, chunk) in whole.iter().zip(chunks) {
         *chunk = bytes_of(word);
     }
