@@ -12,6 +12,7 @@ use towpath_sync::robust::Condvar;
 
 use crate::call::participation;
 use crate::lock::PyLock;
+use crate::names::shown;
 use crate::turns::timeout;
 
 /// Longest time between two looks at signals. Each look needs the lock.
@@ -104,6 +105,10 @@ impl PyCondition {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        shown("Condition", &self.name, self.object.world())
     }
 
     /// Its lock.

@@ -12,7 +12,7 @@ use towpath_sync::{Deadline, LockError, Mutex, Wait};
 
 use crate::call::participation;
 use crate::fault::Fault;
-use crate::names;
+use crate::names::{self, shown};
 use crate::turns::{timeout, truth, waiting};
 
 /// A process's handle of a mutex, for all of its threads.
@@ -205,6 +205,11 @@ impl PyLock {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        let kind = if self.recursive { "RLock" } else { "Lock" };
+        shown(kind, &self.name, self.in_world())
     }
 
     /// True if its holder may acquire it again.

@@ -58,6 +58,14 @@ pub fn write(world: &World) {
     });
 }
 
+/// An object as users are shown it.
+pub fn shown(kind: &str, name: &str, world: &World) -> String {
+    match world.name() {
+        Some(world) => format!("<towpath.{kind} {name:?} of world {world:?}>"),
+        None => format!("<towpath.{kind} {name:?} of a world without a name>"),
+    }
+}
+
 /// Number and name of a rank that died.
 ///
 /// `None` if they are not known, or if another process has its rank already.

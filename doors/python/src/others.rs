@@ -12,6 +12,7 @@ use towpath_sync::{Deadline, LockError};
 
 use crate::call::participation;
 use crate::fault::Fault;
+use crate::names::shown;
 use crate::turns::{timeout, truth, waiting};
 
 /// A process's handle of a semaphore. Permits of the dead come back.
@@ -104,6 +105,11 @@ impl PySemaphore {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        let kind = if self.bounded { "BoundedSemaphore" } else { "Semaphore" };
+        shown(kind, &self.name, self.object.world())
     }
 
     /// True if a process may not release more than it has taken.
@@ -237,6 +243,10 @@ impl PyBarrier {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        shown("Barrier", &self.name, self.object.world())
     }
 
     /// Number of participants.

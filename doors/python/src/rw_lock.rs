@@ -13,6 +13,7 @@ use towpath_sync::{Deadline, Entrance, Lock, LockError, Repair, RwLock, RwLockWr
 
 use crate::call::participation;
 use crate::fault::Fault;
+use crate::names::shown;
 use crate::turns::{timeout, waiting};
 
 type Value = RwLock<u64>;
@@ -151,6 +152,10 @@ impl PyRwLock {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        shown("RwLock", &self.name, self.in_world())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use towpath_shm::{MessageSpec, OBJECT_BYTES, World, WorldSpec};
 
@@ -128,15 +129,17 @@ impl PyWorld {
     fn _condition(slf: &Bound<'_, Self>, name: &str, lock: Py<PyLock>) -> PyResult<Py<PyAny>> {
         let (world, this) = parts(slf)?;
         if !core::ptr::addr_eq(lock.get().in_world().surroundings(), world.surroundings()) {
-            return Err(pyo3::exceptions::PyValueError::new_err("the lock is of another world"));
+            return Err(PyValueError::new_err("the lock is of another world"));
         }
         let object = world.condvar(name).map_err(Fault::World)?;
         let condition = PyCondition::new(object, this, name.to_owned(), lock);
         Ok(Py::new(slf.py(), condition)?.into_any())
     }
 
-    fn _semaphore(slf: &Bound<'_, Self>, name: &str, value: u64, bounded: bool) -> PyResult<PySemaphore> {
+    fn _semaphore(slf: &Bound<'_, Self>, name: &str, value: i64, bounded: bool) -> PyResult<PySemaphore> {
         let (world, this) = parts(slf)?;
+        let value = u64::try_from(value)
+            .map_err(|_| PyValueError::new_err("a semaphore begins with 0 permits or more"))?;
         Ok(PySemaphore::new(
             world.semaphore(name, value).map_err(Fault::World)?,
             this,

@@ -186,6 +186,26 @@ def test_broadcast_reaches_all_readers(method, capacity):
         reader.join()
 
 
+def test_broadcast_takes_any_buffer_of_bytes():
+    ring = towpath.get_context("fork").broadcast()
+    ring.readers()
+    for message in (b"it", bytearray(b"it"), memoryview(b"it")):
+        assert ring.send_bytes(message, 1)
+    with pytest.raises(TypeError):
+        ring.send_bytes("it", 1)
+
+
+def test_objects_show_their_names():
+    world = towpath.World("shown", create=True)
+    objects = [world.lock("a"), world.rlock("b"), world.rwlock("c"), world.semaphore("d")]
+    objects += [world.bounded_semaphore("e"), world.condition("f"), world.barrier("g", 2)]
+    kinds = ["Lock", "RLock", "RwLock", "Semaphore", "BoundedSemaphore", "Condition", "Barrier"]
+    for thing, kind, name in zip(objects, kinds, "abcdefg"):
+        assert repr(thing) == f'<towpath.{kind} "{name}" of world "shown">'
+    with pytest.raises(ValueError):
+        world.semaphore("h", -1)
+
+
 def wait_at(barrier, results):
     try:
         results.put(barrier.wait(30))

@@ -157,6 +157,9 @@ class Condition:
         self.notify_all = inner.notify_all
         self._end = inner._end
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     def __enter__(self) -> bool:
         return self._inner.lock.__enter__()
 
@@ -212,6 +215,9 @@ class Barrier:
         self._parties = inner.parties
         self._action: Any = None
         self._timeout: Optional[float] = None
+
+    def __repr__(self) -> str:
+        return repr(self._inners[0])
 
     @property
     def parties(self) -> int:
@@ -368,8 +374,9 @@ class Broadcast:
         """Number of readers. The caller becomes the writer."""
         return self._as("_writer").readers()
 
-    def send_bytes(self, message: bytes, timeout: Optional[float] = None) -> bool:
-        """Sends to all readers; False if the time was over."""
+    def send_bytes(self, message: Any, timeout: Optional[float] = None) -> bool:
+        """Sends bytes, or a buffer of them, to all readers; False if the time was over."""
+        message = message if isinstance(message, bytes) else memoryview(message).tobytes()
         return self._as("_writer").send(message, timeout)
 
     def receive_bytes(self, timeout: Optional[float] = None) -> Optional[bytes]:
