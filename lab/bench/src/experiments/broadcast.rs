@@ -29,14 +29,14 @@ impl Experiment for BroadcastBench {
         let table = SubjectTable {
             experiment: self.name(),
             title: "One writer, and readers that each get every message",
-            note: "Participants: the writer and its readers. Messages that each reader gets while the writer sends as fast as they take them, and processor seconds of all for a million that are sent or received. At a message each 5 ms: the time from the writer's call until a reader has it, and how much of a core a reader uses.",
+            note: "Participants: the writer and its readers. Messages that each reader gets while the writer sends as fast as they take them, and processor time of all in µs for each that is sent or received. At a message each 5 ms: the time from the writer's call until a reader has it, and how much of a core a reader uses.",
             fields: &[("sharing", "sharing"), ("bytes", "bytes")],
             columns: &[
                 FigureColumn::new("thousand/s", MESSAGES_PER_S, 1e3),
                 FigureColumn::new("wake-up, µs", P50_US, 1.0),
                 FigureColumn::new("reader, %", CPU_FRACTION, 0.01),
                 FigureColumn::new("p99, µs", P99_US, 1.0),
-                FigureColumn::new("cpu s", CPU_SECONDS, 1.0),
+                FigureColumn::new("cpu, µs", CPU_SECONDS, 1.0),
             ],
         };
         vec![table.section(results)]

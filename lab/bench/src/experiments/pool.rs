@@ -26,11 +26,11 @@ impl Experiment for PoolBench {
         let table = SubjectTable {
             experiment: self.name(),
             title: "Buffers through three stages",
-            note: "The first stage fills each buffer, the second and third read all of it; six buffers are used again and again. Processor seconds and context switches of all three for a million buffers that a stage passes on, and for each.",
+            note: "The first stage fills each buffer, the second and third read all of it; six buffers are used again and again. Processor time in µs, and context switches, of all three for each buffer that a stage passes on.",
             fields: &[("sharing", "sharing"), ("bytes", "bytes")],
             columns: &[
                 FigureColumn::new("GB/s", BYTES_PER_S, 1e9),
-                FigureColumn::new("cpu s", CPU_SECONDS, 1.0),
+                FigureColumn::new("cpu, µs", CPU_SECONDS, 1.0),
                 FigureColumn::new("switches", CONTEXT_SWITCHES, 1.0),
             ],
         };
