@@ -204,6 +204,8 @@ def test_objects_show_their_names():
         assert repr(thing) == f'<towpath.{kind} "{name}" of world "shown">'
     with pytest.raises(ValueError):
         world.semaphore("h", -1)
+    with pytest.raises(ValueError, match="is for 2, not 3"):
+        world.barrier("g", 3)
 
 
 def wait_at(barrier, results):

@@ -73,7 +73,10 @@ class World(_towpath._World):
 
     def barrier(self, name: str, parties: int) -> "Barrier":
         """The barrier of that name, for 1 to 64 threads or processes."""
-        return self._object("_barrier", name, parties, wrap=Barrier)
+        barrier = self._object("_barrier", name, parties, wrap=Barrier)
+        if barrier.parties != parties:
+            raise ValueError(f"the barrier {name!r} is for {barrier.parties}, not {parties}")
+        return barrier
 
     def rwlock(self, name: str) -> _towpath.RwLock:
         """The readers-writer lock of that name."""
