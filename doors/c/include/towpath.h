@@ -229,7 +229,7 @@ void tp_sem_close(tp_sem *semaphore);
 int tp_sem_wait(tp_sem *semaphore, uint64_t ns);
 /* Gives a permit of this handle back; TP_EPERM if it has none. */
 int tp_sem_release(tp_sem *semaphore);
-/* Adds permits that no process held. */
+/* Adds permits that no process held, up to 1,048,575 in all. */
 int tp_sem_add(tp_sem *semaphore, uint64_t permits);
 /* Returns the number of free permits. */
 uint64_t tp_sem_available(tp_sem *semaphore);

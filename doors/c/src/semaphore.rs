@@ -100,7 +100,7 @@ pub extern "C" fn tp_sem_release(semaphore: Handle<'_, TpSem>) -> c_int {
     guarded(|| of(semaphore)?.release())
 }
 
-/// Adds permits that no process held.
+/// Adds permits that no process held, up to 1,048,575 in all.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_add(semaphore: Handle<'_, TpSem>, permits: u64) -> c_int {
     guarded(|| of(semaphore)?.add(permits))

@@ -196,8 +196,9 @@ impl Shared<Semaphore> {
         self.world().participation().is_ok_and(|(cpu, wait)| of(self).release_as(&cpu, &wait))
     }
 
-    /// Adds permits, which no process held. Does nothing if this process has not
-    /// entered the world.
+    /// Adds permits, which no process held, up to 1,048,575 in all.
+    ///
+    /// Does nothing if this process has not entered the world.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;

@@ -452,7 +452,7 @@ impl Semaphore<Native> {
         Ok(ThreadPermit { semaphore: self })
     }
 
-    /// Adds permits.
+    /// Adds permits, up to 1,048,575 in all.
     ///
     /// ```
     /// # use towpath_sync::robust::Semaphore;
