@@ -17,6 +17,9 @@ use crate::words::MemoryModel;
 /// 256 rounds of backing off, or every millisecond.
 const PATIENCE: u32 = 1_000;
 
+/// Number of runs that may be given up for each schedule. A tree can have any number.
+const GIVEN_UP: u64 = 50;
+
 /// Order in which schedules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -46,7 +49,7 @@ pub struct SearchSettings {
     pub memory: MemoryModel,
     /// Method of the search.
     pub method: Method,
-    /// Maximum number of schedules.
+    /// Maximum number of schedules. Fifty times as many may be given up besides.
     pub schedules: u64,
     /// Seed of the first schedule: the n-th has the seed `seed + n`.
     pub seed: u64,
@@ -283,7 +286,8 @@ impl<'a> Searcher<'a> {
             Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
             _ => None,
         };
-        while report.schedules < self.settings.schedules {
+        let most = self.settings.schedules.saturating_mul(GIVEN_UP);
+        while report.schedules < self.settings.schedules && report.given_up < most {
             let seed = self.settings.seed.wrapping_add(report.schedules);
             let outcome = match &mut tree {
                 Some(tree) => self.run(tree, false)?,
