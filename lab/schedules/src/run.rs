@@ -243,11 +243,7 @@ impl Runner {
                 .fail(Fault::Deadlock, format!("a thread died, and the others get no further\n{text}"));
         }
         if !given_up {
-            let verdict = body.judge(&End { inner: &memory.0.inner.borrow(), threads });
-            let mut inner = memory.0.inner.borrow_mut();
-            if let (Err(failure), None) = (verdict, &inner.failure) {
-                inner.failure = Some(failure);
-            }
+            play.judge();
         }
         play.threads.into_iter().for_each(|thread| self.take_down(thread));
         let mut inner = memory.0.inner.borrow_mut();
@@ -422,6 +418,15 @@ impl Play<'_> {
         }
         self.threads.push(self.coroutine(stack, self.planned, id));
         self.resume(self.planned);
+    }
+
+    /// Lets the subject judge the run; a fault that was found before stands.
+    fn judge(&self) {
+        let verdict = self.body.judge(&End { inner: &self.memory.0.inner.borrow(), threads: self.planned });
+        let mut inner = self.memory.0.inner.borrow_mut();
+        if let (Err(failure), None) = (verdict, &inner.failure) {
+            inner.failure = Some(failure);
+        }
     }
 
     /// Lets a thread go on until it has announced its next step.

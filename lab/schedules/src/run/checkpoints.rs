@@ -4,7 +4,6 @@
 //! ended; one that takes all of its steps again (`retrace.rs`) takes its turns from then on.
 
 use super::{Play, Runner, Terms, Thread, quietly};
-use crate::end::End;
 use crate::fault::LocatedFault;
 use crate::history::HistoryLength;
 use crate::machine::Machine;
@@ -112,11 +111,7 @@ impl Runner {
                 return false;
             }
         }
-        let verdict = play.body.judge(&End { inner: &play.memory.0.inner.borrow(), threads: play.planned });
-        let mut inner = play.memory.0.inner.borrow_mut();
-        if let (Err(failure), None) = (verdict, &inner.failure) {
-            inner.failure = Some(failure);
-        }
+        play.judge();
         true
     }
 
