@@ -8,7 +8,6 @@ use crate::end::End;
 use crate::machine::{CLOCKS, Clock};
 use crate::merging::{CallSoFar, Mixer, digest};
 use crate::processor::Explorer;
-use crate::thread::Life;
 use crate::words::MemoryModel;
 
 /// One call of an operation, in the order of steps: from its first access to its last.
@@ -245,9 +244,8 @@ impl<Op: Hash, Res: Hash> History<Op, Res> {
             }
             sum = sum.wrapping_add(kept.get());
         }
-        let alive = end.inner.threads.iter().enumerate().filter(|(_, t)| t.life == Life::Alive);
         let mut hasher = Mixer::resume(sum);
-        alive.for_each(|(index, t)| (index, known(&t.clock)).hash(&mut hasher));
+        end.inner.alive().for_each(|(index, t)| (index, known(&t.clock)).hash(&mut hasher));
         hasher.finish()
     }
 

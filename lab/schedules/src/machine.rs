@@ -247,6 +247,11 @@ impl RunState {
         }
     }
 
+    /// Threads that are alive, by number.
+    pub fn alive(&self) -> impl Iterator<Item = (usize, &ExploredThread)> {
+        self.threads.iter().enumerate().filter(|(_, t)| t.life == Life::Alive)
+    }
+
     /// Returns whether a thread that waits so may look.
     fn is_open(&self, index: usize) -> bool {
         match self.threads[index].pending.gate {

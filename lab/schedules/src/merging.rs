@@ -28,7 +28,7 @@ use crate::linearizability::Specification;
 use crate::machine::CLOCKS;
 use crate::run::{Chooser, View};
 use crate::schedule::StepChoice;
-use crate::thread::{ExploredThread, Life};
+use crate::thread::ExploredThread;
 
 /// Orders of a run's calls on which later calls can depend; by default of no calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl<Op: Clone + Debug + Hash, Res: Clone + Debug + Hash> History<Op, Res> {
             calls.iter().enumerate().fold(0, |set: Calls, (n, call)| set | Calls::from(is_in(call)) << n)
         };
         let has_ended = set(&|call| call.ended.is_some());
-        let alive = end.inner.threads.iter().enumerate().filter(|(_, t)| t.life == Life::Alive);
+        let alive = end.inner.alive();
         // For each thread the calls that its next one comes after.
         let known: Vec<Calls> =
             alive.map(|(index, t)| set(&|call| call.comes_before_calls_of(index, t, end))).collect();

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use super::{MemoryModel, MemoryView, Released, WordState};
 use crate::machine::{CLOCKS, Clock, RunState};
 use crate::merging::{Mixer, OpenCalls};
-use crate::thread::{ExploredThread, Life};
+use crate::thread::Life;
 
 /// A word of which threads can still take more than one write, or acquire something.
 struct OpenWord {
@@ -86,7 +86,7 @@ impl StateScale {
         places.clear();
         oldest.clear();
         for word in numbers.map(|n| &state.words[n]) {
-            let first = word.oldest(&state.threads);
+            let first = word.oldest(state);
             oldest.push(first);
             if let Some(slot) = word.slot
                 && first < word.last()
@@ -102,7 +102,7 @@ impl StateScale {
         let clocks = &mut self.clocks;
         clocks.iter_mut().for_each(Vec::clear);
         let mut note = |thread: usize, clock: u32| {
-            if clock > 0 && state.alive().any(|t| t.clock[thread] < clock) {
+            if clock > 0 && state.alive().any(|(_, t)| t.clock[thread] < clock) {
                 clocks[thread].push(clock);
             }
         };
@@ -121,20 +121,15 @@ impl StateScale {
 
 impl WordState {
     /// Place, in the list of writes, of the oldest that a thread can take.
-    fn oldest(&self, threads: &[ExploredThread]) -> usize {
+    fn oldest(&self, state: &RunState) -> usize {
         let Some(slot) = self.slot else { return self.last() };
-        let alive = threads.iter().filter(|t| t.life == Life::Alive);
-        let least = alive.map(|t| t.view.now.at(slot)).min();
+        let least = state.alive().map(|(_, t)| t.view.now.at(slot)).min();
         let least = least.unwrap_or(u64::MAX);
         (0..=self.last()).rev().find(|&n| self.write(n).at <= least).unwrap_or(0)
     }
 }
 
 impl RunState {
-    fn alive(&self) -> impl Iterator<Item = &ExploredThread> {
-        self.threads.iter().filter(|t| t.life == Life::Alive)
-    }
-
     /// Returns the digest. `scale` is where it counts.
     pub fn fingerprint(&self, open: &OpenCalls, scale: &mut StateScale) -> u64 {
         // Under C11 a word without a place in views has its first value.
