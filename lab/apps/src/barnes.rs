@@ -150,11 +150,19 @@ fn input(count: usize, seed: u64) -> Vec<[f64; 6]> {
     bodies
 }
 
+/// Place of a body, or of a centre.
+///
+/// One by one, as below: arrays' adapters are calls in an inner loop.
+fn place<P: Processor>(cpu: &P, cells: &[P::Cell]) -> Position {
+    [get(cpu, &cells[0]), get(cpu, &cells[1]), get(cpu, &cells[2])]
+}
+
 /// Acceleration by a mass at a place.
 fn attraction(from: Position, to: Position, mass: f64) -> Position {
-    let offset: Position = core::array::from_fn(|k| to[k] - from[k]);
-    let square = offset.iter().map(|x| x * x).sum::<f64>() + SOFTENING * SOFTENING;
-    offset.map(|x| mass * x / (square * square.sqrt()))
+    let [x, y, z] = [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
+    let square = x * x + y * y + z * z + SOFTENING * SOFTENING;
+    let cube = square * square.sqrt();
+    [mass * x / cube, mass * y / cube, mass * z / cube]
 }
 
 impl<P: Processor> Barnes<P> {
@@ -185,7 +193,7 @@ impl<P: Processor> Barnes<P> {
     }
 
     fn position(&self, cpu: &P, body: usize) -> Position {
-        core::array::from_fn(|k| get(cpu, &self.bodies[body][k]))
+        place(cpu, &self.bodies[body])
     }
 
     fn child(&self, cell: usize, place: usize) -> &P::Word {
@@ -355,7 +363,7 @@ impl<P: Processor> Barnes<P> {
             0 => &self.leaves[child as usize - 1],
             _ => &self.centres[(child & !IS_CELL) as usize],
         };
-        (core::array::from_fn(|k| get(cpu, &cells[k])), get(cpu, &cells[3]))
+        (place(cpu, cells), get(cpu, &cells[3]))
     }
 
     /// Acceleration of a body, by the tree.
@@ -372,11 +380,12 @@ impl<P: Processor> Barnes<P> {
                     continue;
                 }
                 let (centre, mass) = self.centre(cpu, child);
-                let distance = (0..3).map(|k| (centre[k] - at[k]).abs()).fold(0.0, f64::max);
+                let [x, y, z] = [centre[0] - at[0], centre[1] - at[1], centre[2] - at[2]];
+                let distance = x.abs().max(y.abs()).max(z.abs());
                 cpu.instructions(INTERACTION);
                 let mut add = |centre, mass| {
                     let part = attraction(at, centre, mass);
-                    sum = core::array::from_fn(|k| sum[k] + part[k]);
+                    sum = [sum[0] + part[0], sum[1] + part[1], sum[2] + part[2]];
                 };
                 if side / 2.0 <= OPENING * distance {
                     add(centre, mass);
