@@ -76,6 +76,12 @@ impl Child {
     ///
     /// The system's, if there can be no more processes.
     pub fn fork(body: impl FnOnce() -> i32) -> io::Result<Child> {
+        let mut body = Some(body);
+        // Compiled once, not for each body.
+        Self::fork_with(&mut || body.take().map_or(PANICKED, |body| body()))
+    }
+
+    fn fork_with(body: &mut dyn FnMut() -> i32) -> io::Result<Child> {
         let parent = getpid();
         // SAFETY: the child touches only its copy of memory and shared pages; it never returns from
         // this function.

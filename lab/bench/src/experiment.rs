@@ -91,6 +91,10 @@ pub struct Variant<T> {
     pub key: T,
 }
 
+/// Measurement of a variant, by its number.
+type MeasureByNumber<'a> =
+    dyn FnMut(&mut [Box<dyn Contender>], usize, &Circumstances<'_>) -> Result<Samples, Error> + 'a;
+
 /// Puts the floor right after our own claim algorithm, since their ratio is to be taken
 /// of figures that are as close in time as can be; before all others if our own is not among them.
 pub fn insert_beside_ours<T>(variants: &mut Vec<Variant<T>>, floor: Variant<T>) {
@@ -121,6 +125,12 @@ impl Bench<'_> {
         variants: &[Variant<T>],
         mut measure: impl FnMut(&mut [Box<dyn Contender>], &T, &Circumstances<'_>) -> Result<Samples, Error>,
     ) {
+        let subjects: Vec<&RecordSubject> = variants.iter().map(|variant| &variant.subject).collect();
+        // Compiled once, not for each kind of key.
+        self.compare_all(&subjects, &mut |contenders, n, run| measure(contenders, &variants[n].key, run));
+    }
+
+    fn compare_all(&mut self, variants: &[&RecordSubject], measure: &mut MeasureByNumber<'_>) {
         let rounds = self.settings.runs.max(1);
         let mut collected: Vec<Samples> = variants.iter().map(|_| Samples::default()).collect();
         let mut failed = vec![false; variants.len()];
@@ -134,7 +144,7 @@ impl Bench<'_> {
         for round in 0..rounds {
             let round_start = Instant::now();
             for n in order(variants.len(), round, rounds) {
-                let Variant { subject, key } = &variants[n];
+                let subject = variants[n];
                 self.sink.step(&format!("{} · {}", subject.experiment, subject.describe()));
                 if failed[n] {
                     continue;
@@ -146,7 +156,7 @@ impl Bench<'_> {
                     seed: self.settings.seed.wrapping_add(u64::from(round) << 32).wrapping_add(n as u64),
                     limit: sample,
                 };
-                match measure(self.contenders, key, &run) {
+                match measure(self.contenders, n, &run) {
                     Ok(samples) => {
                         collected[n].values.extend(samples.values);
                         collected[n].extra.extend(samples.extra);
@@ -164,8 +174,8 @@ impl Bench<'_> {
                 break;
             }
         }
-        for (variant, samples) in variants.iter().zip(collected) {
-            self.record(&variant.subject, samples);
+        for (subject, samples) in variants.iter().zip(collected) {
+            self.record(subject, samples);
         }
     }
 

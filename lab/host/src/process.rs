@@ -141,6 +141,12 @@ const NOT_PINNED: i32 = 102;
 ///
 /// The system's, if there can be no more processes.
 pub fn fork_on(core: Option<usize>, body: impl FnOnce() -> i32) -> Result<Child, Error> {
+    let mut body = Some(body);
+    // Compiled once, not for each body.
+    fork_pinned(core, &mut || body.take().map_or(1, |body| body()))
+}
+
+fn fork_pinned(core: Option<usize>, body: &mut dyn FnMut() -> i32) -> Result<Child, Error> {
     let pinned = || match core.map_or(Ok(()), pin_to) {
         Ok(()) => match body() {
             // That code means a panic.
@@ -191,6 +197,14 @@ pub fn team(
     cores: &[Option<usize>],
     limit: Duration,
     body: impl Fn(usize) -> i32,
+) -> Result<Vec<Exit>, Error> {
+    team_with(cores, limit, &body)
+}
+
+fn team_with(
+    cores: &[Option<usize>],
+    limit: Duration,
+    body: &dyn Fn(usize) -> i32,
 ) -> Result<Vec<Exit>, Error> {
     let deadline = Instant::now() + limit;
     let mut children = Vec::with_capacity(cores.len());

@@ -184,7 +184,7 @@ fn measure(load: &BarrierLoad, run: &Circumstances<'_>, barrier: &impl MetBarrie
         }
         Ok(())
     };
-    let counted = crew.count(run, participate)?;
+    let counted = crew.count(run, &participate)?;
     let episodes = (counted.operations() / procs as f64).max(1e-9);
     Ok(crew.figures(&counted, BARRIER_US, counted.time.as_secs_f64() * 1e6 / episodes))
 }

@@ -337,7 +337,8 @@ fn measure<R: MeasuredRing>(
             message[8..16].copy_from_slice(&number.to_le_bytes());
             message[bytes - 8..].copy_from_slice(&number.to_le_bytes());
         };
-        while board.end().load(Relaxed) == 0 {
+        let (end, done) = (board.end(), board.done(0));
+        while end.load(Relaxed) == 0 {
             if let Some(pace) = pace {
                 next += pace;
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -350,7 +351,7 @@ fn measure<R: MeasuredRing>(
                 R::send(&mut writer, &message)?;
             }
             number += 1;
-            board.done(0).store(number, Relaxed);
+            done.store(number, Relaxed);
         }
         R::close(&mut writer);
         // (BR2) Release: all messages come first; pairs with the Acquire (BR1) in `reached`.
@@ -366,6 +367,7 @@ fn measure<R: MeasuredRing>(
         let (mut number, mut is_other) = (0u64, false);
         let (mut begun, mut used) = (0, 0);
         let has_ended = || reached(0, ENDED);
+        let done = board.done(me);
         while R::receive(&mut reader, has_ended, |message| {
             if pace.is_some() {
                 let now = monotonic_ns();
@@ -378,7 +380,7 @@ fn measure<R: MeasuredRing>(
                 (begun, used) = (monotonic_ns(), nanoseconds(ClockId::ThreadCPUTime));
             }
             number += 1;
-            board.done(me).store(number, Relaxed);
+            done.store(number, Relaxed);
             if is_other {
                 return Err(format!("message {} is another one", number - 1));
             }
@@ -392,7 +394,7 @@ fn measure<R: MeasuredRing>(
         0 => write(),
         me => read(me),
     };
-    let counted = crew.count(run, participate)?;
+    let counted = crew.count(run, &participate)?;
     let sent = board.done(0).load(Relaxed);
     if let Some(me) = (1..procs).find(|&me| board.done(me).load(Relaxed) != sent) {
         let got = board.done(me).load(Relaxed);

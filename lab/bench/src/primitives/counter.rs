@@ -117,19 +117,20 @@ where
     // Relaxed, all: counts.
     let participate = |member: &BoardMember<'_>| {
         let mut count = 0u64;
-        while board.end().load(Relaxed) == 0 {
+        let (end, done, between) = (board.end(), board.done(member.me), load.between);
+        while end.load(Relaxed) == 0 {
             let start = count.is_multiple_of(TIMED).then(Instant::now);
             counter.increment(&member.cpu);
             if let Some(start) = start {
                 board.note(member.me, Duration::as_nanos(&start.elapsed()) as u64);
             }
             count += 1;
-            board.done(member.me).store(count, Relaxed);
-            work(load.between);
+            done.store(count, Relaxed);
+            work(between);
         }
         Ok(())
     };
-    let counted = crew.count(run, participate)?;
+    let counted = crew.count(run, &participate)?;
     let all: u64 = (0..procs).map(|me| board.done(me).load(Relaxed)).sum();
     let value = counter.value(&Native::with_id(0));
     if value != all {

@@ -46,7 +46,7 @@ impl LoadCrew<'_> {
     pub fn count(
         &self,
         run: &Circumstances<'_>,
-        body: impl Fn(&BoardMember<'_>) -> Result<(), String> + Sync,
+        body: &(dyn Fn(&BoardMember<'_>) -> Result<(), String> + Sync),
     ) -> Result<Counted, Error> {
         // Measured before there are participants that would each measure it.
         let _ = (Native::pause_ps(), Native::switch_cost(), rounds_per_ns());

@@ -9,7 +9,7 @@ use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::crew::LoadCrew;
 use super::pthread::{PthreadKind, PthreadLock, PthreadRwLock};
-use super::{MeasuredKind, NamedObject, replay, work, world_for};
+use super::{Counted, MeasuredKind, NamedObject, replay, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -318,8 +318,11 @@ fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]
     let participate = |member: &BoardMember<'_>| {
         let (me, mut count, mut exclusive) = (member.me, 0u64, 0u64);
         let (lock, mut changed) = (lock.at_hand()?, false);
+        // Looked up once: the loop is what is measured.
+        let (end, done, protected) = (board.end(), board.done(me), board.token(0));
+        let (timed, inside, between) = (timed, load.inside, load.between);
         // Relaxed, all: counts; the lock orders those that it protects, which is checked.
-        while board.end().load(Relaxed) == 0 {
+        while end.load(Relaxed) == 0 {
             let start = count.is_multiple_of(timed).then(Instant::now);
             let mut waited = Duration::ZERO;
             // Not all participants at one time.
@@ -328,13 +331,12 @@ fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]
                 if let Some(start) = start {
                     waited = start.elapsed();
                 }
-                let protected = board.token(0);
                 if is_alone {
                     exclusive += 1;
                     protected.store(protected.load(Relaxed) + 1, Relaxed);
                 }
                 let seen = protected.load(Relaxed);
-                work(load.inside);
+                work(inside);
                 // No participant writes meanwhile.
                 changed |= protected.load(Relaxed) != seen;
             })?;
@@ -342,18 +344,24 @@ fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]
                 board.note(me, waited.as_nanos() as u64);
             }
             count += 1;
-            board.done(me).store(count, Relaxed);
-            work(load.between);
+            done.store(count, Relaxed);
+            work(between);
         }
         board.thread(me).store(exclusive, Relaxed);
         if changed { Err("the lock did not exclude".to_owned()) } else { Ok(()) }
     };
-    let counted = crew.count(run, participate)?;
+    let counted = crew.count(run, &participate)?;
+    figures(&crew, &counted)
+}
+
+/// Figures of a measurement, after a look at whether the lock excluded.
+fn figures(crew: &LoadCrew<'_>, counted: &Counted) -> Result<Samples, Error> {
+    let (board, procs) = (crew.board, crew.procs);
     let all: u64 = (0..procs).map(|me| board.thread(me).load(Relaxed)).sum();
     if board.token(0).load(Relaxed) != all {
         return Err(Error::Other("the lock did not exclude".into()));
     }
-    Ok(crew.figures(&counted, ACQUISITIONS_PER_S, counted.rate()))
+    Ok(crew.figures(counted, ACQUISITIONS_PER_S, counted.rate()))
 }
 
 #[cfg(test)]

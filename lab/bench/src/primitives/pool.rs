@@ -223,7 +223,7 @@ fn measure<E: BufferEnds>(
         }
         Ok(())
     };
-    let counted = crew.count(run, participate)?;
+    let counted = crew.count(run, &participate)?;
     let done = |me: usize| board.done(me).load(Relaxed);
     if (1..procs).any(|me| done(me) != done(0)) {
         let all: Vec<u64> = (0..procs).map(done).collect();

@@ -261,13 +261,13 @@ fn measure<C: Channel>(load: &QueueLoad, run: &Circumstances<'_>, channel: &C) -
     let procs = load.procs as usize;
     let crew = LoadCrew { sharing: load.sharing, procs, policy: Policy::Adaptive, board };
     // Relaxed, all: counts and hints; the queue orders what it carries.
-    let has_ended = || board.end().load(Relaxed) != 0;
     let produce = |me: usize| {
         let (sender, mut count) = (channel.sender()?, 0u64);
-        while !has_ended() {
+        let (end, done) = (board.end(), board.done(me));
+        while end.load(Relaxed) == 0 {
             C::send(&sender, count)?;
             count += 1;
-            board.done(me).store(count, Relaxed);
+            done.store(count, Relaxed);
         }
         // The consumer may sleep, and has not seen the end yet.
         C::try_send(&sender, count);
@@ -280,10 +280,11 @@ fn measure<C: Channel>(load: &QueueLoad, run: &Circumstances<'_>, channel: &C) -
     };
     let consume = || {
         let (receiver, mut count) = (channel.receiver()?, 0u64);
-        while !has_ended() {
+        let (end, done) = (board.end(), board.done(0));
+        while end.load(Relaxed) == 0 {
             C::receive(&receiver)?;
             count += 1;
-            board.done(0).store(count, Relaxed);
+            done.store(count, Relaxed);
         }
         // Senders that wait for room go on.
         let begun = Instant::now();
@@ -298,7 +299,7 @@ fn measure<C: Channel>(load: &QueueLoad, run: &Circumstances<'_>, channel: &C) -
         0 => consume(),
         me => produce(me),
     };
-    let mut counted = crew.count(run, participate)?;
+    let mut counted = crew.count(run, &participate)?;
     let received = counted.shares.remove(0);
     let rate = received / counted.time.as_secs_f64().max(1e-9);
     Ok(crew.figures(&counted, MESSAGES_PER_S, rate))

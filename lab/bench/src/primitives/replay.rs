@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crew::LoadCrew;
 use super::locks::{HeldLock, LockLoad, TIMED};
-use super::work;
+use super::{Counted, work};
 use crate::experiment::Samples;
 use crate::structures::board::{Board, BoardMember};
 use crate::transport::Circumstances;
@@ -95,7 +95,7 @@ pub(super) fn measure(
     let board = Board::new(&memory)?;
     let procs = replay.threads.len();
     let crew = LoadCrew { sharing: load.sharing, procs, policy: load.policy, board };
-    let mut counted = crew.count(run, |member| {
+    let counted = crew.count(run, &|member| {
         let replayer = Replayer { board, member, locks, count: std::cell::Cell::new(0) };
         while !replayer.ends() {
             replayer.play(&replay.threads[member.me])?;
@@ -103,9 +103,20 @@ pub(super) fn measure(
         board.thread(member.me).store(replayer.count.get(), Relaxed);
         Ok(())
     })?;
+    figures(&crew, counted, replay, locks.len())
+}
+
+/// Figures of a replay, after a look at whether the locks excluded.
+fn figures(
+    crew: &LoadCrew<'_>,
+    mut counted: Counted,
+    replay: &LockReplay,
+    locks: usize,
+) -> Result<Samples, Error> {
+    let (board, procs) = (crew.board, crew.procs);
     // Relaxed: the participants have ended.
     let all: u64 = (0..procs).map(|me| board.thread(me).load(Relaxed)).sum();
-    let protected: u64 = (0..locks.len()).map(|lock| board.token(lock).load(Relaxed)).sum();
+    let protected: u64 = (0..locks).map(|lock| board.token(lock).load(Relaxed)).sum();
     if protected != all {
         return Err(Error::Other("a lock did not exclude".into()));
     }

@@ -73,7 +73,8 @@ impl<'a> Crew<'a> {
         let room = self.room.ok_or_else(|| Error::NotAvailable("threads only".into()))?;
         let subject = room.subject()?;
         fork_on(self.cores[me], || {
-            subject.work(&BoardMember::new(&BoardSurroundings::new(board, me), policy), &board, &task);
+            let around = BoardSurroundings::new(board, me);
+            work::work(subject, &BoardMember::new(&around, policy), &board, &task);
             0
         })
     }
@@ -108,11 +109,8 @@ impl<'a> Crew<'a> {
                         // Relaxed: read by the supervisor long afterwards, if at all.
                         board.thread(me).store(halt::thread_number(), Ordering::Relaxed);
                         halt::obey(board.halt(me), || {
-                            subject.work(
-                                &BoardMember::new(&BoardSurroundings::new(board, me), policy),
-                                &board,
-                                task,
-                            );
+                            let around = BoardSurroundings::new(board, me);
+                            work::work(subject, &BoardMember::new(&around, policy), &board, task);
                         });
                     });
                 }

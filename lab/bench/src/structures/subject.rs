@@ -8,7 +8,7 @@ use towpath_structures::nonblocking::{
 };
 
 use super::board::{Board, BoardMember};
-use super::work::{WorkKind, work};
+use super::work::{WorkKind, loaded};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,15 @@ pub trait Subject: Sync {
     /// Counts the descriptors. The caller has the structure to itself.
     fn inventory(&self, member: &BoardMember<'_>) -> Result<Inventory, StableError>;
 
-    /// A participant's life: here, so that it is compiled for each structure by itself.
-    fn work(&self, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) {
-        work(self, member, board, task);
+    /// Performs a participant's operations under load.
+    ///
+    /// Here, so that they are compiled for each structure by itself.
+    ///
+    /// # Errors
+    ///
+    /// The structure's, but for want of room.
+    fn work(&self, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) -> Result<(), StableError> {
+        loaded(self, member, board, task)
     }
 }
 

@@ -85,9 +85,9 @@ fn write(word: &AtomicU64, value: u64) {
 }
 
 /// A participant's life, until all shall end or it cannot go on.
-pub fn work<T: Subject + ?Sized>(subject: &T, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) {
+pub fn work(subject: &dyn Subject, member: &BoardMember<'_>, board: &Board<'_>, task: &WorkKind) {
     let outcome = match (task.recorded, task.structure.has_keys()) {
-        (false, _) => loaded(subject, member, board, task),
+        (false, _) => subject.work(member, board, task),
         (true, true) => with_keys(subject, member, board, task),
         (true, false) => with_tokens(subject, member, board, task),
     };
@@ -96,7 +96,8 @@ pub fn work<T: Subject + ?Sized>(subject: &T, member: &BoardMember<'_>, board: &
     }
 }
 
-fn loaded<T: Subject + ?Sized>(
+/// A participant that counts its operations and notes the times of some.
+pub fn loaded<T: Subject + ?Sized>(
     subject: &T,
     member: &BoardMember<'_>,
     board: &Board<'_>,
@@ -146,8 +147,8 @@ fn loaded<T: Subject + ?Sized>(
 
 /// A participant that changes only keys of its own, and so knows the contents, but for
 /// the key that its predecessor was about to change.
-fn with_keys<T: Subject + ?Sized>(
-    subject: &T,
+fn with_keys(
+    subject: &dyn Subject,
     member: &BoardMember<'_>,
     board: &Board<'_>,
     task: &WorkKind,
@@ -186,8 +187,8 @@ fn with_keys<T: Subject + ?Sized>(
 
 /// Compares a participant's keys with the contents that they must have; the caller has
 /// them to itself.
-pub fn check_keys<T: Subject + ?Sized>(
-    subject: &T,
+pub fn check_keys(
+    subject: &dyn Subject,
     member: &BoardMember<'_>,
     board: &Board<'_>,
     whose: usize,
@@ -255,8 +256,8 @@ fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
 
 /// A participant that puts in tokens, each of which exists once, and takes out whatever
 /// comes.
-fn with_tokens<T: Subject + ?Sized>(
-    subject: &T,
+fn with_tokens(
+    subject: &dyn Subject,
     member: &BoardMember<'_>,
     board: &Board<'_>,
     task: &WorkKind,

@@ -310,6 +310,7 @@ impl<A: Attacked> KillCrew<'_, A> {
     }
 }
 
+#[inline(never)]
 fn batch<A: Attacked>(
     attacked: &A,
     count: u32,
