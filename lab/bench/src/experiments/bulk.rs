@@ -64,7 +64,7 @@ impl Experiment for Bulk {
 
 impl Measure for Bulk {
     fn seconds(&self) -> u64 {
-        10
+        7
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let present = bench.present(self.name(), 2);

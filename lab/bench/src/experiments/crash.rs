@@ -71,7 +71,7 @@ impl Experiment for CrashTest {
 
 impl Measure for CrashTest {
     fn seconds(&self) -> u64 {
-        6
+        5
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let present = bench.present(self.name(), PROCS);

@@ -72,7 +72,7 @@ impl Experiment for LogParameters {
 
 impl Measure for LogParameters {
     fn seconds(&self) -> u64 {
-        6
+        5
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         // The floor by itself, among the others; our own measure their ratio to it themselves.

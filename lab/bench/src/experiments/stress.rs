@@ -59,7 +59,7 @@ impl Experiment for StressTest {
 
 impl Measure for StressTest {
     fn seconds(&self) -> u64 {
-        14
+        10
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let present = bench.present(self.name(), 0);
