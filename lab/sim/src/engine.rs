@@ -2,9 +2,10 @@
 //! events.
 //!
 //! A thread runs ahead of the others as long as its accesses are private (its cache has the line,
-//! with sufficient rights) and nothing else is due before its clock (`EventQueue::horizon`).
-//! Otherwise it stops, and what it waits for becomes an event. So every shared access happens in
-//! the order of time, exactly, at the cost of an array look-up where no other processor interferes.
+//! with sufficient rights) and nothing else is due before its clock (`EventQueue::horizon`) that
+//! could change that by then (`ahead.rs`). Otherwise it stops, and what it waits for becomes an
+//! event. So every shared access happens in the order of time, exactly, at the cost of an array
+//! look-up where no other processor interferes.
 //!
 //! * This file: the state that all parts share, and the steps of a thread's clock.
 //! * `machine.rs`: engine and interconnect together; the loop.

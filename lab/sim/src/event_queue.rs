@@ -156,6 +156,9 @@ pub(crate) struct EventQueue {
     sequence: u64,
     /// Time of the earliest event, or earlier: no thread may run beyond it.
     pub horizon: Time,
+    /// Time before which the running thread may use its cache: the horizon, or later
+    /// (`ahead.rs`).
+    pub hits_until: Time,
     /// The horizon is never later, whatever is due.
     pub ceiling: Time,
     /// Number of events that have happened.
@@ -182,6 +185,7 @@ impl EventQueue {
             other: Time::MAX,
             sequence: 0,
             horizon: LEASH,
+            hits_until: LEASH,
             ceiling: Time::MAX,
             count: 0,
             hash: 0,
@@ -192,6 +196,7 @@ impl EventQueue {
     pub fn push(&mut self, time: Time, kind: EventKind, a: usize, b: usize) {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
+        self.hits_until = self.horizon;
         let (order, a, b) = (self.sequence << 8 | kind as u64, a as u32, b as u32);
         if kind == EventKind::HomeFree && self.free_home.time == Time::MAX {
             self.free_home = TimedEvent { time, order, a, b };
@@ -365,10 +370,48 @@ impl EventQueue {
     #[inline(always)]
     fn happened(&mut self, event: TimedEvent) -> TimedEvent {
         self.horizon = self.soon.min(self.other).min(event.time + LEASH).min(self.ceiling);
+        self.hits_until = self.horizon;
         self.count += 1;
         let what = event.time ^ event.order << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
         self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         event
+    }
+
+    /// Returns the time of the earliest event outside the calendar; `Time::MAX` if there
+    /// is none.
+    pub fn other_time(&self) -> Time {
+        self.other
+    }
+
+    /// Shows the calendar's events before `limit`, in the order of time, until one is not
+    /// accepted.
+    pub fn show_before(&self, limit: Time, mut accept: impl FnMut(&TimedEvent) -> bool) {
+        if self.soon >= limit {
+            return;
+        }
+        let last = (limit - 1).min(self.end - 1) >> WIDTH;
+        let mut at = self.soon >> WIDTH;
+        while at <= last {
+            let list = at as usize % LISTS;
+            let filled = self.filled[list / 64] >> (list % 64);
+            if filled == 0 {
+                at += 64 - list as u64 % 64;
+                continue;
+            }
+            at += u64::from(filled.trailing_zeros());
+            if at > last {
+                return;
+            }
+            let mut place = self.first[at as usize % LISTS];
+            while place != NIL {
+                let HeapEntry { event, next } = &self.entries[place as usize];
+                if event.time >= limit || !accept(event) {
+                    return;
+                }
+                place = *next;
+            }
+            at += 1;
+        }
     }
 
     /// Returns the time of the next event.

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod ahead;
 mod cache;
 mod counters;
 mod dcas;

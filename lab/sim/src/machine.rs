@@ -20,11 +20,14 @@ pub(crate) struct Machine {
     pub chosen: Option<usize>,
     /// Hits until it went on.
     hits: u64,
+    /// Longest lead of a thread over the events that are due (`ahead.rs`).
+    pub lead: Time,
 }
 
 impl Machine {
     pub fn new(engine: Engine, interconnect: impl Interconnect + 'static) -> Machine {
-        Machine { engine, interconnect: Box::new(interconnect), limit: FOREVER, chosen: None, hits: 0 }
+        let lead = interconnect.longest_slack(&engine);
+        Machine { engine, interconnect: Box::new(interconnect), limit: FOREVER, chosen: None, hits: 0, lead }
     }
 
     /// Sends a request to the memory system, from a processor's place for it.
@@ -95,6 +98,7 @@ impl Machine {
         if preempt || thread.stolen > 0 {
             // This one access, and then the interrupt or the next thread.
             e.events.horizon = e.now;
+            e.events.hits_until = e.now;
         }
         thread.doing = Doing::Running;
         Some(t)

@@ -1,7 +1,7 @@
 //! Shared memory: the values of words, their lines, and the copies of lines in caches.
 //!
 //! One array of values is exact: the model performs a write only when all other copies are gone,
-//! and no clock runs ahead of an event.
+//! and no clock runs ahead of an event that could change its cache by then (`ahead.rs`).
 
 use towpath_machine::Place;
 

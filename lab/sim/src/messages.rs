@@ -113,6 +113,11 @@ impl Messages {
     pub fn set_handler(&mut self, handler: impl Fn(&mut NodeKernel, ArrivedMessage) + 'static) {
         self.handler = Some(Rc::new(handler));
     }
+
+    /// Returns the node that a message under way goes to.
+    pub fn receiver(&self, number: usize) -> usize {
+        self.envelopes[number].to
+    }
 }
 
 impl Machine {

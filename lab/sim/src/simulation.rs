@@ -124,6 +124,12 @@ impl Simulation {
         self.machine.borrow_mut().engine.jitter = 0;
     }
 
+    /// No thread uses its cache while events are due that cannot change it yet: slower,
+    /// for comparison.
+    pub fn without_lead(&mut self) {
+        self.machine.borrow_mut().lead = 0;
+    }
+
     /// A thread with number `id` on a processor. Several may share one.
     pub fn spawn(&mut self, processor: usize, id: usize, body: impl FnOnce(&Sim) + 'static) {
         self.spawn_boxed(processor, id, 0, Box::new(body));

@@ -23,7 +23,7 @@ mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::event_queue::{EventKind, Time};
+use crate::event_queue::{EventKind, Time, TimedEvent};
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.
@@ -60,6 +60,18 @@ pub(crate) trait Interconnect: std::fmt::Debug {
     /// Carries a processor's message from node to node. Returns when it arrives.
     fn carry(&mut self, _e: &Engine, _now: Time, from: usize, to: usize) -> Time {
         unreachable!("a message from {from} to {to}: `Parameters::check` refuses that here");
+    }
+
+    /// Returns the time from an event until it can change a processor's cache, at least.
+    ///
+    /// The processor's thread is running, and waits for nothing.
+    fn slack(&self, _e: &Engine, _event: &TimedEvent, _cpu: usize) -> Time {
+        0
+    }
+
+    /// Returns the longest [`Interconnect::slack`]; 0: there is none.
+    fn longest_slack(&self, _e: &Engine) -> Time {
+        0
     }
 
     /// Goes on after the operating system has answered [`Effect::Changed`].

@@ -284,6 +284,10 @@ impl Sim {
     ///
     /// Charges the call alone if not `sleeps`.
     fn sleep_if(&self, sleeps: bool, word: &SimWord, timeout_ns: u64) {
+        if self.machine.borrow().lead > 0 {
+            // It may have run ahead.
+            self.await_turn();
+        }
         {
             let machine = &mut *self.machine.borrow_mut();
             if !sleeps {

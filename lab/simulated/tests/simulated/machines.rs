@@ -194,6 +194,8 @@ fn a_context_switch_loses_the_reservation() {
 /// Lets all threads add to counters in several ways; the sums must come out.
 fn count(p: &Parameters, processors: usize, seed: u64) -> Outcome {
     let mut s = Simulation::new(p, processors, seed);
+    // Each turn is an event of the trace.
+    s.without_lead();
     let arena = s.arena();
     let places = [Place::Home(0), Place::SameLine, Place::NewLine, Place::AtMemory(0)];
     let words: Rc<[SimWord]> = places.map(|place| arena.word(place, 0)).into();

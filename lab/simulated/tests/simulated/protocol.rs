@@ -3,11 +3,12 @@
 //!
 //! Threads run one after another in the order of simulated time, and a thread goes on at once after
 //! its access was performed: so what it appends to the log right then is in the order of the
-//! accesses. Checked are: every value read is the last one written to that word; accesses are
-//! performed in the order of their clocks; a store-conditional succeeds only if no processor wrote
-//! since its load-linked, a DCAS exactly if both words hold what was expected; operations at memory
-//! are linearizable. In debug builds the engine checks itself beside that: one writer or many
-//! readers at each completion, and at the end that every request was answered, every invalidation
+//! accesses. (No thread runs ahead here: `ahead.rs` compares threads that do with threads that do
+//! not.) Checked are: every value read is the last one written to that word; accesses are performed
+//! in the order of their clocks; a store-conditional succeeds only if no processor wrote since its
+//! load-linked, a DCAS exactly if both words hold what was expected; operations at memory are
+//! linearizable. In debug builds the engine checks itself beside that: one writer or many readers
+//! at each completion, and at the end that every request was answered, every invalidation
 //! acknowledged, and the directory covers the caches.
 
 use std::cell::RefCell;
@@ -213,6 +214,7 @@ fn torture(p: &Parameters, processors: usize, copies: usize, operations: usize, 
     let mut p = p.clone();
     p.store_buffer = 0;
     let mut s = Simulation::new(&p, processors, seed);
+    s.without_lead();
     let arena = s.arena();
     let place = |i: u32| if i.is_multiple_of(3) { Place::Home(i) } else { Place::SameLine };
     let work = Rc::new(Work {
