@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 
@@ -289,6 +290,16 @@ def test_pool_goes_on_when_a_callback_raises(capsys):
         assert [result.get(10) for result in results] == [0, 1, 4]
         assert pool.map(square, range(3)) == [0, 1, 4]
     assert capsys.readouterr().err.count("OSError: a callback's") == 3
+
+
+def test_pool_is_shown_while_another_thread_holds_its_lock():
+    with towpath.Pool(1) as pool:
+        shown = []
+        thread = threading.Thread(target=lambda: shown.append(repr(pool)), daemon=True)
+        with pool._workers._lock:
+            thread.start()
+            thread.join(10)
+        assert shown and "pool_size=1" in shown[0]
 
 
 @pytest.mark.parametrize("before", ["", "finalizer = weakref.finalize(weakref, print)"])

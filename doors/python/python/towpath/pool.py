@@ -62,8 +62,10 @@ class Pool(pool.Pool):
 
     @property
     def _pool(self) -> Any:
-        with self._workers._lock:
-            return [slot.process for slot in self._workers._slots if slot.process is not None]
+        # Without the lock, which a thread may hold that has ended with the interpreter: `__del__` shows the
+        # pool then.
+        processes = [slot.process for slot in self._workers._slots]
+        return [process for process in processes if process is not None]
 
     def close(self) -> None:
         """Takes no more jobs; the workers end when all are done."""
