@@ -467,6 +467,9 @@ mod tests {
             assert_eq!(Semaphore::open_in(memory).unwrap().available(), 2);
             assert!(matches!(Event::open_in(memory), Err(Error::OtherType { .. })));
             drop(Barrier::init_in(memory, 2, 2).unwrap());
+            let other = Barrier::open_or_init_in(memory, 2, 3);
+            assert!(matches!(other, Err(Error::OtherType { .. })), "for 2, not 3");
+            drop(Barrier::open_or_init_in(memory, 2, 2).unwrap());
             drop(Condvar::init_in(memory, 2, ()).unwrap());
             Event::init_in(memory, 2, ()).unwrap().set();
             assert!(Once::init_in(memory, 2, ()).unwrap().call(|_| ()).is_ok());

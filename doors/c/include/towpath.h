@@ -249,7 +249,8 @@ size_t tp_barrier_size(uint32_t users);
 int tp_barrier_init(void *at, size_t room, uint32_t users, size_t participants, tp_barrier **out);
 /* Opens the barrier in this memory. */
 int tp_barrier_open(void *at, size_t room, tp_barrier **out);
-/* Opens the barrier in this memory, or makes it if the memory is zeroed. */
+/* Opens the barrier in this memory, or makes it if the memory is zeroed. TP_ETYPE also if it is for
+ * another number of participants. */
 int tp_barrier_open_or_init(void *at, size_t room, uint32_t users, size_t participants, tp_barrier **out);
 /* Ends the handle; NULL is none. */
 void tp_barrier_close(tp_barrier *barrier);
@@ -517,7 +518,7 @@ int tp_world_rwlock(tp_world *world, const char *name, uint64_t value, tp_rwlock
 int tp_world_cond(tp_world *world, const char *name, tp_cond **out);
 /* Opens a semaphore by name. */
 int tp_world_sem(tp_world *world, const char *name, uint64_t permits, tp_sem **out);
-/* Opens a barrier by name. */
+/* Opens a barrier by name. TP_ETYPE also if it is for another number of participants. */
 int tp_world_barrier_of(tp_world *world, const char *name, size_t participants, tp_barrier **out);
 /* Opens an event by name. */
 int tp_world_event(tp_world *world, const char *name, tp_event **out);

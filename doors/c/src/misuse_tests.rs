@@ -425,6 +425,8 @@ fn worlds_have_objects_by_name() {
         assert_eq!((tp_event_set(Some(event)), tp_event_is_set(Some(event))), (0, 1));
         assert_eq!((tp_event_wait(Some(event), FOREVER), tp_event_reset(Some(event))), (0, 1));
         let barrier = opened(|out| tp_world_barrier_of(Some(world), c"b".as_ptr(), 1, out)).unwrap();
+        let other = opened(|out| tp_world_barrier_of(Some(world), c"b".as_ptr(), 2, out));
+        assert_eq!(other.err(), Some(Fault::TYPE), "it is for one");
         assert_eq!((tp_barrier_join(Some(barrier)), tp_barrier_wait(Some(barrier), FOREVER)), (0, 0));
         let leave = || tp_barrier_leave(Some(barrier));
         assert_eq!((leave(), leave()), (0, Fault::PERM.number()));

@@ -206,6 +206,9 @@ def test_objects_show_their_names():
         world.semaphore("h", -1)
     with pytest.raises(ValueError, match="is for 2, not 3"):
         world.barrier("g", 3)
+    code = "import towpath; towpath.World('shown').barrier('g', 3)"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert other.returncode == 1 and "barrier for 2 participants" in other.stderr
 
 
 def wait_at(barrier, results):

@@ -15,13 +15,15 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::NumberOutOfRange`]; as [`World::shared`].
+    /// [`Error::NumberOutOfRange`]; [`Error::OtherType`] also if it is for another number of
+    /// participants; as [`World::shared`].
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
     /// # world.enter(Some(0))?;
     /// let phase = world.barrier_of("phase", 1)?;
     /// phase.wait()?; // returns when all participants are there
+    /// assert!(world.barrier_of("phase", 2).is_err(), "it is for one");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn barrier_of(&self, name: &str, participants: usize) -> Result<Shared<Barrier>, Error> {
@@ -31,7 +33,15 @@ impl World {
             return Err(Error::NumberOutOfRange { of: "participants of a barrier", wanted, least: 1, most });
         }
         let cpu = Native::with_id(0);
-        self.shared(name, |barrier: &Barrier| barrier.prepare_with(&cpu, participants))
+        let opened = self.shared(name, |barrier: &Barrier| barrier.prepare_with(&cpu, participants))?;
+        match of(&opened).participants(&cpu) {
+            found if found == wanted => Ok(opened),
+            found => Err(Error::OtherType {
+                name: name.to_owned(),
+                found: format!("barrier for {found} participants"),
+                expected: format!("barrier for {wanted}"),
+            }),
+        }
     }
 }
 

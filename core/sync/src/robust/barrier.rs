@@ -201,7 +201,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         cpu.store(&self.arrivals.participants, participants.clamp(1, N) as u64, Ordering::Relaxed);
     }
 
-    fn participants(&self, cpu: &P) -> u64 {
+    /// Number of participants that the barrier was made for.
+    pub fn participants(&self, cpu: &P) -> u64 {
         // Relaxed: never changed while it is used. Another process may have written anything.
         cpu.load(&self.arrivals.participants, Ordering::Relaxed).clamp(1, N as u64)
     }
