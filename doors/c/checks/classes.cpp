@@ -1,6 +1,7 @@
 // The classes of towpath.hpp: guards release, errors are exceptions, deaths are told.
 #include <iostream>
 #include <mutex>
+#include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ int code_of(Act act) {
     try {
         act();
     } catch (const towpath::error &error) {
-        CHECK(std::string(error.what()) == tp_strerror(error.code()));
+        CHECK(std::string(error.what()) == tp_strerror(error.code()) || std::string(error.what()) == tp_last_error());
         return error.code();
     }
     return 0;
@@ -120,6 +121,10 @@ int main() {
         guard.value() = 7;
         CHECK(!guard.owner_died());
         CHECK(!changed.wait_for(guard, 1ms));
+        int looks = 0;
+        CHECK(!changed.wait_for(guard, 3ms, [] { return false; }));
+        CHECK(changed.wait_for(guard, towpath::duration::max(), [&] { return ++looks == 1; }) && looks == 1);
+        CHECK(changed.wait_for(guard, -1ms, [] { return true; }));
         CHECK(code_of([&] { mutex.lock(); }) == TP_EDEADLOCK);
     }
     {
@@ -152,11 +157,24 @@ int main() {
         kill(getpid(), SIGKILL);
     });
     CHECK(code_of([&] { auto reader = lock.read(); }) == TP_EOWNERDEAD);
+    CHECK(code_of([&] { auto reader = lock.read_for(1ms); }) == TP_EOWNERDEAD);
     auto reader = lock.read([](towpath::write_guard &writer) {
         writer.value() = 5;
         writer.consistent();
     });
     CHECK(reader.value() == 5 && !lock.write_for(1ms));
+    CHECK(lock.read_for(1s)->value() == 5 && lock.read_for(towpath::duration::max())->value() == 5);
+    in_a_dead_child([&] {
+        auto own = towpath::rw_lock::open(lock_in);
+        CHECK(own.read_for(1ms)->value() == 5 && !own.write_for(1ms));
+    });
+    auto other_in = zeroed(towpath::rw_lock::size(4));
+    auto other = towpath::rw_lock::init(other_in, 4);
+    {
+        auto writing = other.write();
+        CHECK(code_of([&] { auto reader = other.read_for(1ms); }) == TP_EDEADLOCK);
+        in_a_dead_child([&] { CHECK(!towpath::rw_lock::open(other_in).read_for(3ms)); });
+    }
 
     towpath::world world = towpath::world::create(nullptr, 2);
     auto permits = world.semaphore("permits", 1);
@@ -177,6 +195,14 @@ int main() {
         CHECK(receiver.next()->number == 2 && !receiver.next());
     }
     CHECK(code_of([&] { world.queue<std::uint64_t>("jobs", 4); }) == TP_ETYPE);
+    try {
+        world.mutex("jobs");
+        CHECK(!"a queue was opened as a mutex");
+    } catch (const std::exception &error) {
+        CHECK(std::string(error.what()).find("\"jobs\"") != std::string::npos);
+    }
+    CHECK(code_of([&] { world.mutex(nullptr); }) == TP_EINVALID);
+    CHECK(std::string(tp_last_error()) == tp_strerror(TP_EINVALID));
     {
         auto odd = world.queue<std::array<char, 3>, towpath::kind::mpsc>("odd", 4);
         auto numbers = world.queue<job>("numbers", 4);
@@ -195,11 +221,20 @@ int main() {
         auto letters = world.messages("letters", 3, 2, 1000);
         auto poster = letters.poster();
         auto fetcher = letters.fetcher();
-        std::string longer(900, 'x');
+        std::string longer(900, 'x'), text = "short";
         poster.send(std::as_bytes(std::span(longer)));
         fetcher.receive().give_back();
         auto held = fetcher.receive();
         CHECK(held.bytes().size() == 900 && held.bytes()[899] == std::byte{'x'} && !fetcher.receive_for(1ms));
+        auto kept = std::move(held);
+        CHECK(held.bytes().empty() && kept.bytes().size() == 900);
+        held = std::move(kept);
+        CHECK(held.bytes().size() == 900 && kept.bytes().empty());
+        auto letters_in = zeroed(towpath::messages::size(2, 4, 2, 100));
+        auto made = towpath::messages::init(letters_in, 2, 4, 2, 100);
+        auto own = towpath::messages::open(letters_in, 4, 2, 100);
+        made.poster().send(std::as_bytes(std::span(text)));
+        CHECK(own.fetcher().receive().bytes().size() == text.size());
     }
     auto ring = world.broadcast("ring", 4096);
     auto writer = ring.writer();

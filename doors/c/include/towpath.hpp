@@ -1,7 +1,8 @@
 // Towpath for C++20: towpath.h with handles that close themselves, guards that release, and exceptions.
 //
-// Errors are exceptions of type towpath::error, whose code() is one of the numbers TP_E…; a time that is over is a
-// return value. All classes can be moved and not copied. docs/c.md tells how to begin.
+// Errors are exceptions of type towpath::error, whose code() is one of the numbers TP_E…, and whose what() has names and
+// numbers where a handle is opened; a time that is over is a return value. All classes can be moved and not copied.
+// docs/c.md tells how to begin.
 #ifndef TOWPATH_HPP
 #define TOWPATH_HPP
 
@@ -13,7 +14,6 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -24,13 +24,13 @@ namespace towpath {
 // Error of a call.
 class error : public std::runtime_error {
 public:
-    explicit error(int code) : std::runtime_error(sentence(code)), code_(code) {}
+    explicit error(int code) : error(code, tp_strerror(code)) {}
+    error(int code, const char *sentence) : std::runtime_error(sentence), code_(code) {}
     // One of the numbers TP_E….
     int code() const noexcept { return code_; }
 
 private:
     int code_;
-    static std::string sentence(int code) { return tp_strerror(code); }
 };
 
 // A time after which a wait is given up.
@@ -68,6 +68,19 @@ inline std::uint64_t ns(duration time) {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
 
+using instant = std::chrono::steady_clock::time_point;
+
+// The instant after a time, or the last one.
+inline instant after(duration time) {
+    const auto now = std::chrono::steady_clock::now();
+    return time < instant::max() - now ? now + time : instant::max();
+}
+
+// The time until an instant; TP_FOREVER until the last one.
+inline std::uint64_t until(instant end) {
+    return end == instant::max() ? TP_FOREVER : ns(end - std::chrono::steady_clock::now());
+}
+
 // Owner of a handle.
 template <typename T, void (*Close)(T *)>
 class handle {
@@ -89,7 +102,7 @@ public:
 protected:
     template <typename Open>
     explicit handle(Open open) {
-        check(open(&raw_));
+        if (int result = open(&raw_); result < 0) throw error(result, tp_last_error());
     }
     T *release() noexcept { return std::exchange(raw_, nullptr); }
 
@@ -191,6 +204,15 @@ public:
     }
     // Waits; false: the time was over.
     bool wait_for(mutex_guard &guard, duration time) { return wait_ns(guard, detail::ns(time)); }
+    // Waits until the predicate holds; false: the time was over, and it does not.
+    template <typename Predicate>
+    bool wait_for(mutex_guard &guard, duration time, Predicate holds) {
+        const auto end = detail::after(time);
+        while (!holds()) {
+            if (!wait_ns(guard, detail::until(end))) return holds();
+        }
+        return true;
+    }
     void notify_one() { detail::check(tp_cond_signal(raw())); }
     void notify_all() { detail::check(tp_cond_broadcast(raw())); }
 
@@ -266,19 +288,19 @@ public:
     // Acquires for reading. If a writer died, `repair` gets a write_guard, with which it makes the data consistent.
     template <typename Repair>
     read_guard read(Repair repair) {
-        for (;;) {
-            tp_reading reading;
-            int result = tp_rwlock_read(raw(), TP_FOREVER, &reading);
-            if (result == 0) return read_guard(raw(), reading);
-            if (result != TP_EOWNERDEAD) throw error(result);
-            write_guard writer(raw(), true);
-            repair(writer);
-            if (writer.owner_died()) throw error(TP_EOWNERDEAD);
-        }
+        return *reader(detail::instant::max(), repair);
     }
     // Acquires for reading; the death of a writer is an exception, and the next that acquires is told again.
     read_guard read() {
         return read([](write_guard &) {});
+    }
+    // Acquires for reading; gives up after this time.
+    template <typename Repair>
+    std::optional<read_guard> read_for(duration time, Repair repair) {
+        return reader(detail::after(time), repair);
+    }
+    std::optional<read_guard> read_for(duration time) {
+        return read_for(time, [](write_guard &) {});
     }
     write_guard write() { return *writer(tp_rwlock_write(raw(), TP_FOREVER)); }
     std::optional<write_guard> write_for(duration time) { return writer(tp_rwlock_write(raw(), detail::ns(time))); }
@@ -286,6 +308,19 @@ public:
 private:
     friend class world;
     using handle::handle;
+    template <typename Repair>
+    std::optional<read_guard> reader(detail::instant end, Repair repair) {
+        for (;;) {
+            tp_reading reading;
+            int result = tp_rwlock_read(raw(), detail::until(end), &reading);
+            if (result == 0) return read_guard(raw(), reading);
+            if (result == TP_ETIMEDOUT) return std::nullopt;
+            if (result != TP_EOWNERDEAD) throw error(result);
+            write_guard writer(raw(), true);
+            repair(writer);
+            if (writer.owner_died()) throw error(TP_EOWNERDEAD);
+        }
+    }
     std::optional<write_guard> writer(int result) {
         if (result == TP_ETIMEDOUT) return std::nullopt;
         if (result != TP_EOWNERDEAD) detail::check(result);
@@ -521,6 +556,14 @@ private:
 // Message of any length, where it lies. Destroyed, it is done with; it comes in again if the process dies before.
 class message : public detail::handle<tp_message, tp_message_done> {
 public:
+    // A message that was moved from has no bytes.
+    message(message &&other) noexcept
+        : handle(static_cast<handle &&>(other)), bytes_(std::exchange(other.bytes_, {})) {}
+    message &operator=(message &&other) noexcept {
+        handle::operator=(std::move(other));
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
     std::span<const std::byte> bytes() const { return bytes_; }
     // Gives it back: it comes in again, behind those that wait.
     void give_back() && {
@@ -579,6 +622,16 @@ class messages : public detail::handle<tp_messages, tp_messages_close> {
 public:
     static std::size_t size(std::uint32_t users, std::size_t capacity, std::size_t buffers, std::size_t buffer_bytes) {
         return tp_messages_size(users, capacity, buffers, buffer_bytes);
+    }
+    static messages init(mapping in, std::uint32_t users, std::size_t capacity, std::size_t buffers,
+                         std::size_t buffer_bytes) {
+        return messages([=](tp_messages **out) {
+            return tp_messages_init(in.at, in.room, users, capacity, buffers, buffer_bytes, out);
+        });
+    }
+    static messages open(mapping in, std::size_t capacity, std::size_t buffers, std::size_t buffer_bytes) {
+        return messages(
+            [=](tp_messages **out) { return tp_messages_open(in.at, in.room, capacity, buffers, buffer_bytes, out); });
     }
     static messages open_or_init(mapping in, std::uint32_t users, std::size_t capacity, std::size_t buffers,
                                  std::size_t buffer_bytes) {

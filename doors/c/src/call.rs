@@ -11,7 +11,7 @@ use towpath_machine::{Native, Object};
 use towpath_shm::{EnteredAs, Shared, World};
 use towpath_sync::{Deadline, Wait};
 
-use crate::fault::{Fault, note};
+use crate::fault::{Fault, note, noted};
 use crate::thread_number::{before_first, processor, processor_at_once};
 
 /// A handle that C lends.
@@ -57,10 +57,12 @@ pub(crate) fn answering(act: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
 /// Runs a call that makes a handle.
 pub(crate) fn opening<T>(out: Out<'_, T>, open: impl FnOnce() -> Result<T, Fault>) -> c_int {
     guarded(|| {
-        let out = out.ok_or(Fault::INVALID)?;
-        out.write(core::ptr::null_mut());
-        out.write(Box::into_raw(Box::new(open()?)));
-        Ok(())
+        noted(|| {
+            let out = out.ok_or(Fault::INVALID)?;
+            out.write(core::ptr::null_mut());
+            out.write(Box::into_raw(Box::new(open()?)));
+            Ok(())
+        })
     })
 }
 

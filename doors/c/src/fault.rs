@@ -1,6 +1,6 @@
 //! Errors as negative numbers, and their sentences.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
@@ -84,6 +84,8 @@ impl Fault {
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    /// True once the call at hand has noted a sentence.
+    static IS_NOTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Notes the sentence of the calling thread's last error.
@@ -92,6 +94,18 @@ pub(crate) fn note(sentence: &str) {
     let text = CString::new(sentence.replace('\0', " ")).unwrap_or_default();
     // A thread that ends has no note any more.
     let _ = LAST.try_with(|last| last.replace(text));
+    let _ = IS_NOTED.try_with(|noted| noted.set(true));
+}
+
+/// Runs a call whose error is noted: with details where there are some, or else by the sentence
+/// of its number.
+pub(crate) fn noted<T>(act: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    let _ = IS_NOTED.try_with(|noted| noted.set(false));
+    act().inspect_err(|fault| {
+        if !IS_NOTED.try_with(Cell::get).unwrap_or(true) {
+            note(&sentence(fault.number()).to_string_lossy());
+        }
+    })
 }
 
 impl From<Error> for Fault {
@@ -203,7 +217,8 @@ pub extern "C" fn tp_strerror(error: c_int) -> *const c_char {
     sentence(error).as_ptr()
 }
 
-/// Sentence of the calling thread's last error that has details, valid until the next.
+/// Sentence of the calling thread's last error of a call that opens or makes something, valid
+/// until the next.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
