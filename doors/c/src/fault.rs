@@ -97,8 +97,8 @@ pub(crate) fn note(sentence: &str) {
     let _ = IS_NOTED.try_with(|noted| noted.set(true));
 }
 
-/// Runs a call whose error is noted: with details where there are some, or else by the sentence
-/// of its number.
+/// Runs a call whose error is noted: with details where there are some, or else by the
+/// sentence of its number.
 pub(crate) fn noted<T>(act: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     let _ = IS_NOTED.try_with(|noted| noted.set(false));
     act().inspect_err(|fault| {
@@ -217,8 +217,8 @@ pub extern "C" fn tp_strerror(error: c_int) -> *const c_char {
     sentence(error).as_ptr()
 }
 
-/// Sentence of the calling thread's last error of a call that opens or makes something, valid
-/// until the next.
+/// Sentence of the calling thread's last error of a call that opens or makes something,
+/// valid until the next.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
