@@ -22,6 +22,10 @@ pub trait Sink {
     fn expect(&mut self, steps: i64);
     /// A step begins; the text names its subject.
     fn step(&mut self, what: &str);
+    /// Nothing is measured for a moment: a look for neighbours fits in.
+    fn rest(&mut self, placement: &Placement) {
+        let _ = placement;
+    }
 }
 
 /// An experiment on this machine: one file, and one line in [`crate::EXPERIMENTS`].
@@ -149,6 +153,7 @@ impl Bench<'_> {
                 if failed[n] {
                     continue;
                 }
+                self.sink.rest(self.placement);
                 let run = Circumstances {
                     settings: self.settings,
                     placement: self.placement,

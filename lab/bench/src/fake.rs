@@ -178,6 +178,7 @@ fn measure_example() -> Results {
         records: collected.0,
         missing: collected.1,
         seconds: 1.0,
+        shared_cores: None,
     }
 }
 

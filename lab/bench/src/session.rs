@@ -11,8 +11,8 @@ use crate::settings::BenchSettings;
 use crate::shown::report;
 use crate::transport::Contender;
 use towpath_host::Error;
-use towpath_host::Host;
 use towpath_host::topology::Placement;
+use towpath_host::{CoreLooks, Host};
 use towpath_report::console::ConsoleBar;
 use towpath_report::files::write;
 use towpath_report::record::{Record, RecordSubject};
@@ -53,8 +53,15 @@ impl Session {
             records: vec![],
             missing: vec![],
             seconds: 0.0,
+            shared_cores: None,
         };
-        let mut sink = Gather { results, progress: ConsoleBar::new(true), json: self.json, broken: None };
+        let mut sink = Gather {
+            results,
+            looks: CoreLooks::default(),
+            progress: ConsoleBar::new(true),
+            json: self.json,
+            broken: None,
+        };
         let begun = Instant::now();
         for experiment in &self.experiments {
             let mut settings = self.settings.clone();
@@ -79,6 +86,7 @@ impl Session {
                 sink.missing(&RecordSubject::new(experiment.name(), "all", "none", 0), &error.to_string());
             }
             sink.results.seconds = begun.elapsed().as_secs_f64();
+            sink.results.shared_cores = sink.looks.tell();
             if let Some(folder) = &self.report {
                 write(&sink.results, &report(&sink.results, self.targets), folder)?;
             }
@@ -93,6 +101,7 @@ impl Session {
 
 struct Gather {
     results: Results,
+    looks: CoreLooks,
     progress: ConsoleBar,
     json: bool,
     broken: Option<io::Error>,
@@ -116,6 +125,9 @@ impl Sink for Gather {
     }
     fn step(&mut self, what: &str) {
         self.progress.step(what);
+    }
+    fn rest(&mut self, placement: &Placement) {
+        self.looks.look(placement);
     }
 }
 

@@ -6,9 +6,11 @@
 pub mod error;
 pub mod host;
 pub mod process;
+pub mod shared_cores;
 pub mod topology;
 pub mod trace;
 
 pub use error::Error;
 pub use host::Host;
+pub use shared_cores::{CoreLooks, SharedCores};
 pub use topology::{Pin, Placement};

@@ -284,6 +284,7 @@ fn method(html: &mut String, results: &Results, report: &Report) {
         ("frequency governor", host.governor.clone()),
         ("pinning", host.pinning.clone()),
         ("not available here", lacking),
+        ("shared cores", results.shared_cores.map_or("none were seen".into(), |seen| seen.to_string())),
         ("commit", host.commit.clone()),
         ("date", host.date.clone()),
         ("waiting policies", asked.waiting.join(", ")),

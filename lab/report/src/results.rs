@@ -1,6 +1,6 @@
 //! The results of a run: records, missing subjects, and ways to look figures up.
 
-use towpath_host::Host;
+use towpath_host::{Host, SharedCores};
 
 use crate::names::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 use crate::record::{Metric, Record, RecordSubject};
@@ -43,6 +43,8 @@ pub struct Results {
     pub missing: Vec<Missing>,
     /// Duration of the whole run, in seconds.
     pub seconds: f64,
+    /// Neighbours that computed during the run.
+    pub shared_cores: Option<SharedCores>,
 }
 
 /// One line of a table or of a plot: a contender, its waiting policy, its path.
@@ -128,7 +130,7 @@ impl Results {
             .filter_map(|(subject, metric, samples)| subject.record(*metric, samples, 1, &host))
             .collect();
         let asked = Asked { waiting: vec![ADAPTIVE.into()], runs: 1, seed: 1, peers: false };
-        Results { host, asked, records, missing: Vec::new(), seconds: 1.0 }
+        Results { host, asked, records, missing: Vec::new(), seconds: 1.0, shared_cores: None }
     }
 
     /// The run's own reason why it did not measure something: under any waiting policy if

@@ -360,7 +360,7 @@ fn on_one_screen(
         true => report.targets.iter().chain(report.tables()).collect(),
         false => report.targets.iter().chain(pictures).collect(),
     };
-    let mut closing = Vec::new();
+    let mut closing: Vec<String> = results.shared_cores.iter().map(ToString::to_string).collect();
     let count = |kind| report.claims.iter().filter(|c| c.kind == kind).count();
     let open = report.claims.len() - count(Kind::Good) - count(Kind::Bad);
     if !report.claims.is_empty() {
