@@ -2,6 +2,9 @@
 //! plain stores or past the caches (non-temporal stores), which Gropp & Lusk 1997, Section 5 get
 //! from the vector unit of their SX-4.
 //!
+//! In parts of 32 bytes where the processor has AVX: a core whose execution units another hardware
+//! thread uses, too, copies a fifth less in parts of 16.
+//!
 //! The C library's copy may be a single string instruction (`rep movsb`). If source and target are
 //! not aligned to each other, it takes a tenth longer here, and up to twice as long for lines that
 //! come from elsewhere.
@@ -95,13 +98,86 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize, head:
         if PAST {
             stream_whole_lines(from.add(head), to.add(head), lines);
         } else {
-            copy_whole_lines(from.add(head), to.add(head), lines);
+            copy_lines(from.add(head), to.add(head), lines);
         }
         core::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
         if PAST {
             // Such stores are not ordered by a Release that follows.
             core::arch::x86_64::_mm_sfence();
         }
+    }
+}
+
+/// Copies lines of bytes.
+///
+/// # Safety
+///
+/// As [`copy_by_lines`] for so many lines.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+unsafe fn copy_lines(from: *const u8, to: *mut u8, lines: usize) {
+    // SAFETY: the caller's promises. The processor has AVX where it is asked for.
+    unsafe {
+        if std::arch::is_x86_feature_detected!("avx") {
+            copy_lines_by_halves(from, to, lines);
+        } else {
+            copy_whole_lines(from, to, lines);
+        }
+    }
+}
+
+/// Copies lines of bytes in parts of 32 bytes, two lines at a time.
+///
+/// In assembly, as [`copy_whole_lines`]. No processor says that it reads or writes such a part at
+/// once, so it is not for words.
+///
+/// # Safety
+///
+/// As [`copy_by_lines`] for so many lines.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx")]
+unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, lines: usize) {
+    if lines == 0 {
+        return;
+    }
+    // SAFETY: reads and writes `lines` lines (the caller's promise), and touches the registers that
+    // it names: of all vector registers it zeroes the upper halves. The processor has AVX.
+    unsafe {
+        core::arch::asm!(
+            "test {lines}, 1",
+            "jz 2f",
+            "vmovups ymm0, [{from}]",
+            "vmovups ymm1, [{from} + 32]",
+            "vmovups [{to}], ymm0",
+            "vmovups [{to} + 32], ymm1",
+            "add {from}, 64",
+            "add {to}, 64",
+            "2:",
+            "shr {lines}",
+            "jz 4f",
+            "3:",
+            "vmovups ymm0, [{from}]",
+            "vmovups ymm1, [{from} + 32]",
+            "vmovups ymm2, [{from} + 64]",
+            "vmovups ymm3, [{from} + 96]",
+            "vmovups [{to}], ymm0",
+            "vmovups [{to} + 32], ymm1",
+            "vmovups [{to} + 64], ymm2",
+            "vmovups [{to} + 96], ymm3",
+            "sub {from}, -128",
+            "sub {to}, -128",
+            "dec {lines}",
+            "jnz 3b",
+            "4:",
+            "vzeroupper",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            lines = inout(reg) lines => _,
+            out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+            out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+            out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+            out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+            options(nostack),
+        );
     }
 }
 
@@ -189,6 +265,29 @@ mod tests {
                     assert!(target[..to].iter().all(|b| *b == 0), "{from} {to} {len}: before");
                     assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {len}");
                     assert!(target[to + len..].iter().all(|b| *b == 0), "{from} {to} {len}: behind");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    fn lines_are_copied_alike_by_halves_and_by_quarters() {
+        let mut ways: Vec<unsafe fn(*const u8, *mut u8, usize)> = vec![copy_whole_lines];
+        if std::arch::is_x86_feature_detected!("avx") {
+            // SAFETY: the caller's promises, and the processor has AVX.
+            ways.push(|from, to, lines| unsafe { copy_lines_by_halves(from, to, lines) });
+        }
+        let source: Vec<u8> = (0..40 * 64u32).map(|i| (i * 7 + 1) as u8 | 1).collect();
+        for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 61), (16, 48)] {
+            for lines in [0, 1, 2, 3, 16, 37] {
+                for copy in &ways {
+                    let (mut target, len) = (vec![0u8; 42 * 64], lines * 64);
+                    // SAFETY: both have more bytes than the largest offset and length together.
+                    unsafe { copy(source[from..].as_ptr(), target[to..].as_mut_ptr(), lines) };
+                    assert!(target[..to].iter().all(|b| *b == 0), "{from} {to} {lines}: before");
+                    assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {lines}");
+                    assert!(target[to + len..].iter().all(|b| *b == 0), "{from} {to} {lines}: behind");
                 }
             }
         }
