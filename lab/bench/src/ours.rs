@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
 use crate::experiments::floor::line::{Lines, Probing};
+use crate::experiments::floor::memcpy::PAGE;
 use crate::shared::{Left, LogPFigures, StressReader, StressWriter};
 use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
@@ -422,12 +423,15 @@ impl Contender for Ours {
             }
             let (replies, bump) = counter();
             endpoint.set_handler(COUNT, move |_| bump());
-            let source: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+            // At the beginning of a page, as memcpy's.
+            let whole: Vec<u8> = (0..bytes + PAGE as u64).map(|n| n as u8).collect();
+            let begin = whole.as_ptr().align_offset(PAGE);
+            let source = &whole[begin..begin + bytes as usize];
             let mut sent = 0u64;
             let mut transfer = |n: u64| -> Result<(), towpath::Error> {
                 for _ in 0..n {
                     let offset = sent % window * bytes;
-                    endpoint.request_long(0, ECHO, &[], &source, offset)?;
+                    endpoint.request_long(0, ECHO, &[], source, offset)?;
                     sent += 1;
                     let done = sent.saturating_sub(window - 1);
                     if seen(&replies) < done {

@@ -102,7 +102,7 @@ fn measure(probe: Probe, run: &Circumstances<'_>, copier: &mut memcpy::Copier) -
         Probe::Line(lines, probing) => {
             Samples::one(LINE_ROUND_TRIP, line::round_trip(lines, probing, placement, time)?)
         }
-        Probe::Copy(bytes) => Samples::one(MEMCPY, copier.measure(bytes, placement)),
+        Probe::Copy(bytes) => Samples::one(MEMCPY, copier.measure(bytes, placement.core(0))),
         Probe::WakeWithoutSleeper => Samples::one(FUTEX_WAKE, kernel::wake_without_sleeper(placement)),
         Probe::WakeSleeper => Samples::one(FUTEX_WAKE, kernel::wake_sleeper(placement, time)?),
         Probe::SleepingRoundTrip { across } => {
