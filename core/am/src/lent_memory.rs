@@ -4,10 +4,6 @@
 //! of it exists at any time, but only to the bytes that a message names, while they are stored.
 #![allow(unsafe_code)]
 
-use crate::endpoint::Endpoint;
-use crate::error::Error;
-use crate::segment::Segment;
-
 /// Range of the process's addresses.
 pub(crate) struct LentMemory {
     at: *mut u8,
@@ -15,6 +11,18 @@ pub(crate) struct LentMemory {
 }
 
 impl LentMemory {
+    /// Range of `len` bytes from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// As long as it exists:
+    ///
+    /// * The bytes of the range that messages name may be written.
+    /// * No other thread accesses them while the endpoint is polled or sends.
+    pub unsafe fn new(at: *mut u8, len: u64) -> LentMemory {
+        LentMemory { at, len }
+    }
+
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -30,53 +38,7 @@ impl LentMemory {
         }
         // SAFETY: not null; within the range of which the program has promised that the bytes which
         // messages name are its own, valid, and used by no other thread while the endpoint polls
-        // (`Endpoint::lend_segment`); the slice lives for one copy.
+        // (`LentMemory::new`); the slice lives for one copy.
         Some(unsafe { core::slice::from_raw_parts_mut(first, len) })
-    }
-}
-
-impl Endpoint {
-    /// Makes a range of the process's addresses the segment of an endpoint that has a
-    /// private one.
-    ///
-    /// Messages that are under way are stored in it, too.
-    ///
-    /// # Safety
-    ///
-    /// As long as the endpoint exists and has no other segment:
-    ///
-    /// * The bytes of the range that long messages name may be written. Those that no message names
-    ///   need not exist.
-    /// * No other thread accesses them while the endpoint is polled or sends.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::BadArgument`] if the endpoint has no private segment; [`Error::InUse`] from a
-    /// handler.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// let mut table = vec![0u8; 4096];
-    /// let endpoint = towpath::Endpoint::with_private_segment(&world, 0)?;
-    /// // SAFETY: the table outlives the endpoint and is not accessed while that polls.
-    /// unsafe { endpoint.lend_segment(table.as_mut_ptr(), 4096)? };
-    /// # endpoint.map_world()?;
-    /// endpoint.set_handler(1, |_| ());
-    /// endpoint.request_long(0, 1, &[], b"data", 100)?;
-    /// endpoint.barrier()?;
-    /// drop(endpoint);
-    /// assert_eq!(table[100..104], *b"data");
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub unsafe fn lend_segment(&self, at: *mut u8, len: u64) -> Result<(), Error> {
-        if self.is_in_handler() {
-            return Err(Error::InUse("a handler may not change the segment".into()));
-        }
-        let Segment::Private(segment) = self.segment() else {
-            return Err(Error::BadArgument("only a private segment can be lent memory".into()));
-        };
-        segment.lend(LentMemory { at, len });
-        Ok(())
     }
 }

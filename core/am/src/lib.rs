@@ -16,7 +16,7 @@
 //! | `shared_memory.rs` | the native domain |
 //! | `state.rs` | the state of an endpoint |
 //! | `endpoint.rs`, `translation.rs`, `requests.rs`, `token.rs` | the API |
-//! | `segment.rs`, `lent_memory.rs` | where long messages go |
+//! | `segment.rs`, `lent_memory.rs`, `lending.rs` | where long messages go |
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
 //! | `answers.rs`, `streams.rs` | short messages beside the queues |
 //! | `stores.rs` | long messages into the receiver's shared segment |
@@ -41,6 +41,7 @@ mod endpoint;
 mod entry;
 mod error;
 mod layout;
+mod lending;
 mod lent_memory;
 mod message;
 mod name;

@@ -20,7 +20,7 @@ use crate::shared_memory::SharedSegment;
 pub enum Segment<S = SharedSegment> {
     /// No long transfers.
     None,
-    /// SegmentMemory of this process.
+    /// Memory of this process.
     Private(PrivateSegment),
     /// This endpoint's part of the world (see `WorldConfig::segment_bytes`).
     Shared(S),
@@ -42,7 +42,7 @@ pub struct PrivateSegment {
     memory: RefCell<SegmentMemory>,
 }
 
-/// SegmentMemory of a private segment.
+/// Memory of a private segment.
 enum SegmentMemory {
     Own(Box<[u8]>),
     Lent(LentMemory),
