@@ -265,7 +265,7 @@ use crate::layout::WorldConfig;
 use crate::message::Direction;
 use crate::queue::{Queue, STALL};
 
-pub use crate::entry::Entry;
+pub use crate::entry::{Entry, OwnerWords};
 
 /// One queue of an endpoint, with the algorithm by which its packets are claimed.
 pub trait Side<P: Processor> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use towpath::channel::claim::Claim;
 use towpath::channel::queue::Queue;
-use towpath::domain::{DomainMemory, EndpointStep, Entry, Hooks, Membership, Side, Stored};
+use towpath::domain::{DomainMemory, EndpointStep, Entry, Hooks, Membership, OwnerWords, Side, Stored};
 use towpath::machine::{Concurrent, Native, NativeBytes, Object, Park, Processor};
 use towpath::structures::nonblocking::{self, Handle, Inventory, Openable, StableError};
 use towpath::structures::queues::QueueError;
@@ -88,6 +88,7 @@ where
 {
     let entry: D::Entry = domain.entry(0)?;
     let _: &Entry<D::Cpu> = &entry;
+    let _: &OwnerWords<D::Cpu> = &entry.own.0;
     let side: D::Side = domain.side(0, Direction::Request)?;
     let _: &Queue<'_, D::Cpu> = side.queue();
     fn claims<P: Processor>(_: &impl Claim<P>) {}
