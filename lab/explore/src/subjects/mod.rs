@@ -64,6 +64,8 @@ pub const FAMILIES: [&str; 11] = [
     "members",
     "interrupted",
 ];
+/// Family of the repairs after deaths, one of [`STRUCTURES`].
+const REPAIR: &str = "repair";
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 

@@ -12,7 +12,8 @@ use towpath_structures::nonblocking::{Audit, Pool as StablePool, StableError};
 use towpath_structures::{Boxed, Counter, Pool, PoolError};
 use towpath_sync::{Atomics, LoadLinked, Universal};
 
-use super::repair::{FAMILY, is_dead};
+use super::REPAIR;
+use super::repair::is_dead;
 use towpath_schedules::DatumId;
 use towpath_schedules::harness::Case;
 use towpath_schedules::{ExploredMemory, Explorer, Plan, SubjectRun, Word};
@@ -33,7 +34,7 @@ pub fn all(cases: &mut Vec<Case>) {
         let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
             Ok(Rc::new(SharedNodes::new(plan, memory, predecessor)))
         };
-        let name = format!("{FAMILY}/{name}");
+        let name = format!("{REPAIR}/{name}");
         cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
     }
 }
@@ -81,7 +82,7 @@ fn chains<M: Universal<Explorer> + 'static>(cases: &mut Vec<Case>) {
         let pool = Pool::new(memory, nodes + 1, plan.threads);
         Ok(Rc::new(ChainedNodes::<M> { pool, held: HeldNodes::new(memory, nodes), plan: *plan }))
     };
-    cases.push(Case::new(format!("{FAMILY}/chains-{}", M::NAME), "one holder of each node", make));
+    cases.push(Case::new(format!("{REPAIR}/chains-{}", M::NAME), "one holder of each node", make));
 }
 
 impl<M: Universal<Explorer>> SubjectRun for ChainedNodes<M> {

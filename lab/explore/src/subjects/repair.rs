@@ -21,12 +21,9 @@ use towpath_structures::{Boxed, dcas::Actor};
 use towpath_sync::{Policy, Surroundings, Wait};
 
 use super::structures::{ROOM, Small, StructureSubject, WordsSubject, actor};
-use super::{ExploredMember, QueueSubject};
+use super::{ExploredMember, QueueSubject, REPAIR};
 use towpath_schedules::harness::{Care, Case, Container, Order, Roles, churn, entries, moves, swapping};
 use towpath_schedules::{ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, SubjectRun};
-
-/// Family of these.
-pub const FAMILY: &str = "repair";
 
 /// Number of repairs after which nothing may be pending, when no thread acts.
 const ENOUGH: usize = 3;
@@ -79,7 +76,7 @@ fn case(
         false => "linearizable",
     };
     let make = move |plan: &Plan, memory: &ExploredMemory| Ok(make(plan, memory));
-    cases.push(Case { endures_deaths, ..Case::new(format!("{FAMILY}/{name}"), about, make) });
+    cases.push(Case { endures_deaths, ..Case::new(format!("{REPAIR}/{name}"), about, make) });
 }
 
 /// Returns whether a participant is dead, as a thread learns it.

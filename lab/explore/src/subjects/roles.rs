@@ -36,7 +36,7 @@ fn of<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
                 taken,
             }))
         };
-        cases.push(Case::new(format!("{}/{part}-{}", super::repair::FAMILY, Q::NAME), about, make));
+        cases.push(Case::new(format!("{}/{part}-{}", super::REPAIR, Q::NAME), about, make));
     }
 }
 

@@ -38,7 +38,7 @@ pub const FAMILIES: [&str; 11] = [
     "priority-queue",
     "page-map",
     "dependency-map",
-    super::repair::FAMILY,
+    super::REPAIR,
 ];
 
 /// Number of values for which a stack or a queue has room.

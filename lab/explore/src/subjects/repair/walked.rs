@@ -18,9 +18,10 @@ use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas, Hardware, Wo
 use towpath_structures::nonblocking::{Recover, Stack};
 use towpath_sync::{Policy, Wait, Waiting};
 
+use super::super::REPAIR;
 use super::super::structures::actor;
 use super::super::{BUDGET, ExploredMember, PAUSE};
-use super::{ENOUGH, FAMILY};
+use super::ENOUGH;
 
 /// Number of nodes.
 const NODES: usize = 3;
@@ -42,7 +43,7 @@ pub(super) fn all(cases: &mut Vec<Case>, policy: Policy) {
         run.begin(memory);
         Ok(Rc::new(run))
     };
-    cases.push(Case::new(format!("{FAMILY}/stack-walked"), about, make));
+    cases.push(Case::new(format!("{REPAIR}/stack-walked"), about, make));
 }
 
 /// A DCAS whose participants wait for each other.
