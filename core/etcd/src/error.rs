@@ -1,7 +1,7 @@
 //! Failures of requests.
 
-/// Failure of a request to etcd.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Failure of a request to etcd. `Debug` prints the sentence, as `Display` does.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The address is none.
@@ -52,4 +52,21 @@ pub enum Error {
     /// The system refuses a thread or a pipe.
     #[error("the system refuses a thread or a pipe: {0}")]
     System(String),
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn debug_prints_the_sentence() {
+        let error = Error::LeaseEnded;
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 }

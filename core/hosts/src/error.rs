@@ -1,7 +1,7 @@
 //! Errors of gateways.
 
-/// Failure of a gateway.
-#[derive(Debug, thiserror::Error)]
+/// Failure of a gateway. `Debug` prints the sentence, as `Display` does.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The hosts make no world.
@@ -24,4 +24,21 @@ pub enum Error {
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, #[source] std::io::Error),
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn debug_prints_the_sentence() {
+        let error = Error::BadHosts("no host".into());
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 }

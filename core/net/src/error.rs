@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Failure of a link, or of a key.
-#[derive(Debug, thiserror::Error)]
+/// Failure of a link, or of a key. `Debug` prints the sentence, as `Display` does.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The peer is not to be reached, or gone.
@@ -37,10 +37,27 @@ pub enum Error {
     KeyFile(PathBuf, String),
 }
 
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// Returns whether the peer is gone or unreachable. Another attempt may succeed.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Error::Unreachable(..) | Error::Closed(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn debug_prints_the_sentence() {
+        let error = Error::TooLong(1 << 30);
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 }

@@ -154,12 +154,13 @@
 //! # Errors
 //!
 //! Each error is a sentence that names the cause and the remedy, and prints so even with
-//! `{:?}`: a `main` that returns [`Error`] prints it. `{:#?}` prints the variant.
+//! `{:?}`: a `main` that returns an error prints it. `{:#?}` prints the variant, but of errors of
+//! worlds and of locks by message, which print the sentence always.
 //!
 //! # Features, platforms, versions
 //!
 //! Cargo feature `readiness` (by default): descriptors and futures. Linux, 64 bits: x86-64 is
-//! tested; aarch64 is written for, and not tested.
+//! tested; on aarch64 the machine, locks, queues and structures are, under an emulator.
 //! Memory comes from memfd, or from /dev/shm for worlds with a name. Deaths are asked for by pidfd
 //! (Linux 5.3); where ranks see no /proc of their own, Linux 6.9 is needed. Rust 1.89 or newer
 //! (edition 2024): a new minimum is a new minor version. All programs of a world must be built
