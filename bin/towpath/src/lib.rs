@@ -30,7 +30,7 @@ const ABOUT: &str = if cfg!(feature = "lab") {
 
 /// End of the help text.
 const HELP: &str = if cfg!(feature = "lab") {
-    "Without a command: the measuring run of `towpath bench`, about 40 seconds long. It writes a report to towpath-report/index.html.
+    "Without a command: the measuring run of `towpath bench`, half a minute long. It writes a report to towpath-report/index.html.
 
 Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
 } else {

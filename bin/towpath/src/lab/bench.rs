@@ -49,12 +49,12 @@ const RUNS_OF_MANY: u32 = 5;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(
     about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
-    long_about = "Measures this machine with real processes: what the cache, memory and kernel cost (the floor), the claim algorithms of Towpath's queues, and with --peers other ways to send messages. Without the name of an experiment all that fit run, in about 40 seconds. Figures are medians of interleaved rounds.\n\n\
+    long_about = "Measures this machine with real processes: what the cache, memory and kernel cost (the floor), the claim algorithms of Towpath's queues, and with --peers other ways to send messages. Without the name of an experiment all that fit run, in about half a minute. Figures are medians of interleaved rounds.\n\n\
                   Prints one screen: a recommendation for this machine, the figures that count, and where the report is. The report (index.html, which needs no other file, and results.jsonl) has everything: pictures, all tables, and the papers' claims beside this machine's figures.",
     after_long_help = HELP
 )]
 pub struct BenchArgs {
-    /// Experiment to run [default: all that fit into 40 seconds]
+    /// Experiment to run [default: all that fit into half a minute]
     #[arg(value_name = "EXPERIMENT", value_parser = experiments())]
     pub experiment: Option<String>,
 
@@ -197,7 +197,7 @@ pub struct BenchArgs {
 
 const HELP: &str = "\
 Examples:
-  towpath bench                                   everything, in about 40 seconds
+  towpath bench                                   everything, in half a minute
   towpath bench --all                             the same, with every table on the terminal
   towpath bench --peers                           the same beside Open MPI, MPICH, iceoryx2, …
   towpath bench floor                             what the machine itself costs
@@ -275,6 +275,13 @@ pub fn policies() -> PossibleValuesParser {
 }
 
 impl BenchArgs {
+    /// Option or command that prints everything.
+    ///
+    /// `towpath` without a command has no such option.
+    fn printer_of_everything(&self) -> &'static str {
+        if self.experiment.is_some() { "--all" } else { "`towpath bench --all`" }
+    }
+
     /// True if each experiment keeps to its part of a minute.
     ///
     /// It does unless the user asked for one experiment or for an amount of work.
@@ -376,7 +383,7 @@ fn on_one_screen(
         0 => {}
         missing => closing.push(format!("Not measured: {missing} (the report says why).")),
     }
-    closing.push(format!("{place} (everything; --all prints it)"));
+    closing.push(format!("{place} (everything; {} prints it)", args.printer_of_everything()));
     Screen::of_output().lay_out(&opening, &tables, &closing)
 }
 

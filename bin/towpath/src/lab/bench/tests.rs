@@ -29,6 +29,14 @@ fn without_arguments_the_defaults_hold() {
 }
 
 #[test]
+fn printer_of_everything_is_an_option_that_there_is() {
+    // What `towpath` alone says must be a command: it has no options.
+    assert_eq!(parse("").unwrap().printer_of_everything(), "`towpath bench --all`");
+    let of_one = parse("stress").unwrap().printer_of_everything();
+    assert!(parse(&format!("stress {of_one}")).unwrap().all);
+}
+
+#[test]
 fn everything_can_be_chosen() {
     let args = parse(
         "stress --algorithms mcs,ticket,mcs --waiting spin,park --writers 1,31 --messages 5 --sizes 64,1K,4M --runs 3 --pin \
