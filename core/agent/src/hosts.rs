@@ -56,6 +56,14 @@ impl HostsFile {
     /// # Errors
     ///
     /// [`Error::Hosts`], with the line.
+    ///
+    /// ```no_run
+    /// use towpath::mplock::hosts::HostsFile;
+    ///
+    /// let cluster = HostsFile::read("hosts".as_ref())?;
+    /// println!("{} hosts, a lease of {:?}", cluster.hosts.len(), cluster.lease);
+    /// # Ok::<(), towpath::mplock::hosts::Error>(())
+    /// ```
     pub fn read(path: &Path) -> Result<HostsFile, Error> {
         let shown = path.display();
         let text = fs::read_to_string(path)
@@ -129,6 +137,15 @@ impl HostsFile {
     /// # Errors
     ///
     /// [`Error::Hosts`] if that is none, or not clear.
+    ///
+    /// ```no_run
+    /// use towpath::mplock::hosts::HostsFile;
+    ///
+    /// let cluster = HostsFile::read("hosts".as_ref())?;
+    /// let this = cluster.find(None)?; // by the system's name
+    /// println!("this host is {}", cluster.hosts[this as usize].name);
+    /// # Ok::<(), towpath::mplock::hosts::Error>(())
+    /// ```
     pub fn find(&self, name: Option<&str>) -> Result<Node, Error> {
         let only = |is: &dyn Fn(&ClusterHost) -> bool| {
             let mut found = (0..).zip(&self.hosts).filter(|(_, host)| is(host));

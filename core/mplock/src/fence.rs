@@ -13,7 +13,7 @@ use crate::token::FencingToken;
 /// those of writers only.
 ///
 /// ```
-/// use towpath_mplock::{Fence, FencingToken};
+/// use towpath::mplock::{Fence, FencingToken};
 ///
 /// let fence = Fence::new(FencingToken::NONE);
 /// // Tokens as they come with requests: of a command, from TOWPATH_TOKEN.
@@ -58,6 +58,13 @@ impl core::fmt::Debug for StaleToken {
 
 impl Fence {
     /// Makes a fence that has seen this token; [`FencingToken::NONE`] for a new resource.
+    ///
+    /// ```
+    /// use towpath::mplock::{Fence, FencingToken};
+    ///
+    /// let fence = Fence::new(FencingToken::NONE);
+    /// assert_eq!(fence.largest(), FencingToken::NONE);
+    /// ```
     #[must_use]
     pub fn new(largest: FencingToken) -> Fence {
         Fence { largest: AtomicU64::new(largest.get()) }
@@ -71,6 +78,14 @@ impl Fence {
     /// # Errors
     ///
     /// [`StaleToken`].
+    ///
+    /// ```
+    /// use towpath::mplock::{Fence, FencingToken};
+    ///
+    /// let fence = Fence::new(FencingToken::of_epoch(2));
+    /// assert!(fence.check(FencingToken::of_epoch(3)).is_ok());
+    /// assert!(fence.check(FencingToken::of_epoch(2)).is_err());
+    /// ```
     pub fn check(&self, token: FencingToken) -> Result<(), StaleToken> {
         // Relaxed: updates of one word are in one order, and order nothing else.
         let before = FencingToken::from_number(self.largest.fetch_max(token.get(), Ordering::Relaxed));
@@ -78,6 +93,15 @@ impl Fence {
     }
 
     /// Returns the largest token that was seen.
+    ///
+    /// ```
+    /// use towpath::mplock::{Fence, FencingToken};
+    ///
+    /// let fence = Fence::default();
+    /// fence.check(FencingToken::of_epoch(3))?;
+    /// assert_eq!(fence.largest(), FencingToken::of_epoch(3)); // to be kept with the resource
+    /// # Ok::<(), towpath::mplock::StaleToken>(())
+    /// ```
     #[must_use]
     pub fn largest(&self) -> FencingToken {
         FencingToken::from_number(self.largest.load(Ordering::Relaxed))

@@ -11,7 +11,7 @@ const COUNTER_BITS: u32 = 44;
 /// without a death.
 ///
 /// ```
-/// use towpath_mplock::FencingToken;
+/// use towpath::mplock::FencingToken;
 ///
 /// let first = FencingToken::of_epoch(1).next().unwrap();
 /// assert!(first < first.next().unwrap());
@@ -28,12 +28,25 @@ impl FencingToken {
     pub const MAX_EPOCH: Epoch = (1 << (64 - COUNTER_BITS)) - 1;
 
     /// Smallest token of an epoch; no grant has it.
+    ///
+    /// ```
+    /// use towpath::mplock::FencingToken;
+    ///
+    /// assert!(FencingToken::of_epoch(2) < FencingToken::of_epoch(3));
+    /// ```
     #[must_use]
     pub fn of_epoch(epoch: Epoch) -> FencingToken {
         FencingToken(u64::from(epoch.min(Self::MAX_EPOCH)) << COUNTER_BITS)
     }
 
     /// Returns the token after this one; `None` where its epoch has no more.
+    ///
+    /// ```
+    /// use towpath::mplock::FencingToken;
+    ///
+    /// let first = FencingToken::of_epoch(1).next().expect("an epoch has more than one");
+    /// assert!(first > FencingToken::of_epoch(1));
+    /// ```
     #[inline]
     #[must_use]
     pub fn next(self) -> Option<FencingToken> {
@@ -48,12 +61,29 @@ impl FencingToken {
     }
 
     /// Returns its epoch.
+    ///
+    /// ```
+    /// use towpath::mplock::FencingToken;
+    ///
+    /// assert_eq!(FencingToken::of_epoch(5).next().map(FencingToken::epoch), Some(5));
+    /// ```
     #[must_use]
     pub fn epoch(self) -> Epoch {
         (self.0 >> COUNTER_BITS) as Epoch
     }
 
     /// Returns it as a number, to be passed on.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// let guard = lock.acquire()?;
+    /// println!("for a command: TOWPATH_TOKEN={}", guard.token().get());
+    /// # drop(guard);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn get(self) -> u64 {
@@ -61,6 +91,14 @@ impl FencingToken {
     }
 
     /// Makes a token of a number that [`FencingToken::get`] has returned.
+    ///
+    /// ```
+    /// use towpath::mplock::FencingToken;
+    ///
+    /// let token = FencingToken::from_number("52776558133249".parse()?); // of TOWPATH_TOKEN
+    /// assert_eq!(token.get(), 52776558133249);
+    /// # Ok::<(), std::num::ParseIntError>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn from_number(number: u64) -> FencingToken {

@@ -33,6 +33,14 @@ impl World {
     /// # Errors
     ///
     /// [`Error::NotAFile`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let descriptor = world.descriptor()?.try_clone_to_owned()?; // for another process
+    /// assert_eq!(towpath::World::from_descriptor(descriptor)?.size(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         self.file()
     }

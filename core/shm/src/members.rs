@@ -71,6 +71,21 @@ impl WorldMembers {
     /// Returns the next change, if there was one; never waits.
     ///
     /// Those that are there when the observer first looks have joined. Asks the kernel for deaths.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::MemberChange;
+    ///
+    /// let mut members = world.members();
+    /// while let Some(change) = members.try_next() {
+    ///     match change {
+    ///         MemberChange::Died { rank } => println!("rank {rank} has died"),
+    ///         other => println!("{other:?}"),
+    ///     }
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn try_next(&mut self) -> Option<MemberChange> {
         self.world.check_deaths();
         (0..self.seen.len()).find_map(|_| {
@@ -129,6 +144,17 @@ impl WorldMembers {
 
 impl World {
     /// Makes an observer of the processes that join, leave and die.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// use towpath::MemberChange;
+    ///
+    /// let mut members = world.members();
+    /// assert_eq!(members.try_next(), None);
+    /// world.enter(Some(1))?;
+    /// assert!(matches!(members.try_next(), Some(MemberChange::Joined { rank: 1, .. })));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn members(&self) -> WorldMembers {
         WorldMembers { world: self.clone(), seen: vec![None; self.size() as usize], next: 0 }
     }

@@ -35,6 +35,13 @@ pub enum LockError<G = Infallible> {
 
 impl LockError {
     /// The error of a lock whose acquisition after a death has a guard of type `G`.
+    ///
+    /// ```
+    /// use towpath_sync::LockError;
+    ///
+    /// let late: LockError<&str> = LockError::TimedOut.with_guard();
+    /// assert!(late.is_timeout());
+    /// ```
     pub fn with_guard<G>(self) -> LockError<G> {
         match self {
             LockError::Abandoned => LockError::Abandoned,
@@ -48,12 +55,35 @@ impl LockError {
 
 impl<G> LockError<G> {
     /// Returns whether the caller's time was over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use towpath_sync::Mutex;
+    ///
+    /// let jobs: Mutex<u32> = Mutex::new(7);
+    /// let held = jobs.lock()?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         let late = jobs.lock_timeout(Duration::from_millis(1));
+    ///         assert!(late.is_err_and(|error| error.is_timeout()));
+    ///     });
+    /// });
+    /// # drop(held);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn is_timeout(&self) -> bool {
         matches!(self, LockError::TimedOut)
     }
 
     /// The error without its guard, which is dropped: the next owner is told of the
     /// death.
+    ///
+    /// ```
+    /// use towpath_sync::LockError;
+    ///
+    /// let died = LockError::OwnerDied { rank: Some(3), guard: "of any type" };
+    /// assert_eq!(died.without_guard(), LockError::Abandoned);
+    /// ```
     pub fn without_guard(self) -> LockError {
         match self {
             LockError::Abandoned | LockError::OwnerDied { .. } => LockError::Abandoned,

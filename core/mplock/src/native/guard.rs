@@ -96,6 +96,20 @@ impl<'a> Guard<'a> {
 
     /// Says that the state is consistent again: the next holder is told of no death. A
     /// reader's word does not count.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// let lock = manager.lock("table");
+    /// let mut guard = lock.acquire()?;
+    /// if guard.previous_owner_died() {
+    ///     println!("looking through what it has left");
+    ///     guard.make_consistent();
+    /// }
+    /// # drop(guard);
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
     #[inline]
     pub fn make_consistent(&mut self) {
         self.consistent = true;

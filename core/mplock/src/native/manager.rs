@@ -317,6 +317,15 @@ impl Manager {
     }
 
     /// Returns the number of messages that were sent to other ranks.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let manager = towpath::mplock::Manager::new(&world)?;
+    /// drop(manager.lock("table").acquire()?);
+    /// assert_eq!(manager.traffic().total(), 0, "no other rank is there");
+    /// # Ok::<(), towpath::mplock::Error>(())
+    /// ```
     #[must_use]
     pub fn traffic(&self) -> LockTraffic {
         let _turn = self.state.turn();

@@ -40,6 +40,13 @@ pub enum TransferError {
 
 impl TransferError {
     /// Returns whether the caller's time was over.
+    ///
+    /// ```
+    /// use towpath_sync::queues::TransferError;
+    ///
+    /// assert!(TransferError::TimedOut.is_timeout());
+    /// assert!(!TransferError::Closed.is_timeout());
+    /// ```
     pub const fn is_timeout(&self) -> bool {
         matches!(self, TransferError::TimedOut)
     }
