@@ -54,9 +54,9 @@ static TARGETS: [SignalTarget; SIGNALS] = [const {
 
 extern "C" fn handler(signal: libc::c_int) {
     let Some(target) = TARGETS.get((signal - libc::SIGRTMIN()) as usize) else { return };
-    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read;
-    // and a system call without arguments.
-    let (errno, me) = unsafe { (*libc::__errno_location(), libc::gettid()) };
+    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
+    let errno = unsafe { *libc::__errno_location() };
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
     // Relaxed: this thread's own, if it has the signal. Another thread's is left alone: it may just
     // be giving it up.
     if target.thread.load(Ordering::Relaxed) == me as u64 {
@@ -115,8 +115,7 @@ impl Interrupts {
         }
         // Looked up now, since it takes more than a handler may do.
         let _ = world.inner().namespace();
-        // SAFETY: a system call without arguments.
-        let thread = unsafe { libc::gettid() };
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
         let target = &TARGETS[place];
         let cpu = Native::with_id(0);
         if !words::take_signal(&cpu, &target.thread) {

@@ -239,8 +239,8 @@ fn catch_signals() {
 /// A number of the job's that no other job has.
 fn job_number(job: &SpmdJob) -> u64 {
     let mut number = [0u8; 8];
-    // SAFETY: a place for so many bytes.
-    unsafe { libc::getrandom(number.as_mut_ptr().cast(), number.len(), 0) };
+    // Where the system has no number, 1 stays.
+    let _ = rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty());
     let number = u64::from_ne_bytes(number).max(1);
     // Relaxed: a number by itself; the first one stays.
     match job.word(0).compare_exchange(0, number, Relaxed, Relaxed) {

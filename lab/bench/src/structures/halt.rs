@@ -70,8 +70,7 @@ fn wait_outside(word: &AtomicU64) {
 
 /// The calling thread's number in the system.
 pub fn thread_number() -> u64 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u64 }
+    rustix::thread::gettid().as_raw_nonzero().get() as u64
 }
 
 /// Makes this process ready to have its threads stopped.
