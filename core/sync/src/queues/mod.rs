@@ -1,7 +1,6 @@
 //! Bounded queues of values, between threads and processes, that survive the deaths of
 //! their users: one algorithm, one file.
 
-mod bell;
 mod broadcast;
 mod broadcast_handles;
 mod broadcast_reader;
@@ -17,6 +16,7 @@ mod members;
 mod one_to_one;
 mod plain;
 mod positions;
+mod queue_doorbell;
 mod ring_per_sender;
 mod value;
 mod value_in_place;

@@ -14,12 +14,12 @@
 //! ```text
 //! ring, a line each:   tail | seen by its sender
 //!                      head | seen by the receiver
-//!                      bell | end | owner
+//!                      doorbell | end | owner
 //! ```
 //!
 //! **Fields.** `tail` (number of values sent), and what its sender has last seen of `head`: the
 //! sender alone. `head` (number of values received), and what the receiver has last seen of
-//! `tail`: the receiver alone. `bell`: of the sender that waits for room. `end`: 0, and in a
+//! `tail`: the receiver alone. `doorbell`: of the sender that waits for room. `end`: 0, and in a
 //! closed queue the number of values that were sent, once, by either end. `owner`: 0, or the
 //! identity of the sender's process; from 0, or from a dead process's, by the one that takes the
 //! ring, with all that is in it; back to 0 by that one. `fences`: the first that joins, or the
@@ -44,8 +44,8 @@ mod waiting;
 
 use towpath_machine::{Arena, FenceReach, Ordering, Place, Plain, Processor};
 
-use super::bell::Bell;
 use super::members::{Members, PLACES, QueueSide};
+use super::queue_doorbell::QueueDoorbell;
 use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
 use crate::{Deadline, Waiting};
 
@@ -67,9 +67,9 @@ const WHOLE: u64 = 4;
 
 /// Line of words that all ends read, and that are seldom written.
 #[repr(C, align(64))]
-struct BellLine<P: Processor> {
-    /// Bell of the receiver that waits for a value.
-    bell: P::Word,
+struct DoorbellLine<P: Processor> {
+    /// Doorbell of the receiver that waits for a value.
+    doorbell: P::Word,
     fences: P::Word,
     used: P::Word,
 }
@@ -89,7 +89,7 @@ struct ReceiverLine<P: Processor> {
 #[allow(missing_debug_implementations, reason = "words without a form to show")]
 #[repr(C)]
 pub struct RingsHead<P: Processor, const N: usize = PLACES> {
-    shared: BellLine<P>,
+    shared: DoorbellLine<P>,
     receiver: ReceiverLine<P>,
     members: Members<P, N>,
 }
@@ -99,8 +99,8 @@ impl<P: Processor, const N: usize> RingsHead<P, N> {
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         let word = |place| arena.word(place, 0);
         RingsHead {
-            shared: BellLine {
-                bell: word(Place::NewLine),
+            shared: DoorbellLine {
+                doorbell: word(Place::NewLine),
                 fences: word(Place::SameLine),
                 used: word(Place::SameLine),
             },
@@ -144,8 +144,8 @@ impl<'a, P: Processor> RingWords<'a, P> {
     const fn seen_by_receiver(&self) -> &'a P::Word {
         &self.0[1].0[1]
     }
-    const fn bell(&self) -> Bell<'a, P> {
-        Bell(&self.0[2].0[0])
+    const fn doorbell(&self) -> QueueDoorbell<'a, P> {
+        QueueDoorbell(&self.0[2].0[0])
     }
     const fn end(&self) -> &'a P::Word {
         &self.0[2].0[1]
@@ -247,7 +247,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         u32::try_from(used).unwrap_or(u32::MAX).min(self.geometry.rings())
     }
 
-    /// Makes a fence between an index's store and the look at the other end's bell.
+    /// Makes a fence between an index's store and the look at the other end's doorbell.
     #[inline(always)]
     fn fence_lightly(&self, cpu: &P) {
         // Relaxed: written before the caller had joined; of a change, the fence by which that is
@@ -310,7 +310,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         // (R7) Release: the value; pairs with the Acquire (R8).
         cpu.store(ring.tail(), number.wrapping_add(1), Ordering::Release);
         self.fence_lightly(cpu);
-        if Bell(&self.head.shared.bell).is_announced(cpu) | self.head.members.is_closed(cpu) {
+        if QueueDoorbell(&self.head.shared.doorbell).is_armed(cpu) | self.head.members.is_closed(cpu) {
             return Some(self.apart().answer(cpu, wait, number));
         }
         Some(Ok(()))
@@ -321,7 +321,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
     /// The value may have come after the queue's end.
     #[cold]
     fn answer<W: Waiting<P>>(self, cpu: &P, wait: &W, number: u64) -> Result<(), TransferError> {
-        Bell(&self.head.shared.bell).ring(cpu, wait);
+        QueueDoorbell(&self.head.shared.doorbell).wake(cpu, wait);
         let is_sent = !self.head.members.is_closed(cpu) || self.ends_after(cpu, number);
         if is_sent { Ok(()) } else { Err(TransferError::Closed) }
     }
@@ -341,8 +341,8 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         // (R6) Release: the value was read; pairs with the Acquire (R5).
         cpu.store(ring.head(), number.wrapping_add(1), Ordering::Release);
         self.fence_lightly(cpu);
-        if ring.bell().is_announced(cpu) {
-            ring.bell().ring(cpu, wait);
+        if ring.doorbell().is_armed(cpu) {
+            ring.doorbell().wake(cpu, wait);
         }
         Some(value)
     }

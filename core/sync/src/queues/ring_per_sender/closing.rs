@@ -7,7 +7,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use super::{Bell, RingPerSender, RingWords};
+use super::{QueueDoorbell, RingPerSender, RingWords};
 use crate::Waiting;
 use crate::queues::members::QueueSide;
 
@@ -71,9 +71,9 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         self.fence_lightly(cpu);
         for side in sides {
             match side {
-                QueueSide::Sender => Bell(&self.head.shared.bell).ring(cpu, wait),
+                QueueSide::Sender => QueueDoorbell(&self.head.shared.doorbell).wake(cpu, wait),
                 QueueSide::Receiver => {
-                    (0..self.used(cpu)).for_each(|seat| self.ring(seat).bell().ring(cpu, wait));
+                    (0..self.used(cpu)).for_each(|seat| self.ring(seat).doorbell().wake(cpu, wait));
                 }
             }
         }

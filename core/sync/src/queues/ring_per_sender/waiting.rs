@@ -2,7 +2,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use super::{Bell, RingPerSender};
+use super::{QueueDoorbell, RingPerSender};
 use crate::queues::members::QueueSide;
 use crate::queues::{ReceivedShape, SentWords, TransferError, gathering};
 use crate::turns::{TURN, Turns};
@@ -18,7 +18,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         deadline: Deadline,
     ) -> Result<(), TransferError> {
         let ring = self.ring(self.seat);
-        let (mut turns, mut announced) = (None, None);
+        let (mut turns, mut armed) = (None, None);
         loop {
             self.head.members.check_receivers(cpu, wait)?;
             if let Some(sent) = self.try_send(cpu, wait, value) {
@@ -35,7 +35,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
             {
                 return Err(end);
             }
-            self.sleep(cpu, wait, turns, &ring.bell(), &mut announced)?;
+            self.sleep(cpu, wait, turns, &ring.doorbell(), &mut armed)?;
         }
     }
 
@@ -50,7 +50,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         if gathering::batch(self.geometry.capacity(), deadline).is_some() {
             self.look_out(cpu, wait);
         }
-        let (mut turns, mut end, mut announced) = (None, None, None);
+        let (mut turns, mut end, mut armed) = (None, None, None);
         loop {
             if let Some(value) = self.try_receive(cpu, wait, shape) {
                 return Ok(value);
@@ -69,7 +69,7 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
             if end.is_some() {
                 continue;
             }
-            self.sleep(cpu, wait, turns, &Bell(&self.head.shared.bell), &mut announced)?;
+            self.sleep(cpu, wait, turns, &QueueDoorbell(&self.head.shared.doorbell), &mut armed)?;
         }
     }
 
@@ -94,24 +94,24 @@ impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
         }
     }
 
-    /// Sleeps for a turn, unless the caller has yet to look since it has announced that.
+    /// Sleeps for a turn, unless the caller has yet to look since it armed the doorbell.
     ///
-    /// `announced`: the bell when the caller announced it.
+    /// `armed`: the doorbell when the caller armed it.
     fn sleep<W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         turns: &mut Turns,
-        bell: &Bell<'_, P>,
-        announced: &mut Option<u64>,
+        doorbell: &QueueDoorbell<'_, P>,
+        armed: &mut Option<u64>,
     ) -> Result<(), TransferError> {
         turns.next(cpu)?;
-        let heard = bell.announce(cpu);
-        if *announced != Some(heard) {
-            *announced = Some(heard);
+        let heard = doorbell.arm(cpu);
+        if *armed != Some(heard) {
+            *armed = Some(heard);
             self.fence_heavily(cpu);
             return Ok(());
         }
-        Ok(turns.wait(cpu, wait, bell.0, heard)?)
+        Ok(turns.wait(cpu, wait, doorbell.0, heard)?)
     }
 }
