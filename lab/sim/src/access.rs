@@ -6,7 +6,7 @@
 //! line; each time would take two changes of the host's stack.
 
 use crate::engine::Engine;
-use crate::event_queue::Time;
+use crate::event_queue::{FOREVER, Time};
 use crate::machine::Machine;
 use crate::memory::{AT_MEMORY, copy};
 use crate::request::{NONE, Op, Request, Want};
@@ -22,7 +22,7 @@ impl Engine {
         let thread = &mut self.threads[t];
         let hits = (self.buffered == 0 || self.cpus[thread.cpu].stores.is_empty())
             && thread.clock < self.events.hits_until
-            && self.memory.copies[line * self.memory.processors + thread.cpu] >= op.need();
+            && self.memory.copy(line, thread.cpu) >= op.need();
         if hits {
             self.counters.hits += 1;
             thread.permit = Permit::Nothing;
@@ -47,6 +47,22 @@ impl Engine {
             }
         }
         op.apply(&mut self.memory.values[word as usize])
+    }
+
+    /// Returns whether a thread that polls a word at memory has found nothing new.
+    ///
+    /// Then it goes on, and the loop's instructions are charged.
+    fn polls_on(&mut self, t: usize, value: u64) -> bool {
+        let thread = &mut self.threads[t];
+        let goes_on = value == thread.task.old
+            && thread.clock < thread.deadline
+            && self.cpus[thread.cpu].stores.is_empty();
+        if goes_on {
+            // As if it had been asked.
+            thread.looked(1, self.progress);
+            thread.clock = (thread.clock + self.p.fetch_poll).min(FOREVER);
+        }
+        goes_on
     }
 
     /// Changes a word now, by a store that its cache allows.
@@ -130,6 +146,16 @@ impl Machine {
                         break old;
                     }
                     self.engine.threads[t].task.step = TaskStep::Link;
+                }
+                TaskStep::Poll => {
+                    let cost = task.cost;
+                    if !self.may(t, word, Op::Load) {
+                        return None;
+                    }
+                    let value = self.engine.perform(t, word, Op::Load, cost);
+                    if !self.engine.polls_on(t, value) {
+                        break value;
+                    }
                 }
                 TaskStep::Double => break u64::from(self.double(t)?),
                 TaskStep::Known(known) => {

@@ -24,6 +24,9 @@ pub(crate) mod copy {
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
+/// Number of lines whose copies in one cache lie side by side.
+const BLOCK: usize = 16;
+
 /// The bit of a word's number that says that it lies at memory, and is never cached.
 pub(crate) const AT_MEMORY: u32 = 1 << 31;
 
@@ -78,8 +81,10 @@ pub(crate) struct Memory {
     /// By line, if the machine has such.
     pub marks: Vec<Mark>,
     has_marks: bool,
-    /// By line, then processor.
-    pub copies: Vec<u8>,
+    /// By [`BLOCK`] lines, then processor, then line.
+    ///
+    /// Lines that a processor uses in turn are neighbours in the host's memory.
+    copies: Vec<u8>,
     /// By line: a bit for each processor that has or will have a copy.
     sharers: Vec<u64>,
     pub processors: usize,
@@ -143,7 +148,7 @@ impl Memory {
             self.marks.push(Mark::default());
         }
         self.values.resize(self.lines.len() << self.shift, 0);
-        self.copies.resize(self.lines.len() * self.processors, copy::INVALID);
+        self.copies.resize(self.lines.len().next_multiple_of(BLOCK) * self.processors, copy::INVALID);
         self.sharers.resize(self.lines.len() * self.set_words, 0);
         self.used = 0;
     }
@@ -205,13 +210,19 @@ impl Memory {
     }
 
     #[inline(always)]
+    fn place_of_copy(&self, line: usize, processor: usize) -> usize {
+        (line / BLOCK * self.processors + processor) * BLOCK + line % BLOCK
+    }
+
+    #[inline(always)]
     pub fn copy(&self, line: usize, processor: usize) -> u8 {
-        self.copies[line * self.processors + processor]
+        self.copies[self.place_of_copy(line, processor)]
     }
 
     #[inline(always)]
     pub fn set_copy(&mut self, line: usize, processor: usize, state: u8) {
-        self.copies[line * self.processors + processor] = state;
+        let place = self.place_of_copy(line, processor);
+        self.copies[place] = state;
     }
 
     pub fn is_sharer(&self, line: usize, processor: usize) -> bool {
@@ -244,7 +255,7 @@ impl Memory {
 
     /// Checks the rule that always holds of a line: one writer, or many readers.
     pub fn check(&self, line: usize) -> Result<(), String> {
-        let copies = &self.copies[line * self.processors..][..self.processors];
+        let copies: Vec<u8> = (0..self.processors).map(|processor| self.copy(line, processor)).collect();
         let count = |least: u8| copies.iter().filter(|&&c| c >= least).count();
         let (readers, owners, writers) = (count(copy::SHARED), count(copy::OWNED), count(copy::MODIFIED));
         if owners > 1 || writers == 1 && readers > 1 {

@@ -10,6 +10,10 @@ pub(crate) enum TaskStep {
     Done,
     /// One operation.
     Operate,
+    /// A load at memory, again until its value is not the old one.
+    ///
+    /// Or until the thread's deadline has come.
+    Poll,
     /// A load-linked.
     Link,
     /// The store-conditional that belongs to it; if it fails, from the beginning.
@@ -42,7 +46,9 @@ pub(crate) struct Task {
     pub op: Op,
     /// Duration of an operation.
     pub cost: Time,
-    /// Old value of the word; of a store-conditional, 1 if it has failed.
+    /// Old value of the word, or the one that a poll begins with.
+    ///
+    /// Of a store-conditional, 1 if it has failed.
     pub old: u64,
 }
 
@@ -53,6 +59,11 @@ impl Task {
     #[inline(always)]
     pub fn operation(word: u32, op: Op, cost: Time) -> Self {
         Task { step: TaskStep::Operate, word, op, cost, old: 0 }
+    }
+
+    /// Loads of a word at memory that had this value.
+    pub fn poll(word: u32, seen: u64, cost: Time) -> Self {
+        Task { step: TaskStep::Poll, word, op: Op::Load, cost, old: seen }
     }
 
     /// A read-modify-write by LL/SC.

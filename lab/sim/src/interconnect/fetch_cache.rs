@@ -10,6 +10,9 @@ pub(crate) struct FetchCache(Vec<u32>);
 impl FetchCache {
     /// Uses a word. Returns how long that occupies the home.
     pub fn occupancy(&mut self, p: &Parameters, word: u32) -> Time {
+        if self.0.last() == Some(&word) {
+            return p.fetch_occupancy;
+        }
         let (cache, entries) = (&mut self.0, p.fetch_entries as usize);
         let found = cache.iter().position(|&w| w == word);
         if let Some(i) = found {

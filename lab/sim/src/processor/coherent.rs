@@ -2,6 +2,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
+use crate::event_queue::Time;
 use crate::memory::AT_MEMORY;
 use crate::parameters::{LL_SC, Parameters};
 use crate::processor::{AccessPath, Sim, SimBytes, SimCell, SimWord};
@@ -19,6 +20,23 @@ pub(crate) struct Coherent {
 impl Coherent {
     pub fn new(p: &Parameters) -> Self {
         Coherent { loops: p.atomics == LL_SC }
+    }
+
+    /// Loads a word at memory until its value is another one, or the deadline has come.
+    ///
+    /// Returns the value; `None` if stores of the processor are under way, for which loads may
+    /// have to wait.
+    fn poll(cpu: &Sim, word: u32, seen: u64, deadline: Time) -> Option<u64> {
+        let cost = {
+            let e = &mut *cpu.engine();
+            let thread = &mut e.threads[cpu.thread];
+            if !e.cpus[thread.cpu].stores.is_empty() {
+                return None;
+            }
+            thread.deadline = deadline;
+            e.p.load
+        };
+        Some(cpu.begin(Task::poll(word, seen, cost)))
     }
 }
 
@@ -89,8 +107,9 @@ impl AccessPath for Coherent {
         }
     }
 
-    /// Polls words at memory, with real traffic; waits for cached ones without any until
-    /// their line changes.
+    /// Polls words at memory, with real traffic, and looks at those that have changed.
+    ///
+    /// Waits for cached ones without any until their line changes.
     fn spin(
         &self,
         cpu: &Sim,
@@ -100,8 +119,8 @@ impl AccessPath for Coherent {
         done: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
         let mut deadline = None;
+        let mut value = cpu.load(&SimWord(word), order);
         loop {
-            let value = cpu.load(&SimWord(word), order);
             if done(value) {
                 return Ok(value);
             }
@@ -116,9 +135,14 @@ impl AccessPath for Coherent {
             if word & AT_MEMORY != 0 {
                 let poll = cpu.engine().p.fetch_poll;
                 cpu.charge(poll);
+                if let Some(polled) = Self::poll(cpu, word, value, deadline) {
+                    value = polled;
+                    continue;
+                }
             } else if cpu.engine().spin(cpu.thread, word, deadline) {
                 cpu.stop();
             }
+            value = cpu.load(&SimWord(word), order);
         }
     }
 
