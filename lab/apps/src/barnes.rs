@@ -78,13 +78,13 @@ type Position = [f64; 3];
 
 /// Problem in a machine's memory.
 pub struct Barnes<P: Processor> {
-    bodies: Vec<Vec<P::Cell>>,
+    bodies: Vec<[P::Cell; BODY]>,
     /// By cell and place: the child.
     children: Vec<P::Word>,
-    centres: Vec<Vec<P::Cell>>,
-    leaves: Vec<Vec<P::Cell>>,
+    centres: Vec<[P::Cell; CENTRE]>,
+    leaves: Vec<[P::Cell; LEAF]>,
     /// By processor: how many of its cells and of its leaves are taken.
-    taken: Vec<Vec<P::Cell>>,
+    taken: Vec<[P::Cell; 2]>,
     /// Bounds of space: three smallest coordinates, three largest; then the depth of the
     /// tree.
     bounds: Vec<P::Cell>,
@@ -178,12 +178,12 @@ impl<P: Processor> Barnes<P> {
         let owner = |b: usize| b * choice.procs / count;
         Barnes {
             bodies: (0..count)
-                .map(|b| memory.row_of(owner(b), BODY, |k| input[b].get(k).unwrap_or(&0.0).to_bits()))
+                .map(|b| memory.short_row_of(owner(b), |k| input[b].get(k).unwrap_or(&0.0).to_bits()))
                 .collect(),
             children: (0..PLACES * cells).map(|n| memory.arena.word(Place::in_row(n % PLACES), 0)).collect(),
-            centres: (0..cells).map(|c| memory.row_of(c / each[0], CENTRE, |_| 0)).collect(),
-            leaves: (0..leaves).map(|l| memory.row_of(l / each[1], LEAF, |_| 0)).collect(),
-            taken: (0..choice.procs).map(|p| memory.row_of(p, 2, |_| 0)).collect(),
+            centres: (0..cells).map(|c| memory.short_row_of(c / each[0], |_| 0)).collect(),
+            leaves: (0..leaves).map(|l| memory.short_row_of(l / each[1], |_| 0)).collect(),
+            taken: (0..choice.procs).map(|p| memory.short_row_of(p, |_| 0)).collect(),
             bounds: memory.row(7, |_| 0),
             masses: memory.row(steps, |_| f64::NAN.to_bits()),
             each,
@@ -360,8 +360,8 @@ impl<P: Processor> Barnes<P> {
     /// Place and mass of a child.
     fn centre(&self, cpu: &P, child: u64) -> (Position, f64) {
         let cells = match child & IS_CELL {
-            0 => &self.leaves[child as usize - 1],
-            _ => &self.centres[(child & !IS_CELL) as usize],
+            0 => &self.leaves[child as usize - 1][..],
+            _ => &self.centres[(child & !IS_CELL) as usize][..],
         };
         (place(cpu, cells), get(cpu, &cells[3]))
     }

@@ -28,9 +28,25 @@ impl<P: Processor> Memory<'_, P> {
 
     /// Makes a row of data as [`Memory::row`] does, at home where processor `owner` is.
     pub fn row_of(&self, owner: usize, len: usize, value: impl Fn(usize) -> u64) -> Vec<P::Cell> {
+        (0..len).map(|n| self.cell_of(owner, n, value(n))).collect()
+    }
+
+    /// Makes a row of so many data as [`Memory::row`] does.
+    pub fn short_row<const N: usize>(&self, value: impl Fn(usize) -> u64) -> [P::Cell; N] {
+        core::array::from_fn(|n| self.arena.cell(Place::in_row(n), value(n)))
+    }
+
+    /// Makes a row of so many data as [`Memory::row_of`] does.
+    ///
+    /// A simulated machine's data are handles: those of short rows lie beside each other so.
+    pub fn short_row_of<const N: usize>(&self, owner: usize, value: impl Fn(usize) -> u64) -> [P::Cell; N] {
+        core::array::from_fn(|n| self.cell_of(owner, n, value(n)))
+    }
+
+    /// Makes a row's datum.
+    fn cell_of(&self, owner: usize, n: usize, value: u64) -> P::Cell {
         let home = Place::Home((owner / self.per_node) as u32);
-        let place = |n: usize| if n.is_multiple_of(self.line) { home } else { Place::SameLine };
-        (0..len).map(|n| self.arena.cell(place(n), value(n))).collect()
+        self.arena.cell(if n.is_multiple_of(self.line) { home } else { Place::SameLine }, value)
     }
 }
 

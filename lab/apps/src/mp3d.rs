@@ -41,9 +41,9 @@ const ROUNDING: f64 = 1e-12;
 
 /// Problem in a machine's memory.
 pub struct Mp3d<P: Processor> {
-    molecules: Vec<Vec<P::Cell>>,
+    molecules: Vec<[P::Cell; MOLECULE]>,
     /// The first lock of cell `c` is lock `2 c`, its second one the next.
-    cells: Vec<Vec<P::Cell>>,
+    cells: Vec<[P::Cell; CELL]>,
     shape: [usize; 3],
     steps: usize,
     seed: u64,
@@ -85,10 +85,8 @@ impl<P: Processor> Mp3d<P> {
         let owner = |m: usize| m * choice.procs / count;
         let cells = shape.iter().product::<usize>();
         Mp3d {
-            molecules: (0..count)
-                .map(|m| memory.row_of(owner(m), MOLECULE, |k| input[m][k].to_bits()))
-                .collect(),
-            cells: (0..cells).map(|_| memory.row(CELL, |_| 0)).collect(),
+            molecules: (0..count).map(|m| memory.short_row_of(owner(m), |k| input[m][k].to_bits())).collect(),
+            cells: (0..cells).map(|_| memory.short_row(|_| 0)).collect(),
             shape,
             steps: choice.size.pick([4, 2, 10, 10]),
             seed: choice.seed,
