@@ -11,7 +11,6 @@ pub mod ladder;
 pub mod list;
 pub mod messages;
 pub mod mplocks;
-mod patience;
 mod replay;
 mod run;
 pub mod show;
@@ -23,9 +22,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use experiments::{BARRIERS, COUNTERS, LOCKS, MESSAGES, NamedRunner, QUEUES, SIM_EXPERIMENTS, find};
-pub use patience::Patience;
 pub use run::{Measured, Run, Work};
 pub use sweep::{Effort, Sweep};
+pub use towpath_simlocks::Patience;
 
 use towpath_host::Error;
 use towpath_host::Host;

@@ -1,7 +1,7 @@
 //! Locks by message on `avalanche`: their costs in each state, exclusion, determinism.
 
 use towpath_mplock::Protocol;
-use towpath_sim::machines;
+use towpath_sim::{Parameters, machines};
 
 use super::*;
 use crate::sim::{Run, Work};

@@ -11,14 +11,14 @@ use towpath_machine::{Arena, FetchOp, Place, Processor};
 use towpath_sim::{Sim, SimArena, SimWord};
 use towpath_sync::Waiting;
 
-use crate::sim::Patience;
+use crate::patience::Patience;
 
 /// A free spinlock; the exchange leaves 0.
 const FREE: u64 = 1;
 
 /// Lock by one-sided operations.
 #[derive(Debug)]
-pub(super) enum OneSidedLock {
+pub(crate) enum OneSidedLock {
     Spinlock(SimWord),
     Ticket { next: SimWord, serving: SimWord },
 }

@@ -69,7 +69,7 @@ impl ManagedLock {
 
 /// Number of forwarded requests that have interrupted a node in a critical section.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sim) struct ForwardsInside {
+pub struct ForwardsInside {
     /// All of them.
     pub any: u64,
     /// Those for the lock that the node holds.
@@ -77,7 +77,7 @@ pub(in crate::sim) struct ForwardsInside {
 }
 
 /// The lock managers of all nodes.
-pub(super) struct Managers {
+pub(crate) struct Managers {
     protocol: Protocol,
     locks: RefCell<Vec<ManagedLock>>,
     /// Letters under way, by the tag of their message.

@@ -10,14 +10,14 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sim::{Sim, SimWord};
 use towpath_sync::Waiting;
 
-use crate::sim::Patience;
+use crate::patience::Patience;
 
 const FREE: u64 = 0;
 const HELD: u64 = 1;
 
 /// Test&test&set lock whose waiters back off whenever they find it held.
 #[derive(Debug)]
-pub(super) struct BackingOff {
+pub(crate) struct BackingOff {
     word: SimWord,
 }
 
