@@ -11,6 +11,7 @@ mod incoherent;
 mod litmus;
 mod locks;
 mod machines;
+mod polling;
 mod protocol;
 mod saturation;
 mod scheduling;
