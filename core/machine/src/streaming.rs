@@ -136,9 +136,6 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, lines: usize) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx")]
 unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, lines: usize) {
-    if lines == 0 {
-        return;
-    }
     // SAFETY: reads and writes `lines` lines (the caller's promise), and touches the registers that
     // it names: of all vector registers it zeroes the upper halves. The processor has AVX.
     unsafe {
@@ -253,6 +250,14 @@ mod tests {
     use super::*;
     use crate::{Arena, Heap, Native, Processor};
 
+    /// Checks that a zeroed target has these bytes from `to` on, and nothing beside them.
+    fn check_copy(bytes: &[u8], target: &[u8], to: usize, what: &str) {
+        let end = to + bytes.len();
+        assert!(target[..to].iter().all(|b| *b == 0), "{what}: before");
+        assert_eq!(target[to..end], *bytes, "{what}");
+        assert!(target[end..].iter().all(|b| *b == 0), "{what}: behind");
+    }
+
     #[test]
     fn copies_of_any_length_and_offset_change_nothing_beside() {
         let source: Vec<u8> = (0..9100u32).map(|i| (i * 7 + 1) as u8 | 1).collect();
@@ -262,9 +267,7 @@ mod tests {
                     let mut target = vec![0u8; 9200];
                     // SAFETY: both have more bytes than the largest offset and length together.
                     unsafe { copy(source[from..].as_ptr(), target[to..].as_mut_ptr(), len) };
-                    assert!(target[..to].iter().all(|b| *b == 0), "{from} {to} {len}: before");
-                    assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {len}");
-                    assert!(target[to + len..].iter().all(|b| *b == 0), "{from} {to} {len}: behind");
+                    check_copy(&source[from..from + len], &target, to, &format!("{from} {to} {len}"));
                 }
             }
         }
@@ -285,9 +288,7 @@ mod tests {
                     let (mut target, len) = (vec![0u8; 42 * 64], lines * 64);
                     // SAFETY: both have more bytes than the largest offset and length together.
                     unsafe { copy(source[from..].as_ptr(), target[to..].as_mut_ptr(), lines) };
-                    assert!(target[..to].iter().all(|b| *b == 0), "{from} {to} {lines}: before");
-                    assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {lines}");
-                    assert!(target[to + len..].iter().all(|b| *b == 0), "{from} {to} {lines}: behind");
+                    check_copy(&source[from..from + len], &target, to, &format!("{from} {to} {lines}"));
                 }
             }
         }
