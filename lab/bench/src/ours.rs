@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
 use crate::experiments::floor::line::{Lines, Probing};
-use crate::experiments::floor::memcpy::PAGE;
+use crate::experiments::floor::memcpy::{PAGE, at_page};
 use crate::shared::{Left, LogPFigures, StressReader, StressWriter};
 use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
@@ -425,8 +425,7 @@ impl Contender for Ours {
             endpoint.set_handler(COUNT, move |_| bump());
             // At the beginning of a page, as memcpy's.
             let whole: Vec<u8> = (0..bytes + PAGE as u64).map(|n| n as u8).collect();
-            let begin = whole.as_ptr().align_offset(PAGE);
-            let source = &whole[begin..begin + bytes as usize];
+            let source = &whole[at_page(&whole, bytes as usize)];
             let mut sent = 0u64;
             let mut transfer = |n: u64| -> Result<(), towpath::Error> {
                 for _ in 0..n {

@@ -1,6 +1,7 @@
 //! The floor of bulk transfer: copying within one process.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
@@ -14,6 +15,12 @@ const TIME: Duration = Duration::from_millis(4);
 /// Elsewhere the C library's copy may take ten times as long: where the target lies a little behind
 /// the source, modulo the page.
 pub const PAGE: usize = 4096;
+
+/// The place of so many bytes in a buffer that is longer by [`PAGE`].
+pub fn at_page(buffer: &[u8], bytes: usize) -> Range<usize> {
+    let begin = buffer.as_ptr().align_offset(PAGE);
+    begin..begin + bytes
+}
 
 /// Two buffers and the loop that copies one into the other again and again: small ones
 /// stay in a cache.
@@ -63,13 +70,11 @@ impl Copier {
     }
 
     fn copy(&mut self, bytes: usize, times: usize) {
-        let from = self.from.as_ptr().align_offset(PAGE);
-        let to = self.to.as_ptr().align_offset(PAGE);
+        let (from, to) = (&self.from[at_page(&self.from, bytes)], at_page(&self.to, bytes));
         for _ in 0..times {
             // The copies must happen, each of them: neither buffer's contents may be known to the
             // compiler.
-            black_box(&mut self.to[to..to + bytes])
-                .copy_from_slice(black_box(&self.from[from..from + bytes]));
+            black_box(&mut self.to[to.clone()]).copy_from_slice(black_box(from));
         }
         black_box(&mut self.to);
     }
