@@ -6,12 +6,10 @@
 //! the two tells, whatever the clock rate is. The costs of cache lines change little, so a ratio
 //! of a program's time to a line's is another one while neighbours compute.
 //!
-//! A look takes some 0.2 ms. CoreLooks are taken between measurements, never beside them.
+//! A look takes some 0.2 ms. Looks are taken between measurements, never beside them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
 
 use crate::topology::{Placement, pinned};
 
@@ -55,7 +53,7 @@ impl CoreLooks {
 }
 
 /// Neighbours that computed during a run: the cores were shared.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharedCores {
     /// Share of the looks in which there was one.
     pub share: f64,
@@ -80,11 +78,10 @@ impl std::fmt::Display for SharedCores {
 /// Number of chains of operations that the core runs in the time of one.
 fn chains_side_by_side() -> f64 {
     let times = || (0..TIMES).map(|_| (time(one_chain), time(all_chains)));
-    let (one, all): (Vec<Duration>, Vec<Duration>) = times().unzip();
+    let (one, mut all): (Vec<Duration>, Vec<Duration>) = times().unzip();
     // Interrupts and other processes only add time: the shortest of the dependent ones, and of the
     // others the one in the middle, since a neighbour that rests for a moment is one, too.
     let shortest = one.into_iter().min().unwrap_or_default();
-    let mut all = all;
     all.sort();
     CHAINS as f64 * shortest.as_secs_f64() / all[TIMES / 2].as_secs_f64().max(1e-9)
 }
