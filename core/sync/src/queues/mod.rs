@@ -214,6 +214,19 @@ impl QueueGeometry {
         (slot & self.mask()) * self.stride() + k
     }
 
+    /// The slot whose line an end prefetches at this one: two lines later, or the next.
+    ///
+    /// `None` where no line begins.
+    #[inline(always)]
+    const fn slot_ahead(self, number: u64) -> Option<u64> {
+        let stride = self.stride as u64;
+        if !number.wrapping_mul(stride).is_multiple_of(8) {
+            return None;
+        }
+        let slots = 16 >> stride.trailing_zeros();
+        Some(number.wrapping_add(if slots == 0 { 1 } else { slots }))
+    }
+
     /// Number of lines of a ring with two words for each slot.
     pub const fn ring_lines(self) -> usize {
         (2 * self.capacity()).div_ceil(8)
@@ -235,4 +248,26 @@ pub fn lines_of<K: QueueKind>(geometry: QueueGeometry) -> u64 {
 pub fn geometry_of_words_in<K: QueueKind>(words: usize, lines: u64) -> Option<QueueGeometry> {
     let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| K::geometry_of(words, 1 << bits));
     all.find(|&geometry| lines_of::<K>(geometry) == lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueueGeometry;
+
+    #[test]
+    fn line_of_two_lines_later_is_prefetched_once_a_line() {
+        let of = |words| QueueGeometry::of(words, 1024, 0);
+        let ahead = |words, number| of(words).slot_ahead(number);
+        for (words, slots_a_line) in [(1, 8), (2, 4), (3, 2), (8, 1)] {
+            for line in [0, 1, 1 << 20] {
+                let first = line * slots_a_line;
+                assert_eq!(ahead(words, first), Some(first + 2 * slots_a_line), "{words} words");
+                let others = (first + 1)..(first + slots_a_line);
+                assert!(others.into_iter().all(|slot| ahead(words, slot).is_none()), "{words} words");
+            }
+        }
+        // Slots of several lines.
+        assert_eq!([16, 24, 32].map(|words| ahead(words, 5)), [Some(6), Some(7), Some(6)]);
+        assert_eq!(ahead(1, u64::MAX - 7), Some(8), "numbers wrap");
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! **Source.** Lamport's ring (1977), with cached indices as in MCRingBuffer (Lee, Bu &
 //! Chandranmenon 2010): an end reads the other's index only when it would have to wait by what it
-//! has seen. Ours: the mark of the end in the sender's index, so that closing is exact.
+//! has seen. Ours: the mark of the end in the sender's index, so that closing is exact; ends that
+//! prefetch the slots' lines two ahead, as far as what they have seen of the other allows.
 //!
 //! **Progress.** Wait-free while there is room, or a value.
 //!
@@ -24,7 +25,7 @@
 //!
 //! **Don't use it** where two threads may send, or receive: the handles refuse that.
 
-use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
+use towpath_machine::{Arena, Ordering, Place, Plain, Prefetch, Processor};
 
 use super::members::{Members, QueueSide};
 use super::{
@@ -98,7 +99,7 @@ impl<P: Processor> Copy for OneToOne<'_, P> {}
 /// Outcome of an attempt: done, or the other end's index, which has to change first.
 type Attempt<T> = Result<T, u64>;
 
-impl<'a, P: Processor> OneToOne<'a, P> {
+impl<'a, P: Prefetch> OneToOne<'a, P> {
     /// Maximum number of slots.
     pub const MOST: usize = 1 << 31;
 
@@ -136,6 +137,28 @@ impl<'a, P: Processor> OneToOne<'a, P> {
         word_at(self.slots, self.geometry.place(number as usize, k))
     }
 
+    /// Prefetches the line in which the sender will write later, if there is room.
+    #[inline(always)]
+    fn prefetch_to_send(&self, cpu: &P, number: u64) {
+        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
+        // Relaxed: the sender's own.
+        let taken = ahead.wrapping_sub(cpu.load(&self.head.sender.seen, Ordering::Relaxed));
+        if taken < self.geometry.capacity() as u64 {
+            cpu.prefetch_exclusive(self.word(ahead, 0));
+        }
+    }
+
+    /// Prefetches the line that the receiver will read later, if a value is there.
+    #[inline(always)]
+    fn prefetch_to_receive(&self, cpu: &P, number: u64) {
+        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
+        // Relaxed: the receiver's own.
+        let there = cpu.load(&self.head.receiver.seen, Ordering::Relaxed).wrapping_sub(ahead);
+        if there as i64 > 0 {
+            cpu.prefetch_shared(self.word(ahead, 0));
+        }
+    }
+
     /// Sends if there is room.
     #[inline(always)]
     fn try_send<T: SentWords, W: Waiting<P>>(
@@ -158,6 +181,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
                 return Err(seen);
             }
         }
+        self.prefetch_to_send(cpu, number);
         for k in 0..value.words() {
             // Relaxed: published by (O2).
             cpu.store(self.word(number, k), value.word(k), Ordering::Relaxed);
@@ -200,6 +224,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
                 return Err(index);
             }
         }
+        self.prefetch_to_receive(cpu, number);
         // Relaxed: after (O3).
         let value = shape.value(|k| cpu.load(self.word(number, k), Ordering::Relaxed));
         // Its Release (2) pairs with the Acquire (O1).
@@ -288,7 +313,7 @@ impl<'a, P: Processor> OneToOne<'a, P> {
     }
 }
 
-impl<P: Processor> BoundedQueue<P> for OneToOne<'_, P> {
+impl<P: Prefetch> BoundedQueue<P> for OneToOne<'_, P> {
     type Seat = ();
 
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {

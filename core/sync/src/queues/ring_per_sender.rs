@@ -4,6 +4,7 @@
 //!
 //! **Source.** Lamport's ring (1977) with cached indices, as [`OneToOne`](super::OneToOne), one for
 //! each sender; the receiver reads them in turn, each as far as it was filled when its turn came.
+//! Ends prefetch the slots' lines two ahead, as far as what they have seen of the other allows.
 //! Ours: ends that sleep, and a queue that is closed, by asymmetric fences (Dice, Huang & Yang
 //! 2001): `membarrier` by those that are going to sleep, nothing by those that send. The word of
 //! each ring by which its two ends agree at which value a closed queue ends.
@@ -42,7 +43,7 @@ mod closing;
 mod joining;
 mod waiting;
 
-use towpath_machine::{Arena, FenceReach, Ordering, Place, Plain, Processor};
+use towpath_machine::{Arena, FenceReach, Ordering, Place, Plain, Prefetch, Processor};
 
 use super::members::{Members, PLACES, QueueSide};
 use super::queue_doorbell::QueueDoorbell;
@@ -174,7 +175,7 @@ impl<P: Processor, const N: usize> Clone for RingPerSender<'_, P, N> {
 
 impl<P: Processor, const N: usize> Copy for RingPerSender<'_, P, N> {}
 
-impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
+impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     /// Maximum number of slots of a ring.
     pub const MOST: usize = 1 << 24;
 
@@ -247,6 +248,28 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
         u32::try_from(used).unwrap_or(u32::MAX).min(self.geometry.rings())
     }
 
+    /// Prefetches the line in which the sender will write later, if there is room.
+    #[inline(always)]
+    fn prefetch_to_send(&self, cpu: &P, ring: &RingWords<'_, P>, number: u64) {
+        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
+        // Relaxed: the sender's own.
+        let taken = ahead.wrapping_sub(cpu.load(ring.seen_by_sender(), Ordering::Relaxed));
+        if taken < self.geometry.capacity() as u64 {
+            cpu.prefetch_exclusive(self.word(self.seat, ahead, 0));
+        }
+    }
+
+    /// Prefetches the line that the receiver will read later, if a value is there.
+    #[inline(always)]
+    fn prefetch_to_receive(&self, cpu: &P, ring: &RingWords<'_, P>, seat: u32, number: u64) {
+        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
+        // Relaxed: the receiver's own.
+        let there = cpu.load(ring.seen_by_receiver(), Ordering::Relaxed).wrapping_sub(ahead);
+        if there as i64 > 0 {
+            cpu.prefetch_shared(self.word(seat, ahead, 0));
+        }
+    }
+
     /// Makes a fence between an index's store and the look at the other end's doorbell.
     #[inline(always)]
     fn fence_lightly(&self, cpu: &P) {
@@ -303,6 +326,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
                 return None;
             }
         }
+        self.prefetch_to_send(cpu, &ring, number);
         for k in 0..value.words() {
             // Relaxed: published by (R7).
             cpu.store(self.word(self.seat, number, k), value.word(k), Ordering::Relaxed);
@@ -336,6 +360,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
             (seat, number) = self.apart().turn_to_next(cpu)?;
         }
         let ring = self.ring(seat);
+        self.prefetch_to_receive(cpu, &ring, seat, number);
         // Relaxed: after (R8).
         let value = shape.value(|k| cpu.load(self.word(seat, number, k), Ordering::Relaxed));
         // (R6) Release: the value was read; pairs with the Acquire (R5).
@@ -374,7 +399,7 @@ impl<'a, P: Processor, const N: usize> RingPerSender<'a, P, N> {
     }
 }
 
-impl<P: Processor, const N: usize> BoundedQueue<P> for RingPerSender<'_, P, N> {
+impl<P: Prefetch, const N: usize> BoundedQueue<P> for RingPerSender<'_, P, N> {
     type Seat = u32;
 
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<u32, TransferError> {

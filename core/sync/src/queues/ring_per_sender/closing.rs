@@ -5,7 +5,7 @@
 //! the sender puts behind it or the receiver, after a heavy fence, behind the last one that it
 //! sees.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, Prefetch};
 
 use super::{QueueDoorbell, RingPerSender, RingWords};
 use crate::Waiting;
@@ -14,7 +14,7 @@ use crate::queues::members::QueueSide;
 /// In the word of a ring's end: there is one.
 const ENDS: u64 = 1 << 62;
 
-impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
+impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
     /// Number of values that were sent to a ring, up to its end if the queue is closed.
     pub(super) fn sent(&self, cpu: &P, ring: &RingWords<'_, P>) -> u64 {
         // (R8) Acquire: the values; pairs with the Release (R7).

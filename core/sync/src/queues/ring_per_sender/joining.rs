@@ -1,11 +1,11 @@
 //! Rings that senders take and give back, and the fences on which all agree.
 
-use towpath_machine::{FenceReach, Ordering, Processor};
+use towpath_machine::{FenceReach, Ordering, Prefetch};
 
 use super::{BETWEEN_PROCESSES, CHANGING, RingPerSender, UNDECIDED, WHOLE};
 use crate::Waiting;
 
-impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
+impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
     /// Prepares the calling process for the queue's fences; the first one decides which.
     ///
     /// One that joins later and cannot make them, since a sandbox forbids it, changes the queue to

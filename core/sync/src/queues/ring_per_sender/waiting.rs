@@ -1,6 +1,6 @@
 //! Ends that wait: a sender for room in its ring, the receiver for a value of any.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, Prefetch};
 
 use super::{QueueDoorbell, RingPerSender};
 use crate::queues::members::QueueSide;
@@ -8,7 +8,7 @@ use crate::queues::{ReceivedShape, SentWords, TransferError, gathering};
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, Waiting};
 
-impl<P: Processor, const N: usize> RingPerSender<'_, P, N> {
+impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
     #[cold]
     pub(super) fn send_slowly<T: SentWords, W: Waiting<P>>(
         self,
