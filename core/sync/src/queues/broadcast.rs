@@ -3,7 +3,8 @@
 //! many messages they missed.
 //!
 //! **Source.** Ours. The lossy mode checks a copy as readers of a sequence lock do (Boehm, *Can
-//! Seqlocks Get Along With Programming Language Memory Models?*, MSPC 2012).
+//! Seqlocks Get Along With Programming Language Memory Models?*, MSPC 2012). Ends prefetch the
+//! lines of the message after the next one, as far as it is there, or there is room for it.
 //!
 //! **Progress.** Wait-free for the writer while there is room, and always in the lossy mode, but
 //! for waiters that mark its word. Readers: wait-free while there is a message; in the lossy mode
@@ -63,6 +64,11 @@ const LAST: u64 = 2;
 const GAP: u64 = 4;
 /// In a piece's second word: first bit of its number of bytes.
 const LENGTH: u32 = 3;
+
+/// Number of words of the longest piece after which lines are prefetched.
+///
+/// The lines of longer ones come together while they are copied.
+const PREFETCHED: u64 = 32;
 
 /// Number of words of a piece of so many bytes.
 const fn words_of(bytes: usize) -> u64 {
@@ -176,6 +182,22 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     fn content(&self, at: u64, bytes: usize) -> &'a [P::Word] {
         let first = self.first_byte(at) / 8;
         &all_words(self.ring)[first..][..bytes.div_ceil(8)]
+    }
+
+    /// Prefetches the lines of a piece of so many words, two pieces after the one there.
+    ///
+    /// As far as `end`; none if the piece is long.
+    #[inline(always)]
+    fn prefetch_after(&self, at: u64, words: u64, end: u64, prefetch: impl Fn(&P::Word)) {
+        if words > PREFETCHED {
+            return;
+        }
+        let first = at.wrapping_add(2 * words);
+        for k in (0..PREFETCHED).step_by(8) {
+            if k < words && first.wrapping_add(k) < end {
+                prefetch(self.word(first.wrapping_add(k)));
+            }
+        }
     }
 
     /// Number of readers, some of which may be dead.

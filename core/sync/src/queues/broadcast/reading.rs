@@ -1,6 +1,6 @@
 //! A reader's steps: the next piece, a copy of it, and the room given back.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, Prefetch};
 
 use super::{Broadcast, CLOSED, FIRST, GAP, HEAD, LAST, LENGTH, words_of};
 use crate::queues::TransferError;
@@ -43,7 +43,7 @@ impl RingPiece {
     }
 }
 
-impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
+impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Enters a reader, which gets the messages that are sent from now on.
     ///
     /// # Errors
@@ -134,6 +134,7 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
             if bytes > self.most_whole() || words_of(bytes) > unread {
                 return Err(TransferError::Damaged);
             }
+            self.prefetch_after(reader.at, words_of(bytes), reader.seen, |word| cpu.prefetch_shared(word));
             let (is_first, is_last) = (head & FIRST != 0, head & LAST != 0);
             let piece = RingPiece { at: reader.at, number, bytes, is_first, is_last };
             if is_first || reader.begun {

@@ -1,6 +1,6 @@
 //! The writer's steps: room, its bytes, and their publication.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, Prefetch};
 
 use super::{Broadcast, CLOSED, FIRST, GAP, HEAD, LAST, LENGTH, words_of};
 use crate::queues::TransferError;
@@ -34,7 +34,7 @@ impl Reservation {
     }
 }
 
-impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
+impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Enters the calling process as the writer.
     ///
     /// # Errors
@@ -95,6 +95,9 @@ impl<P: Processor, const N: usize> Broadcast<'_, P, N> {
         } else if end > writer.limit {
             self.wait_for_room(cpu, wait, writer, end, deadline)?;
         }
+        // The slowest reader of a lossy ring has no say.
+        let limit = if self.lossy { u64::MAX } else { writer.limit };
+        self.prefetch_after(at, words, limit, |word| cpu.prefetch_exclusive(word));
         if at != writer.at {
             // Relaxed, both here and below: published by (BC2).
             if left >= HEAD {
