@@ -11,7 +11,7 @@ const RUNS: [&str; 4] = [
     "bench floor --runs 1",
     "bench stress --runs 1 --messages 1000 --algorithms towpath,ticket --targets",
     "sim origin2000 locks --procs 1,2 --seeds 1 --operations 60",
-    "reproduce N34 N4 M18 --seeds 1",
+    "reproduce N34 K28 M18 --seeds 1",
 ];
 
 /// A folder for reports. Removed when dropped.
@@ -98,7 +98,7 @@ fn all_prints_what_the_screen_leaves_out() {
     for (arguments, beyond) in [
         ("bench floor --runs 1", "pinning: "),
         ("sim origin2000 locks --procs 1,2 --seeds 1 --operations 60", "what an operation costs"),
-        ("reproduce N34 N4 --seeds 1", "tolerance"),
+        ("reproduce N34 K28 --seeds 1", "tolerance"),
     ] {
         let text = folder.text(&format!("{arguments} --all"));
         assert!(text.contains(beyond) && text.contains("report: "), "{arguments}: {text}");
