@@ -1,12 +1,12 @@
 //! Errors: each names the cause and the remedy.
 
-use std::fmt;
 use std::path::PathBuf;
 
+use towpath_derive::SentenceDebug;
 use towpath_mplock::LockData;
 
 /// Reason why an agent can't work, or can't be reached. `Debug` prints the sentence.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The hosts file is wrong, or does not fit this host.
@@ -59,12 +59,6 @@ pub enum Error {
     /// A reader may not replace data.
     #[error("this guard only reads: acquire the lock alone to change its data (Lock::acquire)")]
     ReadsOnly,
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl Error {

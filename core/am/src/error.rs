@@ -1,14 +1,13 @@
 //! Errors of calls, and reasons why messages come back.
 
-use core::fmt;
-
 use thiserror::Error;
+use towpath_derive::SentenceDebug;
 
 /// Reason why a call failed. The first five are those of Active Messages II.
 ///
 /// `Debug` prints the sentence with the remedy, as `Display` does, since that is what a `main` that
 /// returns the error prints; `{:#?}` prints the variant.
-#[derive(Error)]
+#[derive(Error, SentenceDebug)]
 pub enum Error {
     /// The translation table has no entry there, or the handler none.
     #[error("not initialised: {0}")]
@@ -31,24 +30,6 @@ pub enum Error {
     /// Worlds and segments.
     #[error(transparent)]
     World(#[from] towpath_shm::Error),
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !f.alternate() {
-            return fmt::Display::fmt(self, f);
-        }
-        let (variant, field): (_, &dyn fmt::Debug) = match self {
-            Error::NotInitialised(what) => ("NotInitialised", what),
-            Error::BadArgument(what) => ("BadArgument", what),
-            Error::Resource(what) => ("Resource", what),
-            Error::NotSent => return f.write_str("NotSent"),
-            Error::InUse(what) => ("InUse", what),
-            Error::BadWorld(what) => ("BadWorld", what),
-            Error::World(error) => ("World", error),
-        };
-        f.debug_tuple(variant).field(field).finish()
-    }
 }
 
 /// Reason why a message could not be delivered, as handler 0 is told. The reasons are
@@ -106,30 +87,5 @@ impl Status {
             10 => Status::ReplyRejected,
             _ => return None,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_debug_is_the_sentence_and_alternate_the_variant() {
-        let errors = [
-            (Error::NotInitialised("entry 7".into()), "NotInitialised(\n    \"entry 7\",\n)"),
-            (Error::BadArgument("a".into()), "BadArgument(\n    \"a\",\n)"),
-            (Error::Resource("a".into()), "Resource(\n    \"a\",\n)"),
-            (Error::NotSent, "NotSent"),
-            (Error::InUse("a".into()), "InUse(\n    \"a\",\n)"),
-            (Error::BadWorld("a".into()), "BadWorld(\n    \"a\",\n)"),
-        ];
-        for (error, variant) in errors {
-            assert_eq!(format!("{error:?}"), error.to_string());
-            assert_eq!(format!("{error:#?}"), variant);
-        }
-        let error = Error::World(towpath_shm::Error::NotEntered);
-        assert_eq!(format!("{error:?}"), error.to_string());
-        assert!(error.to_string().contains("call World::enter first"));
-        assert!(format!("{error:#?}").starts_with("World("));
     }
 }

@@ -1,7 +1,9 @@
 //! Failures of requests.
 
+use towpath_derive::SentenceDebug;
+
 /// Failure of a request to etcd. `Debug` prints the sentence, as `Display` does.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The address is none.
@@ -52,12 +54,6 @@ pub enum Error {
     /// The system refuses a thread or a pipe.
     #[error("the system refuses a thread or a pipe: {0}")]
     System(String),
-}
-
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
 }
 
 #[cfg(test)]

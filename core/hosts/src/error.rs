@@ -1,7 +1,9 @@
 //! Errors of gateways.
 
+use towpath_derive::SentenceDebug;
+
 /// Failure of a gateway. `Debug` prints the sentence, as `Display` does.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The hosts make no world.
@@ -24,12 +26,6 @@ pub enum Error {
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, #[source] std::io::Error),
-}
-
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Errors: each names the cause and the remedy.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use towpath_derive::SentenceDebug;
 use towpath_shm::shown;
 
 /// Reason why a lock can't be used. `Debug` prints the sentence, as `Display` does.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// A name that no lock can have.
@@ -43,12 +43,6 @@ pub enum Error {
     /// No more places.
     #[error("the lock {0:?} has {most} users already: a lock has no more places", most = crate::record::MOST_PLACES)]
     Full(String),
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl Error {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use towpath_derive::SentenceDebug;
+
 use crate::token::FencingToken;
 
 /// Check of fencing tokens before a resource, which refuses former holders of a lock.
@@ -32,7 +34,7 @@ pub struct Fence {
 }
 
 /// Refusal of a token by a [`Fence`].
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error, SentenceDebug)]
 #[error(
     "token {token} is older than {largest}: the lock was given to another holder since; acquire it anew and repeat the work"
 )]
@@ -42,18 +44,6 @@ pub struct StaleToken {
     pub token: FencingToken,
     /// The largest token that was seen.
     pub largest: FencingToken,
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for StaleToken {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        let StaleToken { token, largest } = self;
-        f.debug_struct("StaleToken").field("token", token).field("largest", largest).finish()
-    }
 }
 
 impl Fence {

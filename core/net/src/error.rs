@@ -4,8 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use towpath_derive::SentenceDebug;
+
 /// Failure of a link, or of a key. `Debug` prints the sentence, as `Display` does.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The peer is not to be reached, or gone.
@@ -35,12 +37,6 @@ pub enum Error {
     /// The key's file can't be used.
     #[error("{path}: {reason}", path = .0.display(), reason = .1)]
     KeyFile(PathBuf, String),
-}
-
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
 }
 
 impl Error {

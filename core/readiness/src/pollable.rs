@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::Plain;
 use towpath_shm::{SemaphorePermit, Shared};
 use towpath_sync::LockError;
@@ -125,6 +126,7 @@ impl<O> AsRawFd for Pollable<O> {
 }
 
 /// Error of an operation with a descriptor.
+#[derive(SentenceDebug)]
 pub enum PollableError<E> {
     /// The operation's.
     Operation(E),
@@ -137,20 +139,6 @@ impl<E: core::fmt::Display> core::fmt::Display for PollableError<E> {
         match self {
             PollableError::Operation(error) => error.fmt(f),
             PollableError::System(error) => write!(f, "the system can't wait for the object: {error}"),
-        }
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl<E: core::fmt::Debug + core::fmt::Display> core::fmt::Debug for PollableError<E> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        match self {
-            PollableError::Operation(error) => f.debug_tuple("Operation").field(error).finish(),
-            PollableError::System(error) => f.debug_tuple("System").field(error).finish(),
         }
     }
 }

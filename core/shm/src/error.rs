@@ -1,11 +1,11 @@
 //! Errors: each names the cause and the remedy.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use towpath_derive::SentenceDebug;
 
 use crate::shown;
 
@@ -13,7 +13,7 @@ use crate::shown;
 ///
 /// Its `Debug` is the sentence of its `Display`: the runtime prints that when `main` returns an
 /// error.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused something that ought to work.
@@ -421,12 +421,6 @@ pub enum Error {
         /// The object.
         name: String,
     },
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl Error {

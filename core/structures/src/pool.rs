@@ -28,13 +28,14 @@
 
 use core::marker::PhantomData;
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::{Boxed, Storage};
 use towpath_sync::{Atomics, Universal};
 
 /// Reason for a node that can't be had.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum PoolError {
     /// All nodes are in use, or in other participants' lists.
     Exhausted,
@@ -50,21 +51,6 @@ impl core::fmt::Display for PoolError {
             PoolError::Exhausted => "no node is free: give some back, or make the pool larger",
             PoolError::UnknownParticipant => "the participant's number is not below the number of participants that the pool was made for: make it for more",
             PoolError::Corrupt => "an index in the pool's memory names no node, so a stray write has hit it: make the pool anew",
-        })
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for PoolError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            PoolError::Exhausted => "Exhausted",
-            PoolError::UnknownParticipant => "UnknownParticipant",
-            PoolError::Corrupt => "Corrupt",
         })
     }
 }

@@ -1,11 +1,12 @@
 //! Trait of the barriers.
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Processor};
 
 use crate::{Abandoned, Waiting};
 
 /// Reason for a barrier that was not passed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum BarrierError {
     /// A participant that has not arrived died. These barriers cannot do without a
     /// participant, nor be used again.
@@ -23,20 +24,6 @@ impl core::fmt::Display for BarrierError {
             BarrierError::NoSuchParticipant => {
                 "the number of the participant is not below that for which the barrier was made: number them from 0"
             }
-        })
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for BarrierError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            BarrierError::Abandoned => "Abandoned",
-            BarrierError::NoSuchParticipant => "NoSuchParticipant",
         })
     }
 }

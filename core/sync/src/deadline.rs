@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Native, Processor};
 
 /// Time at which a waiter gives up, on the clock of its processor ([`Processor::now`]).
@@ -17,16 +18,8 @@ use towpath_machine::{Native, Processor};
 pub struct Deadline(u64);
 
 /// Error of a waiter whose time was over.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub struct TimedOut;
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the name.
-impl core::fmt::Debug for TimedOut {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if f.alternate() { f.write_str("TimedOut") } else { core::fmt::Display::fmt(self, f) }
-    }
-}
 
 impl core::fmt::Display for TimedOut {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -2,6 +2,7 @@
 
 use core::convert::Infallible;
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Processor};
 
 use crate::{Deadline, TimedOut, Waiting};
@@ -9,7 +10,7 @@ use crate::{Deadline, TimedOut, Waiting};
 /// Reason for a lock that could not be had.
 ///
 /// `G` is the guard of an acquisition after a death. The locks themselves have none.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum LockError<G = Infallible> {
     /// Its holder, or a waiter before the caller, died, and this lock cannot repair that
     /// (see the file of each lock).
@@ -29,6 +30,7 @@ pub enum LockError<G = Infallible> {
         rank: Option<u32>,
         /// Guard that repairs the data. Dropped without, it leaves the task to the next
         /// owner.
+        #[opaque]
         guard: G,
     },
 }
@@ -94,51 +96,37 @@ impl<G> LockError<G> {
         }
     }
 
-    const fn texts(&self) -> (&'static str, &'static str) {
+    const fn sentence(&self) -> &'static str {
         match self {
-            LockError::Abandoned => (
-                "Abandoned",
-                "the holder or a waiter of the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
-            ),
-            LockError::Poisoned => (
-                "Poisoned",
-                "the data behind the lock was left inconsistent by a process that died: make it anew",
-            ),
-            LockError::Capacity => (
-                "Capacity",
-                "more threads than the lock has places: use a lock with more places, or another kind",
-            ),
-            LockError::NotEntered => (
-                "NotEntered",
-                "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too), and take a condition variable and its mutex by one handle of the world",
-            ),
-            LockError::TimedOut => (
-                "TimedOut",
-                "the time was over before the lock, or what was waited for, could be had: try again, or wait longer (a thread that holds a lock waits for itself)",
-            ),
-            LockError::OwnerDied { .. } => (
-                "OwnerDied",
-                "the last owner of the lock died and may have left its data half changed: repair them with the guard of this error",
-            ),
+            LockError::Abandoned => {
+                "the holder or a waiter of the lock died, and this kind of lock cannot repair that: use `robust` or `posix`"
+            }
+            LockError::Poisoned => {
+                "the data behind the lock was left inconsistent by a process that died: make it anew"
+            }
+            LockError::Capacity => {
+                "more threads than the lock has places: use a lock with more places, or another kind"
+            }
+            LockError::NotEntered => {
+                "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too), and take a condition variable and its mutex by one handle of the world"
+            }
+            LockError::TimedOut => {
+                "the time was over before the lock, or what was waited for, could be had: try again, or wait longer (a thread that holds a lock waits for itself)"
+            }
+            LockError::OwnerDied { .. } => {
+                "the last owner of the lock died and may have left its data half changed: repair them with the guard of this error"
+            }
         }
     }
 }
 
 impl<G> core::fmt::Display for LockError<G> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.texts().1)?;
+        f.write_str(self.sentence())?;
         match self {
             LockError::OwnerDied { rank: Some(rank), .. } => write!(f, " (it was rank {rank})"),
             _ => Ok(()),
         }
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl<G> core::fmt::Debug for LockError<G> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if f.alternate() { f.write_str(self.texts().0) } else { core::fmt::Display::fmt(self, f) }
     }
 }
 

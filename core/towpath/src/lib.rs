@@ -154,8 +154,7 @@
 //! # Errors
 //!
 //! Each error is a sentence that names the cause and the remedy, and prints so even with
-//! `{:?}`: a `main` that returns an error prints it. `{:#?}` prints the variant, but of errors of
-//! worlds and of locks by message, which print the sentence always.
+//! `{:?}`: a `main` that returns an error prints it. `{:#?}` prints the variant and its fields.
 //!
 //! # Features, platforms, versions
 //!

@@ -1,9 +1,9 @@
 //! Errors of native locks.
 
-use std::fmt;
+use towpath_derive::SentenceDebug;
 
 /// Reason why a call failed. `Debug` prints the sentence, as `Display` does.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, SentenceDebug)]
 #[non_exhaustive]
 pub enum Error {
     /// The process holds the lock already.
@@ -45,12 +45,6 @@ pub enum Error {
     /// Endpoints, messages, worlds.
     #[error(transparent)]
     Message(#[from] towpath_am::Error),
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl From<towpath_shm::Error> for Error {

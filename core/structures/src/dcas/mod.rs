@@ -47,12 +47,13 @@ pub use harris::Harris;
 pub use locked::Locked;
 pub use rolled_back::RolledBack;
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Processor};
 
 use towpath_sync::{Abandoned, Waiting};
 
 /// Reason for an operation that was not done.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum DcasError {
     /// The value is above [`DoubleCas::MAX`].
     TooLarge,
@@ -83,25 +84,6 @@ impl core::fmt::Display for DcasError {
             DcasError::Corrupt => "the memory holds what no operation writes, so a stray write has hit it: make the structure anew",
             DcasError::Unsuited => "this DCAS changes two words beside each other, by an instruction that not every processor has: use another DCAS here",
             DcasError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
-        })
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for DcasError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            DcasError::TooLarge => "TooLarge",
-            DcasError::SameWord => "SameWord",
-            DcasError::UnknownParticipant => "UnknownParticipant",
-            DcasError::TooDeep => "TooDeep",
-            DcasError::Corrupt => "Corrupt",
-            DcasError::Abandoned => "Abandoned",
-            DcasError::Unsuited => "Unsuited",
         })
     }
 }

@@ -52,13 +52,14 @@ pub use priority_queue::PriorityQueue;
 pub use stack::Stack;
 pub use valois_list::ValoisList;
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::Processor;
 
 use crate::dcas::{Actor, Change, DcasError, DoubleCas, Words};
 use towpath_sync::Waiting;
 
 /// Reason for an operation that was not done.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum StableError {
     /// No room: all descriptors are in use.
     Exhausted,
@@ -91,25 +92,6 @@ impl core::fmt::Display for StableError {
             StableError::Corrupt => "the memory holds what no operation writes, so a stray write has hit it: make the structure anew",
             StableError::Unsuited => "this structure, or this processor, needs another DCAS: `Adjacent` is for a stack, where there is an instruction for two words",
             StableError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
-        })
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for StableError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            StableError::Exhausted => "Exhausted",
-            StableError::UnknownParticipant => "UnknownParticipant",
-            StableError::TooDeep => "TooDeep",
-            StableError::TooLarge => "TooLarge",
-            StableError::Corrupt => "Corrupt",
-            StableError::Abandoned => "Abandoned",
-            StableError::Unsuited => "Unsuited",
         })
     }
 }

@@ -19,13 +19,14 @@ pub use two_ended::TwoEnded;
 pub use two_lock::TwoLock;
 pub use valois::Valois;
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use crate::{Node, PoolError};
 use towpath_sync::{Abandoned, LockError, Waiting};
 
 /// Reason for an operation that was not done.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum QueueError {
     /// No room.
     Full,
@@ -49,23 +50,6 @@ impl core::fmt::Display for QueueError {
             QueueError::Corrupt => "the queue's memory holds what no operation writes, so a stray write has hit it: make the queue anew",
             QueueError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the queue anew, or use a non-blocking one",
             QueueError::Lock(error) => return error.fmt(f),
-        })
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for QueueError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if !f.alternate() {
-            return core::fmt::Display::fmt(self, f);
-        }
-        f.write_str(match self {
-            QueueError::Full => "Full",
-            QueueError::UnknownParticipant => "UnknownParticipant",
-            QueueError::Corrupt => "Corrupt",
-            QueueError::Abandoned => "Abandoned",
-            QueueError::Lock(error) => return f.debug_tuple("Lock").field(error).finish(),
         })
     }
 }

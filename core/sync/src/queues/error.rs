@@ -2,10 +2,12 @@
 
 use core::fmt;
 
+use towpath_derive::SentenceDebug;
+
 use crate::TimedOut;
 
 /// Reason for a value that was not sent, or not received.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum TransferError {
     /// The caller's time was over before there was room, or a value.
     TimedOut,
@@ -51,66 +53,49 @@ impl TransferError {
         matches!(self, TransferError::TimedOut)
     }
 
-    const fn texts(self) -> (&'static str, &'static str) {
+    const fn sentence(self) -> &'static str {
         match self {
-            TransferError::TimedOut => (
-                "TimedOut",
-                "the time was over before there was room in the queue, or a value: try again, or wait longer",
-            ),
-            TransferError::Closed => ("Closed", "the queue was closed: nothing more can be sent through it"),
-            TransferError::Disconnected => (
-                "Disconnected",
-                "the other side of the queue has gone: a value would wait for a receiver, or a receiver for a sender, that is not there",
-            ),
-            TransferError::PeerDied { .. } => (
-                "PeerDied",
-                "the last process on the other side of the queue died: start it again, or close the queue",
-            ),
-            TransferError::Capacity => (
-                "Capacity",
-                "more processes, or threads that share an end, than the queue has places for: use another queue",
-            ),
-            TransferError::Taken { .. } => (
-                "Taken",
-                "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died (after a fork: the end is the parent's; make one of your own)",
-            ),
-            TransferError::TooLong { .. } => (
-                "TooLong",
-                "the message is longer than one piece of the ring, or than a buffer of the queue: make those larger (a ring whose readers hold the writer back takes any length)",
-            ),
-            TransferError::NotEntered => (
-                "NotEntered",
-                "this process has not entered the world in which the queue lies: call World::enter first (after a fork, in the child too)",
-            ),
-            TransferError::Apart => (
-                "Apart",
-                "a lease can be completed only into a queue of its own world, by one handle of that world, and a buffer sent only to a stage of its own pool: take both from it, or send a copy of the value",
-            ),
-            TransferError::Damaged => (
-                "Damaged",
-                "the queue's memory holds what no sender wrote: another program has written there; make the world anew",
-            ),
+            TransferError::TimedOut => {
+                "the time was over before there was room in the queue, or a value: try again, or wait longer"
+            }
+            TransferError::Closed => "the queue was closed: nothing more can be sent through it",
+            TransferError::Disconnected => {
+                "the other side of the queue has gone: a value would wait for a receiver, or a receiver for a sender, that is not there"
+            }
+            TransferError::PeerDied { .. } => {
+                "the last process on the other side of the queue died: start it again, or close the queue"
+            }
+            TransferError::Capacity => {
+                "more processes, or threads that share an end, than the queue has places for: use another queue"
+            }
+            TransferError::Taken { .. } => {
+                "the queue has its one sender, or receiver, already: take a queue for many, or wait until that one has gone or died (after a fork: the end is the parent's; make one of your own)"
+            }
+            TransferError::TooLong { .. } => {
+                "the message is longer than one piece of the ring, or than a buffer of the queue: make those larger (a ring whose readers hold the writer back takes any length)"
+            }
+            TransferError::NotEntered => {
+                "this process has not entered the world in which the queue lies: call World::enter first (after a fork, in the child too)"
+            }
+            TransferError::Apart => {
+                "a lease can be completed only into a queue of its own world, by one handle of that world, and a buffer sent only to a stage of its own pool: take both from it, or send a copy of the value"
+            }
+            TransferError::Damaged => {
+                "the queue's memory holds what no sender wrote: another program has written there; make the world anew"
+            }
         }
     }
 }
 
 impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.texts().1)?;
+        f.write_str(self.sentence())?;
         match self {
             TransferError::PeerDied { rank: Some(rank) } => write!(f, " (it was rank {rank})"),
             TransferError::Taken { rank: Some(rank) } => write!(f, " (it is rank {rank})"),
             TransferError::TooLong { most } => write!(f, " (at most {most} bytes)"),
             _ => Ok(()),
         }
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl fmt::Debug for TransferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if f.alternate() { f.write_str(self.texts().0) } else { fmt::Display::fmt(self, f) }
     }
 }
 

@@ -40,6 +40,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::SentenceDebug;
 use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
 
 use crate::mutex::adaptive;
@@ -70,7 +71,7 @@ const COUNTED: u32 = 32;
 const ARRIVALS: u64 = (1 << COUNTED) - 1;
 
 /// Reason for an episode that did not succeed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
 pub enum EpisodeError {
     /// A participant died. All that are there get the same error, and the next episode
     /// is among the survivors.
@@ -88,40 +89,29 @@ pub enum EpisodeError {
 }
 
 impl EpisodeError {
-    const fn texts(self) -> (&'static str, &'static str) {
+    const fn sentence(self) -> &'static str {
         match self {
-            EpisodeError::PeerDied { .. } => (
-                "PeerDied",
-                "a participant of the barrier died: go on without it, the next episode is among the survivors",
-            ),
-            EpisodeError::TimedOut => (
-                "TimedOut",
-                "not all participants had arrived before the time was over: come again, and wait longer",
-            ),
-            EpisodeError::Capacity => ("Capacity", "the barrier has all its participants: make it for more"),
-            EpisodeError::NotEntered => (
-                "NotEntered",
-                "this process has not entered the world in which the barrier lies: call World::enter first (after a fork, in the child too)",
-            ),
+            EpisodeError::PeerDied { .. } => {
+                "a participant of the barrier died: go on without it, the next episode is among the survivors"
+            }
+            EpisodeError::TimedOut => {
+                "not all participants had arrived before the time was over: come again, and wait longer"
+            }
+            EpisodeError::Capacity => "the barrier has all its participants: make it for more",
+            EpisodeError::NotEntered => {
+                "this process has not entered the world in which the barrier lies: call World::enter first (after a fork, in the child too)"
+            }
         }
     }
 }
 
 impl core::fmt::Display for EpisodeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.texts().1)?;
+        f.write_str(self.sentence())?;
         match self {
             EpisodeError::PeerDied { rank: Some(rank) } => write!(f, " (it was rank {rank})"),
             _ => Ok(()),
         }
-    }
-}
-
-/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
-/// `{:#?}` prints the variant.
-impl core::fmt::Debug for EpisodeError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if f.alternate() { f.write_str(self.texts().0) } else { core::fmt::Display::fmt(self, f) }
     }
 }
 

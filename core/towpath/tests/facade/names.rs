@@ -129,7 +129,11 @@ fn errors_print_the_remedy_and_alternate_the_variant() {
     }
     check::<LockError>(LockError::Capacity, "use a lock with more places", "Capacity");
     check(EpisodeError::Capacity, "make it for more", "Capacity");
-    check(EpisodeError::PeerDied { rank: Some(2) }, "go on without it", "PeerDied");
+    check(
+        EpisodeError::PeerDied { rank: Some(2) },
+        "go on without it",
+        "PeerDied {\n    rank: Some(\n        2,\n    ),\n}",
+    );
     check(TimedOut, "wait longer", "TimedOut");
     check(StableError::Exhausted, "make the structure larger", "Exhausted");
     check(QueueError::Full, "make it larger", "Full");
