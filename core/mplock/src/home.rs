@@ -23,9 +23,8 @@ use std::collections::VecDeque;
 
 use crate::Outbox;
 use crate::data::LockData;
-use crate::message::{
-    Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, Passage, Successor, Ticket,
-};
+use crate::message::{Grant, Holding, LockRequest, Message, MessageBody, Mode, Passage, Successor};
+use crate::numbers::{Epoch, Node, Ticket};
 use crate::protocol::{Protocol, RequestPattern};
 use crate::token::FencingToken;
 use recovery::Inquiry;

@@ -43,6 +43,7 @@ mod loan;
 mod message;
 mod native;
 mod node;
+mod numbers;
 mod protocol;
 mod token;
 
@@ -51,13 +52,14 @@ pub use fence::{Fence, StaleToken};
 pub use home::HomeLock;
 pub use loan::{Loan, LoanSeat, SeatHolder, SeatLeaving};
 pub use message::{
-    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
-    SeatMessage, Successor, Ticket,
+    Decision, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, SeatMessage,
+    Successor,
 };
 #[doc(hidden)]
 pub use native::wire;
 pub use native::{Error, Guard, HoldBudget, Lock, LockTraffic, Manager, Progress};
 pub use node::{LoanEntry, NodeLock, NodeState};
+pub use numbers::{Epoch, Node, Ticket};
 pub use protocol::Protocol;
 pub use token::FencingToken;
 

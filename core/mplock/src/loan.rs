@@ -36,7 +36,7 @@
 //! between. **Don't use it** for a lock with data: these travel by message. Borrowers take the seat
 //! in no order: the system's scheduler gives each its share.
 
-use crate::message::{Node, Ticket};
+use crate::numbers::{Node, Ticket};
 use crate::token::FencingToken;
 
 /// Holder of a seat.

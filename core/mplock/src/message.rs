@@ -2,16 +2,8 @@
 
 use crate::data::LockData;
 use crate::loan::Loan;
+use crate::numbers::{Epoch, Node, Ticket};
 use crate::token::FencingToken;
-
-/// Number of a node.
-pub type Node = u16;
-
-/// Number of deaths that the survivors have agreed on.
-pub type Epoch = u32;
-
-/// Number of a node's request for a lock: 1 for the first; 0 for none.
-pub type Ticket = u32;
 
 /// Kind of access that a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

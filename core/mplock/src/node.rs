@@ -24,9 +24,9 @@ use crate::Outbox;
 use crate::data::LockData;
 use crate::loan::Loan;
 use crate::message::{
-    Decision, Epoch, Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage,
-    Successor, Ticket,
+    Decision, Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, Successor,
 };
+use crate::numbers::{Epoch, Node, Ticket};
 use crate::token::FencingToken;
 pub use lending::LoanEntry;
 

@@ -1,6 +1,6 @@
 //! Protocols: they differ in the place of an idle lock, and in the node that passes on.
 
-use crate::message::Node;
+use crate::numbers::Node;
 
 /// Number of requests of one node in a row, without another node's, after which
 /// [`Protocol::Reactive`] lets it keep the lock.

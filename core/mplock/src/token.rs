@@ -1,6 +1,6 @@
 //! Fencing tokens.
 
-use crate::message::Epoch;
+use crate::numbers::Epoch;
 
 /// Number of bits of a token that count grants within an epoch.
 const COUNTER_BITS: u32 = 44;

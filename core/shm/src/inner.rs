@@ -25,7 +25,7 @@ use std::sync::Mutex;
 
 use towpath_machine::Native;
 
-use crate::gateway::HostRanks;
+use crate::host_ranks::HostRanks;
 use crate::layout::{
     Geometry, LAYOUT_VERSION, MAGIC, MAPPED, MOST_PROCESSES, ParticipantEntry, READY, WorldControl,
 };

@@ -28,6 +28,7 @@ pub mod episodes;
 mod error;
 mod gateway;
 mod handover;
+mod host_ranks;
 mod in_mapping;
 mod inner;
 mod interrupts;

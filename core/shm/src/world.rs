@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use towpath_sync::{Policy, Surroundings};
 
-use crate::gateway::HostRanks;
+use crate::host_ranks::HostRanks;
 use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
 use crate::local::EnteredAs;

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use towpath_am::{Bundle, Events};
 
-use crate::call::{AM_OK, AmError, answered, of, put, refused};
+use crate::call::{AM_OK, AmError, answered, check, of, put, refused};
 use crate::endpoint::{AmEndpoint, close};
 use crate::turn::{BundleTurn, BundleTurns};
 use crate::{process, spmd};
@@ -145,7 +145,7 @@ impl AmBundle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle) -> c_int {
     answered(|| {
-        process::check()?;
+        check()?;
         if kind != AM_SEQ && kind != AM_PAR {
             return Err(refused(AmError::BAD_ARG, "a bundle is AM_SEQ or AM_PAR"));
         }

@@ -2,12 +2,10 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use towpath_am::Error;
-
-use crate::process;
 
 /// The call was successful.
 pub const AM_OK: c_int = 0;
@@ -84,6 +82,17 @@ impl From<towpath_shm::Error> for AmError {
     }
 }
 
+/// Number of calls of `AM_Init` without their `AM_Terminate`.
+pub(crate) static USES: AtomicU32 = AtomicU32::new(0);
+
+/// Checks that the layer is initialised.
+#[inline]
+pub(crate) fn check() -> Result<(), AmError> {
+    // Relaxed: what the initialisation has made is reached through handles, which its thread passes
+    // on by means of the program's own.
+    if USES.load(Relaxed) > 0 { Ok(()) } else { Err(refused(AmError::NOT_INIT, "call AM_Init first")) }
+}
+
 /// Runs a call. Nothing unwinds into C.
 #[inline]
 pub(crate) fn answered(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
@@ -113,7 +122,7 @@ pub(crate) fn answered_at_once(act: impl FnOnce() -> Result<(), AmError>) -> c_i
 /// The handle of an initialised layer, unless it is null.
 #[inline(always)]
 pub(crate) fn of<T>(handle: Option<&T>) -> Result<&T, AmError> {
-    process::check()?;
+    check()?;
     handle.ok_or_else(null)
 }
 

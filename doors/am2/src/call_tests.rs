@@ -12,11 +12,11 @@ use crate::endpoint::*;
 use crate::handler::*;
 use crate::message::*;
 use crate::numbered::*;
-use crate::process::*;
 use crate::spmd::*;
 use crate::statistics::*;
 use crate::token::*;
 use crate::translation::*;
+use crate::use_of_layer::*;
 
 const BAD_ARG: c_int = AmError::BAD_ARG.0;
 const RESOURCE: c_int = AmError::RESOURCE.0;

@@ -9,7 +9,7 @@ const HEADERS: [&str; 3] = [
     include_str!("../include/ammpi_spmd.h"),
 ];
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("bundle.rs"),
     include_str!("call.rs"),
     include_str!("endpoint.rs"),
@@ -17,6 +17,7 @@ const SOURCES: [&str; 10] = [
     include_str!("handler.rs"),
     include_str!("message.rs"),
     include_str!("process.rs"),
+    include_str!("use_of_layer.rs"),
     include_str!("spmd.rs"),
     include_str!("statistics.rs"),
     include_str!("token.rs"),

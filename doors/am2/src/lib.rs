@@ -8,7 +8,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `call.rs` | the frame of every call: null pointers, errors as numbers, panics |
-//! | `process.rs` | this process's world, begun and ended |
+//! | `process.rs`, `use_of_layer.rs` | this process's world, and how its use begins and ends |
 //! | `turn.rs`, `bundle.rs` | bundles, the turns of threads, events |
 //! | `endpoint.rs`, `translation.rs` | endpoints: tag, segment, table |
 //! | `handler.rs`, `token.rs` | handlers and what they are told |
@@ -33,6 +33,7 @@ pub mod statistics;
 pub mod token;
 pub mod translation;
 mod turn;
+pub mod use_of_layer;
 
 #[cfg(test)]
 mod call_tests;

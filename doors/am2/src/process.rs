@@ -1,23 +1,15 @@
-//! World of this process: joined or made by `AM_Init`, left by the last `AM_Terminate`.
+//! World of this process, and its bundles.
 
-use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use towpath_am::WorldConfig;
 use towpath_shm::World;
 
-use crate::bundle::{AmBundle, free};
-use crate::call::{AmError, answered, refused};
-
-/// Number of endpoints in the world of a process that no launcher has started.
-const ENDPOINTS_ALONE: u32 = 16;
+use crate::call::{AmError, USES, check, refused};
 
 /// Number of bundles that a process may have.
 const MAX_BUNDLES: usize = 255;
-
-/// Number of calls of `AM_Init` without their `AM_Terminate`.
-static USES: AtomicU32 = AtomicU32::new(0);
 
 static PROCESS: Mutex<Option<AmProcess>> = Mutex::new(None);
 
@@ -33,27 +25,6 @@ fn process() -> MutexGuard<'static, Option<AmProcess>> {
     PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that the layer is initialised.
-#[inline]
-pub(crate) fn check() -> Result<(), AmError> {
-    // Relaxed: what the initialisation has made is reached through handles, which its thread passes
-    // on by means of the program's own.
-    if USES.load(Relaxed) > 0 { Ok(()) } else { Err(refused(AmError::NOT_INIT, "call AM_Init first")) }
-}
-
-/// The world of `towpath run`, or one of this process alone.
-fn world() -> Result<World, AmError> {
-    match World::join() {
-        Err(towpath_shm::Error::NotLaunched) => {
-            let config = WorldConfig { endpoints: ENDPOINTS_ALONE, ..WorldConfig::new(1) };
-            let world = World::create(&config.spec(None))?;
-            world.enter(None)?;
-            Ok(world)
-        }
-        joined => Ok(joined?),
-    }
-}
-
 /// Initialises the layer in a world that the process has entered, unless it is
 /// initialised.
 ///
@@ -67,7 +38,7 @@ pub fn initialise(world: impl FnOnce() -> Result<World, AmError>) -> Result<(), 
         let config = WorldConfig::from_params(&world.params())?;
         *process = Some(AmProcess { world, config, bundles: Vec::new() });
     }
-    // Relaxed: see `check`.
+    // Relaxed: see `call::check`.
     USES.fetch_add(1, Relaxed);
     Ok(())
 }
@@ -82,7 +53,7 @@ pub(crate) fn ask<T>(question: impl FnOnce(&World, &WorldConfig) -> T) -> Result
 }
 
 /// Enters a new bundle.
-pub(crate) fn enter(bundle: Box<AmBundle>) -> Result<*mut AmBundle, AmError> {
+pub(crate) fn enter<B>(bundle: Box<B>) -> Result<*mut B, AmError> {
     match &mut *process() {
         Some(process) if process.bundles.len() < MAX_BUNDLES => {
             let bundle = Box::into_raw(bundle);
@@ -95,7 +66,7 @@ pub(crate) fn enter(bundle: Box<AmBundle>) -> Result<*mut AmBundle, AmError> {
 }
 
 /// Takes a bundle out. Returns whether it was there.
-pub(crate) fn take(bundle: *const AmBundle) -> bool {
+pub(crate) fn take<B>(bundle: *const B) -> bool {
     let mut process = process();
     let Some(process) = &mut *process else { return false };
     let count = process.bundles.len();
@@ -103,50 +74,13 @@ pub(crate) fn take(bundle: *const AmBundle) -> bool {
     process.bundles.len() < count
 }
 
-/// Begins the use of Active Messages.
-#[unsafe(no_mangle)]
-#[allow(unsafe_code)]
-pub extern "C" fn AM_Init() -> c_int {
-    answered(|| initialise(world))
+/// Addresses of this process's bundles.
+pub(crate) fn bundles() -> Vec<usize> {
+    process().as_ref().map_or_else(Vec::new, |process| process.bundles.clone())
 }
 
-/// Ends the use; the last one frees all bundles and endpoints.
-#[unsafe(no_mangle)]
-#[allow(unsafe_code)]
-pub extern "C" fn AM_Terminate() -> c_int {
-    answered(|| {
-        check()?;
-        if USES.load(Relaxed) == 1 {
-            let bundles = process().as_ref().map_or_else(Vec::new, |process| process.bundles.clone());
-            for address in bundles {
-                free(core::ptr::with_exposed_provenance_mut(address))?;
-            }
-            let ended = process().take();
-            drop(ended);
-        }
-        // Relaxed: see `check`.
-        USES.fetch_sub(1, Relaxed);
-        Ok(())
-    })
-}
-
-/// Maximum number of arguments of a message.
-#[unsafe(no_mangle)]
-#[allow(unsafe_code)]
-pub extern "C" fn AM_MaxShort() -> c_int {
-    towpath_am::MAX_ARGS as c_int
-}
-
-/// Maximum number of bytes of a medium message: a block of the world.
-#[unsafe(no_mangle)]
-#[allow(unsafe_code)]
-pub extern "C" fn AM_MaxMedium() -> c_int {
-    ask(|_, config| config.block_size as c_int).unwrap_or(WorldConfig::new(1).block_size as c_int)
-}
-
-/// Maximum number of bytes of a transfer.
-#[unsafe(no_mangle)]
-#[allow(unsafe_code)]
-pub extern "C" fn AM_MaxLong() -> c_int {
-    crate::message::MAX_LONG as c_int
+/// Leaves the world.
+pub(crate) fn leave() {
+    let left = process().take();
+    drop(left);
 }

@@ -18,7 +18,7 @@ use crate::bundle::{AM_AllocateBundle, AM_SEQ, AmBundle};
 use crate::call::{AM_OK, AmError, answered, bytes, null, put, refused};
 use crate::endpoint::{AM_AllocateEndpoint, AmEndpoint, AmName};
 use crate::translation::{AM_SetNumTranslations, map};
-use crate::{process, translation};
+use crate::{process, translation, use_of_layer};
 
 /// Name of the job's bytes in the world.
 const NAME: &str = "am2-spmd";
@@ -205,7 +205,7 @@ fn leave() {
     let Ok(job) = job() else { return };
     if job.bundle().check_idle().is_ok() {
         // A world that can't be left ends with the process.
-        process::AM_Terminate();
+        use_of_layer::AM_Terminate();
         let _ = job.world.leave();
     }
 }
@@ -258,7 +258,7 @@ fn start(
     if JOB.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
         return Err(refused(AmError::RESOURCE, "the job was started already"));
     }
-    passed(process::AM_Init())?;
+    passed(use_of_layer::AM_Init())?;
     let world = process::ask(|world, _| world.clone())?;
     let (rank, size) = (world.rank(), world.size());
     let marks = (size as usize).next_multiple_of(64);

@@ -103,7 +103,7 @@ fn fresh_slot() -> u64 {
         // SAFETY: a new mapping of the kernel's choice, never unmapped.
         let mapped = unsafe { libc::mmap(core::ptr::null_mut(), SLOT * SLOTS, access, kind, -1, 0) };
         if mapped == libc::MAP_FAILED {
-            crate::start::give_up(c"memory for locks of another kind");
+            crate::text::give_up(c"memory for locks of another kind");
         }
         FREE.fresh.store(mapped.expose_provenance() as u64, Ordering::Relaxed);
         FREE.left.store(SLOTS as u64, Ordering::Relaxed);

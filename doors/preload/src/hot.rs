@@ -10,8 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use towpath_machine::Processor;
 
-use crate::layout::MutexWords;
-use crate::mutex::caller;
+use crate::layout::{MutexWords, caller};
 use crate::switches;
 use crate::text::TimeText;
 use crate::trace::LockEvent;

@@ -82,6 +82,13 @@ pub enum MutexKind {
     Passed,
 }
 
+/// The calling thread, as an owner. Never 0.
+#[inline(always)]
+pub fn caller() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
 impl MutexWords {
     /// The words at a program's mutex.
     ///

@@ -11,19 +11,12 @@ use libc::{
 };
 use towpath_sync::{Deadline, Lock};
 
-use crate::layout::{MutexKind, MutexWords};
+use crate::layout::{MutexKind, MutexWords, caller};
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
 use crate::trace::{LockEvent, note_site};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{chosen, hot, real};
-
-/// The calling thread, as an owner. Never 0.
-#[inline(always)]
-pub fn caller() -> u64 {
-    // SAFETY: no preconditions.
-    unsafe { libc::pthread_self() }
-}
 
 impl MutexWords {
     /// Takes the lock if it is free.

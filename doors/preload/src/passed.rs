@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::report::ReportLines;
+use crate::text::ReportLines;
 
 /// Kind of an object.
 #[derive(Clone, Copy, Debug)]

@@ -36,7 +36,7 @@ fn look_up(known: &AtomicPtr<c_void>, name: &'static CStr) -> *mut c_void {
         address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     }
     if address.is_null() {
-        crate::start::give_up(name);
+        crate::text::give_up(name);
     }
     known.store(address, Ordering::Relaxed);
     address

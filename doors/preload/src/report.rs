@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use core::ffi::CStr;
-use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::named_place::NamedPlace;
-use crate::text::TextWriter;
+use crate::text::{ReportLines, process, write};
 use crate::{hot, passed, picture};
 
 /// Process of the program that the user has named: it writes a report in any case, and
@@ -32,30 +31,8 @@ pub fn at_exit(main: u64, has_lines: bool, picture: Option<&CStr>) {
     }
 }
 
-/// Lines on standard error.
-#[derive(Debug)]
-pub struct ReportLines {
-    /// Number of lines so far.
-    lines: u32,
-    writer: TextWriter,
-}
-
-impl ReportLines {
-    /// Writes a line.
-    pub fn line(&mut self, text: fmt::Arguments<'_>) {
-        self.writer.put(format_args!("towpath preload: process {}: {text}\n", process()));
-        self.writer.flush();
-        self.lines += 1;
-    }
-}
-
-fn process() -> u64 {
-    // SAFETY: no preconditions.
-    unsafe { libc::getpid() as u64 }
-}
-
 extern "C" fn write_lines() {
-    let mut report = ReportLines { lines: 0, writer: TextWriter::new(2) };
+    let mut report = ReportLines::new();
     hot::each_hot(|lock| {
         let place = NamedPlace::of(lock.address(), true);
         report.line(format_args!("lock {place}: {}", lock.waits()));
@@ -86,7 +63,7 @@ extern "C" fn draw() {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let descriptor = libc::open(file, flags, 0o644);
         if descriptor < 0 {
-            crate::start::write(b"libtowpath-pthread: the picture can't be written: name a file in a folder that the program may write to\n");
+            write(b"libtowpath-pthread: the picture can't be written: name a file in a folder that the program may write to\n");
             return;
         }
         picture::draw(descriptor);

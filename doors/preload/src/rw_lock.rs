@@ -9,8 +9,7 @@ use libc::{
 };
 use towpath_sync::Deadline;
 
-use crate::layout::RwLockWords;
-use crate::mutex::caller;
+use crate::layout::{RwLockWords, caller};
 use crate::passed::{self, Passed};
 use crate::time::TimeLimit;
 use crate::trace::{LockEvent, note, note_site};

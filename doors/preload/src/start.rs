@@ -2,10 +2,11 @@
 //! `towpath preload` has made.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_int};
+use core::ffi::CStr;
 
 use towpath_sync::Policy;
 
+use crate::text::give_up;
 use crate::{barrier, chosen, layout, real, report, semaphore, trace, waiting};
 
 /// Called by the loader, before the program's `main`. Other libraries' constructors may
@@ -58,22 +59,4 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
         CStr::from_ptr(value)
     };
     (!value.is_empty()).then_some(value)
-}
-
-/// Ends the process: this libc lacks something, and its objects would be misread.
-#[cold]
-pub fn give_up(missing: &CStr) -> ! {
-    for part in
-        [c"libtowpath-pthread: this libc has no ", missing, c": run the program without `towpath preload`\n"]
-    {
-        write(part.to_bytes());
-    }
-    // SAFETY: no preconditions.
-    unsafe { libc::_exit(125) }
-}
-
-/// Writes to standard error, without a lock.
-pub fn write(text: &[u8]) -> c_int {
-    // SAFETY: a text of this length.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) as c_int }
 }

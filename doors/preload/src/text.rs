@@ -1,7 +1,7 @@
 //! Text on a descriptor, without allocation.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 
 /// Text on a descriptor, written when its buffer is full or flushed.
@@ -49,6 +49,51 @@ impl Write for TextWriter {
         }
         Ok(())
     }
+}
+
+/// Lines on standard error.
+#[derive(Debug)]
+pub struct ReportLines {
+    /// Number of lines so far.
+    pub lines: u32,
+    writer: TextWriter,
+}
+
+impl ReportLines {
+    pub fn new() -> ReportLines {
+        ReportLines { lines: 0, writer: TextWriter::new(2) }
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, text: fmt::Arguments<'_>) {
+        self.writer.put(format_args!("towpath preload: process {}: {text}\n", process()));
+        self.writer.flush();
+        self.lines += 1;
+    }
+}
+
+/// Number of this process.
+pub fn process() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() as u64 }
+}
+
+/// Ends the process: this libc lacks something, and its objects would be misread.
+#[cold]
+pub fn give_up(missing: &CStr) -> ! {
+    for part in
+        [c"libtowpath-pthread: this libc has no ", missing, c": run the program without `towpath preload`\n"]
+    {
+        write(part.to_bytes());
+    }
+    // SAFETY: no preconditions.
+    unsafe { libc::_exit(125) }
+}
+
+/// Writes to standard error, without a lock.
+pub fn write(text: &[u8]) -> c_int {
+    // SAFETY: a text of this length.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) as c_int }
 }
 
 /// Text in HTML and SVG.

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use towpath_machine::Processor;
 
 use crate::layout::MutexWords;
-use crate::start::write;
+use crate::text::write;
 use crate::waiting::CPU;
 
 /// Beginning of the file, with the version of the format.

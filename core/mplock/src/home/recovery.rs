@@ -12,9 +12,8 @@
 
 use super::{HomeLock, QueuedRequest};
 use crate::Outbox;
-use crate::message::{
-    Epoch, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, Ticket,
-};
+use crate::message::{Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage};
+use crate::numbers::{Epoch, Node, Ticket};
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 

@@ -27,9 +27,9 @@ use super::identity::Identity;
 use crate::data::LockData;
 use crate::loan::Loan;
 use crate::message::{
-    Grant, Holding, LockRequest, Message, MessageBody, Mode, Node, NodeReport, Passage, SeatMessage,
-    Successor, Ticket,
+    Grant, Holding, LockRequest, Message, MessageBody, Mode, NodeReport, Passage, SeatMessage, Successor,
 };
+use crate::numbers::{Node, Ticket};
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 

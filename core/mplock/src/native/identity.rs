@@ -8,7 +8,7 @@
 //! **Homes.** Rendezvous hashing: each rank has a weight for each lock, and the lock's home is the
 //! heaviest rank that is there. When a rank goes, only its own locks get another home.
 
-use crate::message::Node;
+use crate::numbers::Node;
 
 /// Identity of a lock in messages and tables: FNV-1a of its name, 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,8 +20,9 @@ use super::lock::{LockCell, POLL_EVERY_LENT};
 use super::serve::ManagerState;
 use crate::Outbox;
 use crate::loan::{Loan, LoanSeat, SeatLeaving};
-use crate::message::{Decision, Message, Mode, Node, Successor};
+use crate::message::{Decision, Message, Mode, Successor};
 use crate::node::{LoanEntry, NodeLock, NodeState};
+use crate::numbers::Node;
 
 /// Number of seats of a rank.
 const SEATS: u16 = 4;

@@ -13,8 +13,9 @@ use super::identity::Identity;
 use super::progress::StateHandle;
 use super::serve::{ManagerState, Sends};
 use crate::data::LockData;
-use crate::message::{Decision, LockRequest, Mode, Node};
+use crate::message::{Decision, LockRequest, Mode};
 use crate::node::{LoanEntry, NodeLock, NodeState};
+use crate::numbers::Node;
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 

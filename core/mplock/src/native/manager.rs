@@ -17,8 +17,9 @@ use super::members::{Members, Names};
 use super::progress::{ManagerTurns, Progress, StateHandle};
 use super::serve::{Inbox, ManagerState};
 use super::traffic::LockTraffic;
-use crate::message::{Message, MessageBody, Node};
+use crate::message::{Message, MessageBody};
 use crate::node::NodeState;
+use crate::numbers::Node;
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 

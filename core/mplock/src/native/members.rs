@@ -12,7 +12,7 @@ use towpath_am::{Endpoint, Name, Tag};
 use towpath_shm::ParticipantId;
 
 use super::identity::Identity;
-use crate::message::{Epoch, Node};
+use crate::numbers::{Epoch, Node};
 
 /// Names of the managers' endpoints, by rank; the handler reads them, too.
 pub(crate) type Names = Arc<OnceLock<Vec<Option<Name>>>>;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use towpath_am::{Endpoint, Error};
 
 use super::codec::LetterWords;
-use crate::message::Node;
+use crate::numbers::Node;
 
 /// Handler of messages between managers.
 pub(crate) const HANDLER: u8 = 255;

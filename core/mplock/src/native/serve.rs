@@ -51,8 +51,9 @@ use super::progress::ManagerTurns;
 use super::traffic::LockTraffic;
 use crate::Outbox;
 use crate::home::HomeLock;
-use crate::message::{Message, MessageBody, Node, Ticket};
+use crate::message::{Message, MessageBody};
 use crate::node::{NodeLock, NodeState};
+use crate::numbers::{Node, Ticket};
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 

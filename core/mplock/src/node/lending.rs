@@ -20,7 +20,8 @@
 use super::{NodeLock, NodeState};
 use crate::Outbox;
 use crate::loan::{Loan, LoanSeat, SeatHolder, SeatLeaving, Taking};
-use crate::message::{Decision, Message, MessageBody, Mode, Node, Passage, SeatMessage, Successor, Ticket};
+use crate::message::{Decision, Message, MessageBody, Mode, Passage, SeatMessage, Successor};
+use crate::numbers::{Node, Ticket};
 
 /// Request of a borrower that its lender does not know.
 const UNKNOWN: Ticket = 0;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use towpath_sync::queues::{TransferError, ValueInPlace, ValueReceiver, Venue};
 use towpath_sync::{Attempt, Deadline};
 
-use super::messages::{MessageSlot, MessageVenue, NO_BUFFER, SHORT};
+use super::message_slot::{MessageSlot, MessageVenue, NO_BUFFER, SHORT};
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 
 /// Receiver of messages.

@@ -2,46 +2,19 @@
 //!
 //! A short message lies in its slot of a bounded queue. A longer one lies in a buffer of a pool,
 //! and the slot has the buffer's number; the buffer moves as in a [stage](super::PoolStage).
-#![allow(unsafe_code)]
 
-use core::fmt;
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Native, Object, Plain};
-use towpath_sync::queues::{Leasing, Mpmc, QueueOf, TransferError, ValueSender, Venue};
-use towpath_sync::{Attempt, Deadline, Wait, Waiting};
+use towpath_machine::Native;
+use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueSender, Venue};
+use towpath_sync::{Attempt, Deadline, Wait};
 
 use super::message_receiver::MessageReceiver;
+use super::message_slot::{MessageSlot, MessageVenue, NO_BUFFER, SHORT};
 use super::pool::{PoolBuffer, WorldPool};
-use super::queues::{WorldQueue, WorldVenue};
+use super::queues::WorldQueue;
 use super::sized_queue::{SizedKind, SizedQueue};
 use crate::{Error, World};
-
-/// Maximum number of bytes of a message that lies in its slot.
-///
-/// With the slot's word and the numbers it is four lines.
-pub(super) const SHORT: usize = 4 * 64 - 8 - 16;
-/// Number of a buffer where the message lies in its slot.
-pub(super) const NO_BUFFER: u32 = u32::MAX;
-
-/// Message, or number of the buffer in which it lies.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct MessageSlot {
-    pub(super) len: u64,
-    pub(super) pool: u32,
-    pub(super) number: u32,
-    pub(super) bytes: [u8; SHORT],
-}
-
-// SAFETY: numbers and bytes without padding; no `Drop`; no other type writes this text.
-unsafe impl Object for MessageSlot {
-    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("message v1")
-    }
-}
-// SAFETY: fixed layout, every bit pattern.
-unsafe impl Plain for MessageSlot {}
 
 /// Size of a queue of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,32 +93,6 @@ impl World {
             }
         })?;
         Ok(WorldMessages { pool, queue })
-    }
-}
-
-/// Place of a queue of messages. Its waiters spin longer for larger buffers.
-#[derive(Clone)]
-pub struct MessageVenue {
-    pub(super) queue: WorldVenue<MessageSlot, Mpmc>,
-    patience: u64,
-}
-
-// SAFETY: the queue is that of the inner venue.
-unsafe impl Venue for MessageVenue {
-    type Kind = Mpmc;
-    type Late = <WorldVenue<MessageSlot, Mpmc> as Venue>::Late;
-
-    #[inline(always)]
-    fn late(&self) -> Result<(QueueOf<'_, Self>, &Self::Late), TransferError> {
-        self.queue.late()
-    }
-
-    #[inline]
-    fn call<R>(
-        &self,
-        act: impl FnOnce(QueueOf<'_, Self>, &Native, &Wait<'_>) -> Result<R, TransferError>,
-    ) -> Result<R, TransferError> {
-        self.queue.call(|queue, cpu, wait| act(queue, cpu, &Waiting::<Native>::scaled(wait, self.patience)))
     }
 }
 

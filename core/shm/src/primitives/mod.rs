@@ -12,6 +12,7 @@ mod held_message;
 mod held_mutex;
 mod message_in_place;
 mod message_receiver;
+mod message_slot;
 mod messages;
 mod mutex;
 mod once;

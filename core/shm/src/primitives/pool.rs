@@ -44,8 +44,8 @@ use towpath_sync::{Attempt, Deadline, Wait, Waiting};
 use super::LINE;
 use crate::{Error, Shared, World};
 
-pub(super) use buffer::BufferLease;
 pub use buffer::PoolBuffer;
+pub(super) use buffer::{BufferLease, BufferNumber};
 
 /// Maximum number of buffers of a pool.
 const MOST: usize = 1 << 14;

@@ -1,33 +1,13 @@
 //! Stages, through which buffers of a pool are sent.
-#![allow(unsafe_code)]
 
-use core::fmt;
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Object, Plain};
 use towpath_sync::Deadline;
 use towpath_sync::queues::{Leasing, Mpmc, TransferError, Unsent, ValueReceiver, ValueSender, Venue};
 
-use super::pool::{BufferLease, PoolBuffer, WorldPool};
+use super::pool::{BufferLease, BufferNumber, PoolBuffer, WorldPool};
 use super::queues::{WorldQueue, WorldVenue};
 use crate::Error;
-
-/// Number of a buffer, as it travels through a stage, and the place of its pool.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct BufferNumber {
-    pool: u32,
-    number: u32,
-}
-
-// SAFETY: two numbers without padding; no `Drop`; no other type writes this text.
-unsafe impl Object for BufferNumber {
-    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("pool-buffer v1")
-    }
-}
-// SAFETY: fixed layout, every bit pattern.
-unsafe impl Plain for BufferNumber {}
 
 impl WorldPool {
     /// Opens the stage of that name, through which buffers of this pool are sent.

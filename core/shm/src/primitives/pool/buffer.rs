@@ -1,19 +1,36 @@
 //! Buffer of a pool, as its owner has it.
 
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Object, Plain};
 use towpath_sync::queues::{Leased, Leasing, ManyToMany, Mpmc, TransferError, Venue};
 use towpath_sync::{Deadline, Wait};
 
 use super::{WorldPool, identity};
 use crate::primitives::LINE;
-use crate::primitives::messages::MessageSlot;
-use crate::primitives::pool_stages::BufferNumber;
+use crate::primitives::message_slot::MessageSlot;
 use crate::primitives::queues::WorldVenue;
+
+/// Number of a buffer, as it travels through a stage, and the place of its pool.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct BufferNumber {
+    pub(in crate::primitives) pool: u32,
+    pub(in crate::primitives) number: u32,
+}
+
+// SAFETY: two numbers without padding; no `Drop`; no other type writes this text.
+unsafe impl Object for BufferNumber {
+    fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("pool-buffer v1")
+    }
+}
+// SAFETY: fixed layout, every bit pattern.
+unsafe impl Plain for BufferNumber {}
 
 /// Lease by which a process owns a buffer.
 pub(in crate::primitives) enum BufferLease {
