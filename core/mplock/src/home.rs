@@ -50,6 +50,38 @@ impl QueuedRequest {
 }
 
 /// A home's state of one lock.
+///
+/// ```
+/// use std::collections::VecDeque;
+/// use towpath::mplock::{FencingToken, HomeLock, LockRequest, Message, Mode, Node};
+/// use towpath::mplock::{NodeLock, NodeState, Outbox, Protocol};
+///
+/// /// Messages on their way to a node, or to the home (`None`).
+/// #[derive(Default)]
+/// struct Wire(VecDeque<(Option<Node>, Message)>);
+///
+/// impl Outbox for Wire {
+///     fn to_home(&mut self, message: Message) {
+///         self.0.push_back((None, message));
+///     }
+///     fn to_node(&mut self, node: Node, message: Message) {
+///         self.0.push_back((Some(node), message));
+///     }
+/// }
+///
+/// let mut home = HomeLock::new(Protocol::Central, 1, FencingToken::NONE);
+/// let (mut node, mut wire) = (NodeLock::default(), Wire::default());
+/// let decision = node.acquire(LockRequest::waiting(1, Mode::Exclusive), &mut wire);
+/// assert_eq!(decision, None, "the home decides");
+/// while let Some((to, message)) = wire.0.pop_front() {
+///     match to {
+///         None => home.on_message(0, &message, &mut wire),
+///         Some(_) => drop(node.on_message(&message, &mut wire)),
+///     }
+/// }
+/// assert!(matches!(node.state(), NodeState::Held(_)));
+/// assert!(!home.is_unused());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HomeLock {
     protocol: Protocol,

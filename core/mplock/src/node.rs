@@ -57,6 +57,26 @@ pub enum NodeState {
 }
 
 /// A node's state of one lock.
+///
+/// ```
+/// use towpath::mplock::{LockRequest, Message, Mode, Node, NodeLock, NodeState, Outbox};
+///
+/// /// Messages to the home.
+/// struct ToHome(Vec<Message>);
+///
+/// impl Outbox for ToHome {
+///     fn to_home(&mut self, message: Message) {
+///         self.0.push(message);
+///     }
+///     fn to_node(&mut self, _: Node, _: Message) {}
+/// }
+///
+/// let (mut node, mut out) = (NodeLock::default(), ToHome(Vec::new()));
+/// assert!(node.is_absent());
+/// node.acquire(LockRequest::waiting(1, Mode::Shared), &mut out);
+/// assert!(matches!(node.state(), NodeState::Waits(Mode::Shared)));
+/// assert_eq!(out.0.len(), 1, "the request; the answer comes to `on_message`");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeLock {
     state: NodeState,

@@ -64,6 +64,13 @@ impl ReadyDescriptor {
     ///
     /// The system's; for [`Means::Kernel`] also that it does not allow `io_uring`, or
     /// `Unsupported`.
+    ///
+    /// ```
+    /// use towpath_readiness::{Means, ReadyDescriptor};
+    ///
+    /// assert_eq!(ReadyDescriptor::by(Means::Thread)?.means(), Means::Thread);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn by(means: Means) -> io::Result<ReadyDescriptor> {
         let kind = match means {
             Means::Kernel => DescriptorKind::Kernel(Box::new(KernelWait::new()?)),
@@ -97,6 +104,19 @@ impl ReadyDescriptor {
     /// # Errors
     ///
     /// The system's, where it refuses to wait.
+    ///
+    /// ```
+    /// use towpath_readiness::{ReadyDescriptor, ValueReception};
+    /// use towpath_sync::queues::{Mpmc, between_threads};
+    ///
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
+    /// let mut ready = ReadyDescriptor::new()?;
+    /// let value = ready.attempt(&mut ValueReception(&receiver))?;
+    /// assert!(value.is_none(), "an event loop waits for the descriptor now");
+    /// sender.send(7)?;
+    /// assert_eq!(ready.attempt(&mut ValueReception(&receiver))?, Some(Ok(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn attempt<O: AsyncOperation>(&mut self, operation: &mut O) -> io::Result<Option<O::Output>> {
         self.drain();
         loop {

@@ -162,6 +162,14 @@ impl World {
 
 impl SizedQueue {
     /// Number of bytes of such a queue in a world; `None` if there can be none.
+    ///
+    /// ```
+    /// use towpath_shm::{SizedKind, SizedQueue};
+    ///
+    /// let bytes = SizedQueue::object_bytes(SizedKind::Spsc, 24, 64);
+    /// assert!(bytes.is_some_and(|bytes| bytes > 24 * 64));
+    /// assert_eq!(SizedQueue::object_bytes(SizedKind::Spsc, 0, 64), None);
+    /// ```
     pub fn object_bytes(kind: SizedKind, bytes: usize, capacity: usize) -> Option<u64> {
         fn of<K: QueueKind>(bytes: usize, capacity: usize) -> Option<u64> {
             let is_possible = (1..=MOST_BYTES).contains(&bytes) && (1..=K::MOST).contains(&capacity);
@@ -182,6 +190,17 @@ impl SizedQueue {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let sender = world.sized_queue("points", SizedKind::Mpsc, 24, 64)?.sender()?;
+    /// assert_eq!(sender.bytes(), 24);
+    /// sender.send(&[0; 24], Deadline::NEVER)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sender(&self) -> Result<SizedSender, TransferError> {
         Ok(SizedSender { of: ends!(&self.of, sender), bytes: self.bytes })
     }
@@ -191,6 +210,18 @@ impl SizedQueue {
     /// # Errors
     ///
     /// As [`WorldQueue::sender`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let points = world.sized_queue("points", SizedKind::Mpsc, 24, 64)?;
+    /// let receiver = points.receiver()?;
+    /// points.sender()?.send(&[7; 24], Deadline::NEVER)?;
+    /// assert_eq!(receiver.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn receiver(&self) -> Result<SizedReceiver, TransferError> {
         Ok(SizedReceiver { of: ends!(&self.of, receiver), bytes: self.bytes })
     }
@@ -315,6 +346,17 @@ impl SizedSender {
     }
 
     /// Closes the queue: senders are refused, receivers get the values sent before.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let sender = world.sized_queue("jobs", SizedKind::Mpmc, 8, 64)?.sender()?;
+    /// sender.close();
+    /// assert!(sender.send(b"a number", Deadline::NEVER).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         each!(&self.of, end => end.joined.close());
     }
@@ -339,6 +381,21 @@ impl SizedReceiver {
     ///
     /// * [`SizedReceiver::bytes`] bytes may be written at `to` during the call.
     /// * No other thread accesses them meanwhile.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let jobs = world.sized_queue("jobs", SizedKind::Spsc, 8, 64)?;
+    /// let (sender, receiver) = (jobs.sender()?, jobs.receiver()?);
+    /// sender.send(b"a number", Deadline::NEVER)?;
+    /// let mut job = [0; 8];
+    /// // SAFETY: 8 bytes, of this thread alone.
+    /// unsafe { receiver.receive_into(job.as_mut_ptr(), Deadline::NEVER)? };
+    /// assert_eq!(&job, b"a number");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub unsafe fn receive_into(&self, to: *mut u8, deadline: Deadline) -> Result<(), TransferError> {
         // SAFETY: the caller's obligations are the same.
@@ -363,6 +420,20 @@ impl SizedReceiver {
     /// # Errors
     ///
     /// As [`SizedReceiver::lease`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let jobs = world.sized_queue("jobs", SizedKind::Mpmc, 8, 64)?;
+    /// let (sender, receiver) = (jobs.sender()?, jobs.receiver()?);
+    /// sender.send(b"a number", Deadline::NEVER)?;
+    /// let job = receiver.lease(Deadline::NEVER).expect("many senders")?;
+    /// receiver.end(job.words, false).expect("many senders")?; // not done: it comes in again
+    /// assert_eq!(receiver.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn end(&self, lease: [u64; 2], completed: bool) -> Option<Result<(), TransferError>> {
         match &self.of {
             OfKind::Mpmc(end) => Some(end.end(lease, completed)),
@@ -380,6 +451,21 @@ impl SizedReceiver {
     /// # Panics
     ///
     /// If the value has another size.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # use towpath_shm::SizedKind;
+    /// # use towpath_sync::Deadline;
+    /// let jobs = world.sized_queue("jobs", SizedKind::Mpmc, 8, 64)?;
+    /// let results = world.sized_queue("results", SizedKind::Mpmc, 8, 64)?;
+    /// jobs.sender()?.send(b"a number", Deadline::NEVER)?;
+    /// let (worker, done) = (jobs.receiver()?, results.sender()?);
+    /// let job = worker.lease(Deadline::NEVER).expect("many senders")?;
+    /// worker.end_into(job.words, &done, b"a result", Deadline::NEVER).expect("many senders")?;
+    /// assert_eq!((worker.len(), results.receiver()?.len()), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn end_into(
         &self,
         lease: [u64; 2],

@@ -159,6 +159,21 @@ pub struct Change {
 /// All the words that one of these ever changes belong to one [`Words`]. All-zero memory of one
 /// over [`InPlace`](crate::InPlace) storage is ready for use. The operations of [`Bershad`] aside,
 /// they are linearizable, with accesses that acquire and release.
+///
+/// ```
+/// use towpath_machine::{Arena, Heap, Native, Place};
+/// use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas, Guerraoui};
+///
+/// let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+/// let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+/// let dcas = Guerraoui::<Native>::new(&Heap, 2);
+/// let words = [5, 7].map(|value| Arena::<Native>::word(&Heap, Place::NewLine, value));
+/// let changes = [Change { word: 0, old: 5, new: 6 }, Change { word: 1, old: 7, new: 8 }];
+/// assert!(dcas.dcas(&actor, &words[..], changes)?);
+/// assert!(!dcas.dcas(&actor, &words[..], changes)?, "they have other values now");
+/// assert_eq!(dcas.read(&actor, &words[..], 1)?, 8);
+/// # Ok::<(), DcasError>(())
+/// ```
 pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;

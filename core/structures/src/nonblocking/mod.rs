@@ -112,6 +112,22 @@ impl From<DcasError> for StableError {
 }
 
 /// Work of survivors after a death.
+///
+/// ```
+/// use towpath_machine::{Heap, Native};
+/// use towpath_structures::dcas::{Actor, Guerraoui};
+/// use towpath_structures::nonblocking::{Recover, StableError, Stack};
+///
+/// let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+/// let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+/// let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+/// stack.push(&actor, 7)?;
+/// // Participant 1 was killed.
+/// let audit = stack.recover(&actor, |participant| participant == 1)?;
+/// assert_eq!(audit.pending, 0, "else: audit again");
+/// assert_eq!(stack.pop(&actor)?, Some(7));
+/// # Ok::<(), StableError>(())
+/// ```
 pub trait Recover<P: Processor> {
     /// Ends the operations that dead participants have begun (they have happened then, or
     /// never will), and frees the descriptors that these held. Any survivor may do that at any

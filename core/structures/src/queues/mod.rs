@@ -85,6 +85,28 @@ impl From<Abandoned> for QueueError {
 ///
 /// The accesses acquire and release, no more: a `dequeue` that finds nothing may have missed an
 /// `enqueue` that neither its own words nor anything else orders before it.
+///
+/// ```
+/// use towpath_machine::{Heap, Native};
+/// use towpath_structures::queues::{ConcurrentQueue, MichaelScott, QueueError};
+/// use towpath_sync::Spinning;
+///
+/// /// Takes all values out, whatever the algorithm is. Returns their sum.
+/// fn drain(queue: &impl ConcurrentQueue<Native>, me: usize) -> Result<u64, QueueError> {
+///     let mut sum = 0;
+///     while let Some(value) = queue.dequeue(&Native::with_id(0), &Spinning, me)? {
+///         sum += value;
+///     }
+///     Ok(sum)
+/// }
+///
+/// // 100 values, 2 participants.
+/// let queue = MichaelScott::<Native>::new(&Heap, 100, 2);
+/// queue.enqueue(&Native::with_id(0), &Spinning, 0, 3)?;
+/// queue.enqueue(&Native::with_id(0), &Spinning, 0, 4)?;
+/// assert_eq!(drain(&queue, 1)?, 7);
+/// # Ok::<(), QueueError>(())
+/// ```
 pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
