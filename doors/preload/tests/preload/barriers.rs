@@ -1,16 +1,21 @@
 //! Barriers.
 
+use std::convert::identity;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use libc::{EINVAL, pthread_barrier_t};
 
-use super::support::{Object, cases, in_child, shared};
+use super::support::{Object, calls, cases, in_child, shared};
 
 type Barrier = Object<pthread_barrier_t>;
 
-// SAFETY, for each of the calls below: a barrier that is initialised, and stays where it is.
+calls! { Barrier, identity;
+    fn wait() => libc::pthread_barrier_wait();
+    fn destroy() => libc::pthread_barrier_destroy();
+}
+
 impl Barrier {
     fn init(&self, is_shared: bool, participants: u32) -> c_int {
         let mut attributes = MaybeUninit::uninit();
@@ -21,14 +26,6 @@ impl Barrier {
             assert_eq!(libc::pthread_barrierattr_setpshared(attributes.as_mut_ptr(), is_shared.into()), 0);
             libc::pthread_barrier_init(self.at(), attributes.as_ptr(), participants)
         }
-    }
-    fn wait(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_barrier_wait(self.at()) }
-    }
-    fn destroy(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_barrier_destroy(self.at()) }
     }
 }
 
@@ -95,7 +92,7 @@ cases! {
             // SAFETY: destroyed: no thread may use its memory any more.
             unsafe { barrier.at().cast::<[u8; 32]>().write([0xa5; 32]) };
             others.into_iter().for_each(|other| assert!(other.join().is_ok()));
-            // SAFETY: as above.
+            // SAFETY: this test's memory, which the threads that have ended do not use any more.
             assert_eq!(unsafe { barrier.at().cast::<[u8; 32]>().read() }, [0xa5; 32]);
         }
     }

@@ -1,5 +1,6 @@
 //! Readers–writer locks and spin locks.
 
+use std::convert::identity;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use libc::{
     CLOCK_REALTIME, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t, pthread_rwlockattr_t, timespec,
 };
 
-use super::support::{Object, cases, in_child, in_ms, shared};
+use super::support::{Object, calls, cases, in_child, in_ms, shared};
 
 type RwLock = Object<pthread_rwlock_t>;
 
@@ -25,40 +26,18 @@ unsafe extern "C" {
     fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int;
 }
 
-// SAFETY, for each of the calls below: objects that are initialised, and stay where they are.
+calls! { RwLock, identity;
+    fn read() => libc::pthread_rwlock_rdlock();
+    fn write() => libc::pthread_rwlock_wrlock();
+    fn try_read() => libc::pthread_rwlock_tryrdlock();
+    fn try_write() => libc::pthread_rwlock_trywrlock();
+    fn timed_read(time: timespec) => pthread_rwlock_timedrdlock(&time);
+    fn timed_write(time: timespec) => pthread_rwlock_timedwrlock(&time);
+    fn unlock() => libc::pthread_rwlock_unlock();
+    fn destroy() => libc::pthread_rwlock_destroy();
+}
+
 impl RwLock {
-    fn read(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_rdlock(self.at()) }
-    }
-    fn write(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_wrlock(self.at()) }
-    }
-    fn try_read(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_tryrdlock(self.at()) }
-    }
-    fn try_write(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_trywrlock(self.at()) }
-    }
-    fn timed_read(&self, time: timespec) -> c_int {
-        // SAFETY: as above.
-        unsafe { pthread_rwlock_timedrdlock(self.at(), &time) }
-    }
-    fn timed_write(&self, time: timespec) -> c_int {
-        // SAFETY: as above.
-        unsafe { pthread_rwlock_timedwrlock(self.at(), &time) }
-    }
-    fn unlock(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_unlock(self.at()) }
-    }
-    fn destroy(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_rwlock_destroy(self.at()) }
-    }
     fn init(&self, shared: bool, kind: c_int) {
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: the attributes are initialised before they are changed and used; no thread uses
@@ -210,7 +189,7 @@ cases! {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        // SAFETY: as above.
+                        // SAFETY: the lock was initialised; the value is touched under it.
                         unsafe {
                             assert_eq!(libc::pthread_spin_lock(lock.at()), 0);
                             value.at().write_volatile(value.at().read_volatile() + 1);

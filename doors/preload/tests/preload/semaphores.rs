@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINTR, EINVAL, EOVERFLOW, ETIMEDOUT, sem_t, timespec};
 
-use super::support::{Object, cases, has_library, in_child, in_ms, report_of, shared};
+use super::support::{Object, calls, cases, has_library, in_child, in_ms, report_of, shared};
 
 type Semaphore = Object<sem_t>;
 
@@ -23,39 +23,27 @@ fn error(result: c_int) -> c_int {
     if result == 0 { 0 } else { Error::last_os_error().raw_os_error().unwrap() }
 }
 
-// SAFETY, for each of the calls below: a semaphore that is initialised, and stays where it is.
+unsafe extern "C" {
+    fn sem_clockwait(semaphore: *mut sem_t, clock: c_int, time: *const timespec) -> c_int;
+}
+
+calls! { Semaphore, error;
+    fn initialised(shared: c_int, value: u32) => libc::sem_init(shared, value);
+    fn wait() => libc::sem_wait();
+    fn try_wait() => libc::sem_trywait();
+    fn timed_wait(time: timespec) => libc::sem_timedwait(&time);
+    fn clock_wait(clock: c_int, time: timespec) => sem_clockwait(clock, &time);
+    fn post() => libc::sem_post();
+    fn copied_to(value: &mut c_int) => libc::sem_getvalue(value);
+}
+
 impl Semaphore {
     fn init(&self, shared: c_int, value: u32) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::sem_init(self.at(), shared, value) }, 0);
-    }
-    fn wait(&self) -> c_int {
-        // SAFETY: as above.
-        error(unsafe { libc::sem_wait(self.at()) })
-    }
-    fn try_wait(&self) -> c_int {
-        // SAFETY: as above.
-        error(unsafe { libc::sem_trywait(self.at()) })
-    }
-    fn timed_wait(&self, time: timespec) -> c_int {
-        // SAFETY: as above.
-        error(unsafe { libc::sem_timedwait(self.at(), &time) })
-    }
-    fn clock_wait(&self, clock: c_int, time: timespec) -> c_int {
-        unsafe extern "C" {
-            fn sem_clockwait(semaphore: *mut sem_t, clock: c_int, time: *const timespec) -> c_int;
-        }
-        // SAFETY: as above.
-        error(unsafe { sem_clockwait(self.at(), clock, &time) })
-    }
-    fn post(&self) -> c_int {
-        // SAFETY: as above.
-        error(unsafe { libc::sem_post(self.at()) })
+        assert_eq!(self.initialised(shared, value), 0);
     }
     fn value(&self) -> c_int {
         let mut value = -1;
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::sem_getvalue(self.at(), &mut value) }, 0);
+        assert_eq!(self.copied_to(&mut value), 0);
         value
     }
 }
@@ -124,7 +112,7 @@ cases! {
         let place = new(0);
         // SAFETY: a semaphore that no thread uses.
         assert_eq!(error(unsafe { libc::sem_init(place.at(), 0, 1 << 31) }), EINVAL);
-        // SAFETY: as above.
+        // SAFETY: a semaphore that no thread uses.
         assert_eq!(unsafe { libc::sem_destroy(place.at()) }, 0);
     }
 

@@ -1,6 +1,7 @@
 //! Cases in processes of their own, and pthread's objects for them.
 
 use std::cell::UnsafeCell;
+use std::convert::identity;
 use std::env;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -158,39 +159,53 @@ pub const fn new_condition() -> Condition {
     Object::new(libc::PTHREAD_COND_INITIALIZER)
 }
 
-// SAFETY, for each of the calls below: objects that are initialised, and stay where they are.
-impl Mutex {
-    pub fn lock(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_lock(self.at()) }
-    }
-    pub fn try_lock(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_trylock(self.at()) }
-    }
-    pub fn timed_lock(&self, time: timespec) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_timedlock(self.at(), &time) }
-    }
-    pub fn clock_lock(&self, clock: c_int, time: timespec) -> c_int {
-        unsafe extern "C" {
-            fn pthread_mutex_clocklock(
-                mutex: *mut pthread_mutex_t,
-                clock: c_int,
-                time: *const timespec,
-            ) -> c_int;
+/// Methods of an object that each call one function with the object and these arguments.
+///
+/// `$outcome` makes the methods' result of the functions'.
+macro_rules! calls {
+    ($object:ty, $outcome:expr; $(
+        $visibility:vis fn $name:ident($($given:ident: $of:ty),*) => $($function:ident)::+($($argument:expr),*);
+    )*) => {
+        impl $object {
+            $($visibility fn $name(&self $(, $given: $of)*) -> c_int {
+                // SAFETY: the tests call methods only of objects that are initialised and stay
+                // where they are; other arguments are numbers and references.
+                $outcome(unsafe { $($function)::+(self.at() $(, $argument)*) })
+            })*
         }
-        // SAFETY: as above.
-        unsafe { pthread_mutex_clocklock(self.at(), clock, &time) }
-    }
-    pub fn unlock(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_unlock(self.at()) }
-    }
-    pub fn destroy(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_destroy(self.at()) }
-    }
+    };
+}
+pub(crate) use calls;
+
+unsafe extern "C" {
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: c_int, time: *const timespec) -> c_int;
+    fn pthread_cond_clockwait(
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        clock: c_int,
+        time: *const timespec,
+    ) -> c_int;
+}
+
+calls! { Mutex, identity;
+    pub fn lock() => libc::pthread_mutex_lock();
+    pub fn try_lock() => libc::pthread_mutex_trylock();
+    pub fn timed_lock(time: timespec) => libc::pthread_mutex_timedlock(&time);
+    pub fn clock_lock(clock: c_int, time: timespec) => pthread_mutex_clocklock(clock, &time);
+    pub fn unlock() => libc::pthread_mutex_unlock();
+    pub fn destroy() => libc::pthread_mutex_destroy();
+}
+
+calls! { Condition, identity;
+    pub fn wait(mutex: &Mutex) => libc::pthread_cond_wait(mutex.at());
+    pub fn timed_wait(mutex: &Mutex, time: timespec) => libc::pthread_cond_timedwait(mutex.at(), &time);
+    pub fn clock_wait(mutex: &Mutex, clock: c_int, time: timespec) => pthread_cond_clockwait(mutex.at(), clock, &time);
+    fn signalled() => libc::pthread_cond_signal();
+    fn broadcasted() => libc::pthread_cond_broadcast();
+    pub fn destroy() => libc::pthread_cond_destroy();
+}
+
+impl Mutex {
     /// Initialises it, with attributes that `change` has changed.
     pub fn init(&self, change: impl Fn(*mut pthread_mutexattr_t) -> c_int) {
         let mut attributes = MaybeUninit::uninit();
@@ -220,37 +235,11 @@ impl Mutex {
 }
 
 impl Condition {
-    pub fn wait(&self, mutex: &Mutex) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_cond_wait(self.at(), mutex.at()) }
-    }
-    pub fn timed_wait(&self, mutex: &Mutex, time: timespec) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_cond_timedwait(self.at(), mutex.at(), &time) }
-    }
-    pub fn clock_wait(&self, mutex: &Mutex, clock: c_int, time: timespec) -> c_int {
-        unsafe extern "C" {
-            fn pthread_cond_clockwait(
-                condition: *mut pthread_cond_t,
-                mutex: *mut pthread_mutex_t,
-                clock: c_int,
-                time: *const timespec,
-            ) -> c_int;
-        }
-        // SAFETY: as above.
-        unsafe { pthread_cond_clockwait(self.at(), mutex.at(), clock, &time) }
-    }
     pub fn signal(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::pthread_cond_signal(self.at()) }, 0);
+        assert_eq!(self.signalled(), 0);
     }
     pub fn broadcast(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::pthread_cond_broadcast(self.at()) }, 0);
-    }
-    pub fn destroy(&self) -> c_int {
-        // SAFETY: as above.
-        unsafe { libc::pthread_cond_destroy(self.at()) }
+        assert_eq!(self.broadcasted(), 0);
     }
     /// Initialises it, with attributes that `change` has changed.
     pub fn init(&self, change: impl Fn(*mut pthread_condattr_t) -> c_int) {
