@@ -33,6 +33,7 @@ LC_ALL=C awk '
         if (text ~ /(^|[^a-z_`])(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)([^a-z_`]|$)/)
             report("forbidden subject")
         if ($0 ~ /^ *\/\/[\/!]? (.*[.:;] )?What [a-z]/) report("forbidden subject")
+        if (text ~ /(^|[^a-z])(likewise|as above|as before)([^a-z]|$)/) report("a reason that stands elsewhere")
     }
     /^ *\/\/[\/!]/ {
         if (!doc) {

@@ -248,7 +248,7 @@ fn stopped_receivers(page: Page, rounds: u64) {
             // SAFETY: a child of this process's parent, which has not waited for it.
             unsafe { libc::kill(pid as i32, libc::SIGSTOP) };
             std::thread::sleep(Duration::from_millis(2));
-            // SAFETY: as above: it lives until the parent kills it.
+            // SAFETY: a child of this process's parent, which has not waited for it.
             unsafe { libc::kill(pid as i32, libc::SIGCONT) };
         }
     });

@@ -11,24 +11,28 @@ use crate::queue::QueueControl;
 use crate::ring::{Ring, RingControl};
 use crate::stream::Stream;
 
-// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
-// accesses are atomic; all zero is the initial state of each; no `Drop`.
-unsafe impl Concurrent for Slot<Native> {}
-// SAFETY: as above.
-unsafe impl Concurrent for Extra<Native> {}
-// SAFETY: as above.
-unsafe impl Concurrent for BlockHead<Native> {}
-// SAFETY: as above.
-unsafe impl Concurrent for QueueControl<Native> {}
+/// Implements [`Concurrent`] for structures that are `repr(C)` and made of words.
+macro_rules! made_of_words {
+    ($([$($generics:tt)*] $structure:ty),* $(,)?) => {
+        $(
+            // SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and
+            // accesses are atomic; all zero is the initial state; no `Drop`.
+            unsafe impl<$($generics)*> Concurrent for $structure {}
+        )*
+    };
+}
+
+made_of_words! {
+    [] Slot<Native>,
+    [] Extra<Native>,
+    [] BlockHead<Native>,
+    [] QueueControl<Native>,
+    [] RingControl<Native>,
+    [const SLOTS: usize] Ring<Native, SLOTS>,
+    [] Doorbell<Native>,
+    [] AnswerLine<Native>,
+    [const N: usize] Stream<Native, N>,
+}
+
 // SAFETY: `repr(C)`, made of locks that are `Concurrent` themselves.
 unsafe impl Concurrent for Locks<Native> {}
-// SAFETY: as for the first four.
-unsafe impl Concurrent for RingControl<Native> {}
-// SAFETY: as above.
-unsafe impl<const SLOTS: usize> Concurrent for Ring<Native, SLOTS> {}
-// SAFETY: as for the first four.
-unsafe impl Concurrent for Doorbell<Native> {}
-// SAFETY: as for the first four.
-unsafe impl Concurrent for AnswerLine<Native> {}
-// SAFETY: as for the first four.
-unsafe impl<const N: usize> Concurrent for Stream<Native, N> {}

@@ -170,8 +170,8 @@ impl Suspicion {
             self.question.store(0, Relaxed);
             return false;
         }
-        // In the same order as above: an end of a call after this would be the end of one that has
-        // answered.
+        // In the order in which the question was asked: an end of a call after this would be the
+        // end of one that has answered.
         let answered = locking().all(|(endpoint, _, intent)| endpoint == me || intent >> ASKED == question);
         // Relaxed: closes the queue; fails if a sender has begun, or has claimed, or the queue is
         // closed, all of which change this word. It comes after the intents, which acquire (U1),

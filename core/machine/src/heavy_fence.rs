@@ -50,7 +50,8 @@ pub(crate) fn reach_others(reach: FenceReach) {
     };
     if membarrier(command).is_err() {
         let prepared = &PREPARED[reach as usize];
-        // The process has entered a sandbox since. Relaxed, all: as above.
+        // The process has entered a sandbox since. Relaxed, both: threads that are refused at one
+        // time write the same.
         let _ = prepared.compare_exchange(REGISTERED, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

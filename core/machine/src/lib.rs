@@ -10,7 +10,7 @@
 //! * [`Processor::Word`]: a shared 64-bit word, accessed with an explicit [`Ordering`];
 //! * [`Processor::Cell`]: a 64-bit datum whose accesses are ordered by words (payload; race-checked
 //!   where the machine can);
-//! * [`Processor::Bytes`]: a run of payload bytes, likewise;
+//! * [`Processor::Bytes`]: a run of payload bytes, whose accesses are ordered by words;
 //! * the acting processor itself, passed explicitly, which performs every access;
 //! * capabilities beyond that, each a trait of its own, so that a bound says what an algorithm
 //!   needs: [`Park`], [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`Cas2`], [`AdvisoryLoad`],

@@ -123,7 +123,7 @@ fn own_control() -> Option<&'static SliceControl> {
     }
     // SAFETY: glibc defines `const unsigned int __rseq_size` and writes it before `main` begins.
     let size = unsafe { *size.cast::<libc::c_uint>() } as usize;
-    // SAFETY: glibc defines `const ptrdiff_t __rseq_offset`, likewise.
+    // SAFETY: glibc defines `const ptrdiff_t __rseq_offset` and writes it before `main` begins.
     let offset = unsafe { *offset.cast::<isize>() };
     if size < CONTROL + size_of::<SliceControl>() {
         return None;

@@ -26,7 +26,7 @@
 //! after it where another node waits ([`Loan::want`]): one behind them that the lock is not lent
 //! to, or a borrower that has tried in vain. A waiter behind them is served no later for a loan.
 //!
-//! **Crashes.** The word needs no repair. Borrowers wait in the home's queue as before: the death
+//! **Crashes.** The word needs no repair. Borrowers stay in the home's queue: the death
 //! of one of the nodes leads to an inquiry, in which a borrower that holds the lock says so, and
 //! the lender ends the loan before it answers. No node takes a seat under an offer that an inquiry,
 //! a grant or a new request has ended ([`crate::NodeLock::on_message`]). If the one that has closed

@@ -104,7 +104,7 @@ impl<O> Pollable<O> {
     /// let (sender, receiver) = between_threads::<u64, Mpmc>(16);
     /// let receiver = Pollable::new(receiver)?.into_object();
     /// sender.send(7)?;
-    /// assert_eq!(receiver.receive()?, 7); // waits as before
+    /// assert_eq!(receiver.receive()?, 7); // waits itself
     /// # Ok(())
     /// # }
     /// ```

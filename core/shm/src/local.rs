@@ -89,7 +89,7 @@ impl<'a> EnteredAs<'a> {
     /// The participant's identity among waiters, if the process still is that one.
     #[inline(always)]
     pub fn still(&self) -> Option<u32> {
-        // Relaxed: as above.
+        // Relaxed: written by this process's own calls.
         (self.now.load(Ordering::Relaxed) == self.then).then_some(self.identity)
     }
 }

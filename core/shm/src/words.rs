@@ -82,7 +82,8 @@ impl<P: Processor> Handles<'_, P> {
         match cpu.load(self.handles, Ordering::Acquire) {
             0 => Ok(participant),
             open => {
-                // Relaxed: as above.
+                // Relaxed: written by this process's own calls; nothing was left, so nothing is
+                // handed on.
                 cpu.store(self.me, participant, Ordering::Relaxed);
                 Err(open)
             }

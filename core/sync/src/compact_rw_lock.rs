@@ -11,7 +11,7 @@
 //! | 0 | free | a reader, by any; `WRITER`, by the holder of `writers` |
 //! | readers × `READER` | read | a reader more or less |
 //! | the same, `WANTED` | read or free, and the holder of `writers` waits | the same; `WRITER`, by that; without `WANTED`, if that gives up |
-//! | the same, `WANTED`, `INSISTS` | no reader comes any more | as above |
+//! | the same, `WANTED`, `INSISTS` | no reader comes any more | a reader less; `WRITER`, by the holder of `writers`; without the two, if that gives up |
 //! | `WRITER` | written | 0, by the writer; with `WANTED`, by the next one |
 //!
 //! `READERS_SLEEP` on top: the writer's release wakes them.

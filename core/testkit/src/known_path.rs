@@ -3,7 +3,7 @@
 //! To step through a hundred instructions costs a hundred traps, and each trap some microseconds.
 //! Victims of one case do the same from the mark on. So the first ones are stepped, and each place
 //! is noted; a later one runs at full speed to a breakpoint near the step that is asked for, and is
-//! stepped over the rest. A victim that leaves the path is stepped as before.
+//! stepped over the rest. A victim that leaves the path is stepped all the way.
 
 use std::collections::HashMap;
 

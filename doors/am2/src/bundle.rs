@@ -159,7 +159,7 @@ pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle)
             members: RefCell::default(),
             alone: Cell::default(),
         }))?;
-        // SAFETY: as above.
+        // SAFETY: null, or a place for the handle, says the header.
         unsafe { put(out, bundle) }
     })
 }

@@ -504,7 +504,7 @@ fn threads_of_a_parallel_bundle_take_turns() {
             });
         }
         scope.spawn(move || {
-            // SAFETY: as above.
+            // SAFETY: the bundle lives until the threads have ended.
             let shared = unsafe { &*core::ptr::with_exposed_provenance::<AmBundle>(shared) };
             while ANSWERS.load(Relaxed) < 3000 {
                 ok!(AM_Poll(Some(shared)));

@@ -156,7 +156,7 @@ pub unsafe extern "C" fn AM_AllocateEndpoint(
             callbacks: Callbacks::default(),
         });
         let made = Box::into_raw(made);
-        // SAFETY: just made; places as above.
+        // SAFETY: just made; null, or places for the handle and the name, says the header.
         unsafe {
             set_default(&*made);
             bundle.add(&*made);

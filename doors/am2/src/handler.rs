@@ -61,7 +61,7 @@ pub(crate) struct HandlerInput<'a> {
 
 // SAFETY: the endpoint's handlers run in turns of its bundle only, by one thread at a time.
 unsafe impl Send for Called {}
-// SAFETY: as above.
+// SAFETY: the endpoint's handlers run in turns of its bundle only, by one thread at a time.
 unsafe impl Sync for Called {}
 
 /// Type of an argument in C, whatever its number.
@@ -92,7 +92,7 @@ macro_rules! call_short {
                 // SAFETY: the program has set the handler for messages of this form; the calling
                 // convention permits fewer parameters than arguments.
                 let function = unsafe { core::mem::transmute::<unsafe extern "C" fn(), Short>($function) };
-                // SAFETY: as above; the token lives while the handler runs.
+                // SAFETY: the program's handler of short messages; the token lives while it runs.
                 unsafe { function($token $(, $args[$n].cast_signed())*) }
             })*
             // A token has 16 arguments at most.
@@ -107,9 +107,11 @@ macro_rules! call_with_payload {
         match $args.len() {
             $($count => {
                 type Long = unsafe extern "C" fn(*mut c_void, *mut c_void, usize $(, argument!($n))*);
-                // SAFETY: as for `call_short`.
+                // SAFETY: the program has set the handler for messages of this form; the calling
+                // convention permits fewer parameters than arguments.
                 let function = unsafe { core::mem::transmute::<unsafe extern "C" fn(), Long>($function) };
-                // SAFETY: as above; payload and token live while the handler runs.
+                // SAFETY: the program's handler of messages with a payload; payload and token live
+                // while it runs.
                 unsafe { function($token, $address, $bytes $(, $args[$n].cast_signed())*) }
             })*
             // A token has 16 arguments at most.
@@ -175,7 +177,7 @@ impl Called {
             _ => by_count!(call_with_payload self.function, args, lent, address, bytes),
         }
         if let Some(after) = endpoint.callbacks.after.get() {
-            // SAFETY: as above.
+            // SAFETY: the program's function, which takes these, says the header.
             unsafe { after(category as c_int, is_request) };
         }
     }
@@ -200,7 +202,7 @@ impl Called {
                 self.function,
             )
         };
-        // SAFETY: as above.
+        // SAFETY: the program's handler 0, which takes these; the token lives while it runs.
         unsafe { function(status as c_int, opcode, lent.lend()) };
     }
 }

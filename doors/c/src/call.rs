@@ -134,7 +134,7 @@ pub(crate) fn this_thread() -> usize {
         core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: reads the thread pointer, which the ABI keeps for the thread's whole life.
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
     }
@@ -177,7 +177,7 @@ impl Callers {
         Some((processor_at_once(self.before_first)?, identity))
     }
 
-    /// Returns whether the process is the participant that it was before.
+    /// Returns whether the process still is the participant that had entered.
     #[inline(always)]
     pub fn are_as_before(&self) -> bool {
         self.entered.still().is_some()

@@ -29,7 +29,7 @@ struct HandlerContext(*mut c_void);
 
 // SAFETY: passed on only, to a handler of the program's, which runs in the endpoint's thread.
 unsafe impl Send for HandlerContext {}
-// SAFETY: as above.
+// SAFETY: passed on only, to a handler of the program's, which runs in the endpoint's thread.
 unsafe impl Sync for HandlerContext {}
 
 impl HandlerContext {

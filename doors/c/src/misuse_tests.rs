@@ -175,7 +175,7 @@ fn readers_and_a_writer_exclude_each_other() {
     let at = memory(room);
     // SAFETY: the memory stays, and is this test's.
     let lock = opened(|out| unsafe { tp_rwlock_init(at, room, 4, out) }).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the memory stays, and is this test's; a lock was made there.
     let other = opened(|out| unsafe { tp_rwlock_open(at, room, out) }).unwrap();
     let mut reading = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let [first, second] = &mut reading;

@@ -55,7 +55,7 @@ fn look(value: *mut u64, answer: c_int, consistent: impl FnOnce() -> c_int) {
     // SAFETY: of this lock's holder.
     let parts = unsafe { value.read_volatile() };
     if answer == Fault::OWNERDEAD.number() {
-        // SAFETY: as above.
+        // SAFETY: of this lock's holder.
         unsafe { value.write_volatile(parts.next_multiple_of(PARTS)) };
         assert_eq!(consistent(), 0);
     } else {

@@ -97,7 +97,7 @@ impl Surroundings for Cancellable {
             self.before.store(before, Ordering::Relaxed);
         } else {
             let mut now = 0;
-            // SAFETY: as above.
+            // SAFETY: a place for the old type, and a type that the same function has given.
             unsafe { pthread_setcanceltype(self.before.load(Ordering::Relaxed), &mut now) };
             Awake::sleeps(false);
         }

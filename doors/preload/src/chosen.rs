@@ -162,7 +162,7 @@ fn as_lock<L: Lock<Native>>(words: &MutexWords) -> &L {
         };
     }
     // SAFETY: mapped, long enough and aligned to a slot's length; the mutex's own until it is
-    // destroyed; otherwise as above.
+    // destroyed; zeros are an unlocked lock, and all uses of the mutex come through here.
     unsafe { &*core::ptr::with_exposed_provenance::<L>(slot as usize) }
 }
 

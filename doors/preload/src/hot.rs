@@ -118,7 +118,7 @@ pub fn noted<T>(places: (usize, usize), wait: impl FnOnce() -> T) -> T {
 /// Notes an acquisition or a release by a thread that holds the lock alone.
 #[inline]
 fn note_holder(event: LockEvent, address: usize) {
-    // Relaxed: as above.
+    // Relaxed: set before the program begins; a place's address is only compared.
     if IS_ON.load(Ordering::Relaxed)
         && let Some(place) =
             places_for(address).find(|place| place.address.load(Ordering::Relaxed) == address)

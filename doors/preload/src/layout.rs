@@ -165,7 +165,7 @@ impl ConditionWords {
 
     /// The clock of its time-outs.
     pub fn clock(&self) -> libc::clockid_t {
-        // Relaxed: as above.
+        // Relaxed: it does not change while the condition is in use.
         match self.attributes.load(Ordering::Relaxed) & MONOTONIC {
             0 => libc::CLOCK_REALTIME,
             _ => libc::CLOCK_MONOTONIC,
@@ -207,7 +207,7 @@ impl RwLockWords {
 
     /// Returns whether waiting writers keep new readers out.
     pub fn prefers_writers(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: it does not change while the lock is in use.
         self.preference.load(Ordering::Relaxed) == WRITERS_NOT_RECURSIVE
     }
 }

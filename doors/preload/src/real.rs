@@ -32,7 +32,7 @@ fn look_up(known: &AtomicPtr<c_void>, name: &'static CStr) -> *mut c_void {
         address = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), CONDITIONS.as_ptr()) };
     }
     if address.is_null() {
-        // SAFETY: as above.
+        // SAFETY: a name that ends with zero.
         address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     }
     if address.is_null() {

@@ -14,13 +14,13 @@ use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real};
 
 unsafe fn acquire(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: as the caller's, here and below.
+    // SAFETY: the caller's lock, which stays while the call runs.
     if unsafe { real::spin_trylock(lock) } != 0 {
         Awake::begins();
         note(LockEvent::Waits, lock.addr());
         hot::noted((lock.addr(), 0), || {
             let mut round = 0u32;
-            // SAFETY: as above.
+            // SAFETY: the caller's lock, which stays while the call runs.
             while unsafe { real::spin_trylock(lock) } != 0 {
                 // No thread of these surroundings is ever abandoned.
                 let _ = Waiting::<Native>::back_off(&wait(), &CPU, round);

@@ -93,7 +93,7 @@ fn word() -> Option<&'static AtomicU64> {
     unsafe {
         core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }
-    // SAFETY: as above.
+    // SAFETY: reads the thread pointer, and nothing else.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));

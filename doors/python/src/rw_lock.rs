@@ -90,7 +90,7 @@ impl PyRwLock {
         match kept {
             // SAFETY: of this thread and this lock; processor and surroundings are the world's.
             GuardPart::Reading(held) => drop(unsafe { lock.resume_read(cpu, wait, held) }),
-            // SAFETY: as above.
+            // SAFETY: of this thread and this lock; processor and surroundings are the world's.
             GuardPart::Writing(held, _) => drop(unsafe { lock.resume_write(cpu, wait, held) }),
         }
         Ok(())

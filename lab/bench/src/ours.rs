@@ -133,7 +133,7 @@ fn serve_beside(endpoint: &Endpoint, floor: impl Fn()) {
         let _ = message.reply(COUNT, message.args());
     });
     endpoint.set_handler(FLOOR, move |message| {
-        // As above.
+        // A request is replied to once: this can't fail.
         let _ = message.reply(COUNT, message.args());
         ask();
     });

@@ -2,7 +2,7 @@
 //!
 //! A virtual machine may have one of two hardware threads of each core, and another machine the
 //! other one. Nothing tells when that one computes, but that instructions which could run side by
-//! side take longer: up to twice as long. Dependent ones take as long as before, so the ratio of
+//! side take longer: up to twice as long. Dependent ones take as long as ever, so the ratio of
 //! the two tells, whatever the clock rate is. The costs of cache lines change little, so a ratio
 //! of a program's time to a line's is another one while neighbours compute.
 //!

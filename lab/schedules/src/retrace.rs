@@ -22,7 +22,7 @@ pub(crate) enum Acting {
     Once,
     /// Steps act on the machine, and their results are kept.
     Kept,
-    /// Steps have no second effect, and return the same as before.
+    /// Steps have no second effect, and return the kept results.
     Again,
 }
 

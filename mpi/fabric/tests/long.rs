@@ -69,7 +69,7 @@ impl Repeated {
     fn pieces(&self) -> Buffer {
         let at = self.at as usize;
         let cuts = [0, 1000, 1003, (1 << 31) + 5000, (1 << 31) + 70_000, LEN];
-        // SAFETY: as above.
+        // SAFETY: mapped as long as the test runs; the pieces do not overlap.
         unsafe { Buffer::many(cuts.windows(2).map(|c| (at + c[0], c[1] - c[0]))) }.expect("few pieces")
     }
 }

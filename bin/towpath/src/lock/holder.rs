@@ -9,7 +9,7 @@
 //! | is killed | then |
 //! | --- | --- |
 //! | the command | the supervisor releases the lock, and says that the owner died |
-//! | `towpath lock` | the supervisor kills the command and its descendants, then as above |
+//! | `towpath lock` | the supervisor kills the command and its descendants, releases the lock, and says that the owner died |
 //! | the supervisor | the kernel kills the command (PR_SET_PDEATHSIG), `towpath lock` kills its descendants, and the lock goes on when the last one has ended |
 //! | all of them at once | the lock goes on when the last descendant with the lifeline has ended; that of an etcd when the lease has ended |
 #![allow(unsafe_code)]

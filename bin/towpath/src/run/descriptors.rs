@@ -17,7 +17,7 @@ const PROXY: u64 = 3;
 /// Number of processes of this host, at most, that the representative of a rank watches.
 const WATCHED: u64 = 64;
 
-/// The limit as it was before: the ranks get it back.
+/// The limit that the launcher had: the ranks get it back.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsBefore(Option<(Option<u64>, Option<u64>)>);
 

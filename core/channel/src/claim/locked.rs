@@ -393,7 +393,8 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
         // pairs with the fence (I3) and the Release (F2) of the claims.
         let header = Header(cpu.load(word, Ordering::Acquire));
         let dead = header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
-        // Relaxed: likewise. Only now: a sender may have claimed and died since the sweep began.
+        // Relaxed: what the dead one wrote is known with its death. Only now: a sender may have
+        // claimed and died since the sweep began.
         let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
         if dead || header.state() == SKIPPED && ticket >= tail {
             let new = if ticket < tail { header.with_state(SKIPPED).0 } else { FREE };

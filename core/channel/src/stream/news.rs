@@ -27,7 +27,8 @@ pub fn take_news<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
 
 /// Refuses all streams from now on. Returns the numbers of those that were opened before.
 pub fn refuse<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
-    // (M12) Acquire: as above; pairs with the Release (M11).
+    // (M12) Acquire: the owner words are there; pairs with the Release (M11) in
+    // `StreamSender::open`.
     let before = cpu.swap(news, REFUSED, Ordering::Acquire);
     if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
 }

@@ -99,7 +99,7 @@ fn messages_that_a_stream_does_not_take() {
     let sender = StreamSender::default();
     assert_eq!(sender.send(&cpu, &out(&[]), 0), Err(NoSpace), "it has no stream");
     assert_eq!(sender.open(&cpu, &stream, (&news, 0), ends(), &out(&long), 0), None);
-    assert_eq!(stream.owner(&cpu), 0, "as before");
+    assert_eq!(stream.owner(&cpu), 0, "it still has no owner");
     let both = Both::opened(&stream, &[1], 0);
     assert!(both.sender.takes(TAG, STREAM_ARGS));
     assert!(!both.sender.takes(TAG, STREAM_ARGS + 1) && !both.sender.takes(TAG + 1, 0));

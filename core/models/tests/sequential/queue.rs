@@ -434,7 +434,7 @@ fn every_message_arrives_once_and_in_its_senders_order() {
 }
 
 #[test]
-fn likewise_if_senders_give_up_and_come_again() {
+fn messages_arrive_if_senders_give_up_and_come_again() {
     let mut refused = [0; 8];
     run_all(100, false, &[Way::Fickle], |algorithm, told, _| refused[algorithm as usize] += told.refused);
     assert!(refused.iter().all(|&n| n > 0), "every queue has been full: {refused:?}");

@@ -138,7 +138,8 @@ pub struct FabricEndpoint {
 
 // SAFETY: the domain was opened with `FI_THREAD_SAFE`: any thread may call anything.
 unsafe impl Send for FabricEndpoint {}
-// SAFETY: as above; a slot's bytes are reached only through the half that has the slot.
+// SAFETY: the domain was opened with `FI_THREAD_SAFE`; a slot's bytes are reached only through the
+// half that has the slot.
 unsafe impl Sync for FabricEndpoint {}
 
 impl FabricEndpoint {

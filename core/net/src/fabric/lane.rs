@@ -117,7 +117,7 @@ impl FabricLane {
         let mut free = self.lock_free();
         while let Some(completed) = self.endpoint.completed(Half::Send)? {
             free.push(completed.slot);
-            // Relaxed: as above.
+            // Relaxed: the receiving half reads it after the hint, else it is a guess.
             self.leaving.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())

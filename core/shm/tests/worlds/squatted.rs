@@ -267,7 +267,7 @@ fn dead_world_is_dead_for_many_sweepers_at_once() {
             Ok::<(), Error>(())
         };
         let done = again();
-        // Relaxed: as above.
+        // Relaxed: it only ends the loops; the scope joins the threads.
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         done.unwrap();
     });

@@ -139,7 +139,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                 if decided && content == mark {
                     // Usually the mark is this operation's, whose values are known.
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
-                    // Relaxed: as above.
+                    // Relaxed: the owner's own writes; a helper has acquired the decision, which
+                    // comes after them.
                     let plain = cpu.load(&values[entry], Ordering::Relaxed) & !MARK;
                     if exchange(cpu, word, mark, plain) {
                         continue;

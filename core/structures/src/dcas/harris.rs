@@ -496,7 +496,8 @@ impl<P: Processor, S: Storage, const USED: usize> DoubleCas<P> for Harris<P, S, 
         }
         for it in &theirs.descriptors {
             // The condition may stand in a word of an operation that the dead one was helping.
-            // Relaxed: as above.
+            // Relaxed: a word of the dead one's or of its successor's; it is looked at closely
+            // below.
             let number = cpu.load(&it.condition.word, Ordering::Relaxed) as u32;
             let word = words.find(number)?;
             // (4b) Acquire: as (4) in `look`; pairs with the Release (1).

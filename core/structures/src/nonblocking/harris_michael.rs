@@ -136,7 +136,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
                 return Ok(Some(ListSpot { before, link, next: 0, key: 0, value: 0 }));
             }
             let entry = self.entries.get(index(link))?;
-            // (1) Acquire: as above.
+            // (1) Acquire: the next entry; pairs with the Release (2), (5b).
             let next = cpu.load(&entry.next, Ordering::Acquire);
             // (1b) Acquire, twice: as (1); pairs with the Release (5).
             let [found, value] = [&entry.key, &entry.value].map(|field| cpu.load(field, Ordering::Acquire));

@@ -567,7 +567,8 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
             let node = used as u32 + 1;
             self.reach(cpu, me, hand, node)?;
             // (5) Release: an auditor that sees the node used sees in (1) the participant that
-            // holds it; pairs with the Acquire (5) in `audit.rs`. Relaxed if it fails: as above.
+            // holds it; pairs with the Acquire (5) in `audit.rs`. Relaxed if it fails: the
+            // next exchange compares it.
             match cpu.compare_exchange(&self.fresh, used, used + 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(Some(node)),
                 Err(now) => used = now,

@@ -389,7 +389,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         while !self.swing(cpu, me, before, extra, last)? {
             self.release(cpu, me, extra)?;
             extra = self.next_of(cpu, me, before)?;
-            // Relaxed: as above.
+            // Relaxed: only whether the cell is deleted is asked.
             let gone = cpu.load(&self.node(before)?.back, Ordering::Relaxed) != 0;
             let behind = self.next_of(cpu, me, last)?;
             let longer = self.is_auxiliary(cpu, behind)?;

@@ -36,8 +36,9 @@
 //!
 //! **Crashes.** Dies before the draw (1): nothing happened. Dies between (1) and (3): the ticket's
 //! value never comes, and dequeuers wait for it for ever. Dies between (4) and (5), or before it
-//! puts a later item back: likewise. Waiting ends with [`QueueError::Abandoned`] if the
-//! surroundings know of the death; the queue must then be made anew.
+//! puts a later item back: dequeuers wait for it for ever. Waiting ends with
+//! [`QueueError::Abandoned`] if the surroundings know of the death; the queue must then be made
+//! anew.
 //!
 //! **Capacity.** `capacity` values, and one more for each participant that tested for room at the
 //! same time: so many more slots there are, hence no ticket's slot is still in use.

@@ -142,7 +142,7 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
         }
         let mut turns = Turns::new(cpu, deadline, SLEEP).called();
         loop {
-            // Relaxed: as above.
+            // Relaxed: the exchanges compare.
             let seen = cpu.load(word, Ordering::Relaxed);
             let left = Self::without_waiter(seen);
             if seen & LOCKED == 0 || seen & HANDED != 0 {

@@ -19,7 +19,7 @@ use crate::{Deadline, Lock, LockError, Surroundings, Wait};
 /// In a box, since guards are moved.
 type Keep = Box<Arc<dyn Any + Send + Sync>>;
 
-/// The caller of a guard, which can lock the mutex again as before.
+/// The caller of a guard, which can lock the mutex again by the same wait.
 pub(crate) struct Caller<'a, T, L> {
     mutex: &'a Mutex<T, L>,
     pub cpu: Native,

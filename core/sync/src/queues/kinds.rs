@@ -333,7 +333,7 @@ impl<K: QueueKind> Surroundings for Threads<K> {
     }
 
     fn asleep(&self, asleep: bool) {
-        // Relaxed, both: as above.
+        // Relaxed, both: a hint, which orders nothing.
         if asleep {
             self.0.asleep.fetch_add(1, Relaxed);
         } else {

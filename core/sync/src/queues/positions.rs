@@ -18,8 +18,8 @@
 //! | held | its position holds the writer back, unless it has left | 0, by that reader; if it is dead: dropped, by the writer, or held, by another reader |
 //! | dropped | its reader died, and the writer has yet to be told | 0, by the writer; held, by a reader that finds no free place |
 //!
-//! **Fields.** `used`: places that were ever taken, a bit each: any reader. `owner`: as above.
-//! `position`: the place's reader; the writer marks it before it sleeps.
+//! **Fields.** `used`: places that were ever taken, a bit each: any reader. `owner`: by those of
+//! the table. `position`: the place's reader; the writer marks it before it sleeps.
 //!
 //! **Crashes.** A reader that joins, before its place is taken: nothing. Afterwards: a dead reader,
 //! which may hold the writer back at an older position than its own, until the writer drops it. One

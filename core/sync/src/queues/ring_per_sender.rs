@@ -287,7 +287,8 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     /// Makes a fence between an announcement and the last look before the caller sleeps.
     #[cold]
     fn fence_heavily(&self, cpu: &P) {
-        // Relaxed: as above.
+        // Relaxed: written before the caller had joined; of a change, the fence by which that is
+        // completed decides.
         let fences = cpu.load(&self.head.shared.fences, Ordering::Relaxed);
         let reach = match fences {
             BETWEEN_THREADS => FenceReach::Threads,

@@ -16,7 +16,7 @@
 //! | 0 | free | waits, by a waiter that holds the mutex |
 //! | identity, [`WAITS`], ticket | waits | notified, by any; 0, by the waiter that gives up, or by a survivor if it is dead |
 //! | identity, [`NOTIFIED`], ticket | was notified, and has not said so | served, by the waiter, with the mutex; 0, by a survivor if it is dead, after that has gone on as if notified |
-//! | identity, ticket | served: had the mutex after that | waits, by a waiter that holds the mutex, so that this one has released it; 0, by a survivor as above |
+//! | identity, ticket | served: had the mutex after that | waits, by a waiter that holds the mutex, so that this one has released it; 0, by a survivor if it is dead, after that has gone on as if notified |
 //!
 //! **Fields.** `places[i]`: see above. `tickets`: number of waits so far. `used`: a bit for each
 //! place that was ever taken.
@@ -235,8 +235,8 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
             let own = &self.places[place].0;
             let notified = value & !WAITS | NOTIFIED;
             let mut mine = value;
-            // Relaxed: as above. If it fails for another reason than a mark, it was notified
-            // itself.
+            // Relaxed: the places carry no data. If it fails for another reason than a mark, it was
+            // notified itself.
             while let Err(now) =
                 cpu.compare_exchange(own, mine, notified, Ordering::Relaxed, Ordering::Relaxed)
             {
@@ -308,9 +308,10 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
 }
 
 impl<const N: usize> Condvar<Native, N> {
-    /// Lets go of the mutex, waits, and acquires the mutex again as before. The guard
-    /// may say that an owner died ([`MutexGuard::owner_died`]). For the rooms that lend condition
-    /// variables to processes.
+    /// Lets go of the mutex, waits, and acquires the mutex again by the same wait.
+    ///
+    /// The guard may say that an owner died ([`MutexGuard::owner_died`]). For the rooms that lend
+    /// condition variables to processes.
     ///
     /// # Errors
     ///

@@ -30,9 +30,9 @@
 //!   does a reader that finds all places taken.
 //! * A writer with `writers`, before it closed the gate, or after it opened it: `L` gives the next
 //!   writer the lock; `dirty` is 0. Readers that insist look at the gate by themselves.
-//! * Between closing the gate and writing `dirty`: as above, with the gate closed. A reader that
-//!   waits there asks whether the process that closed it lives, takes `writers` itself, and opens
-//!   the gate.
+//! * Between closing the gate and writing `dirty`: `L` gives the next writer the lock, with the
+//!   gate closed; `dirty` is 0. A reader that waits there asks whether the process that closed it
+//!   lives, takes `writers` itself, and opens the gate.
 //! * After writing `dirty`, before clearing it: the next writer, or the reader that finds it out,
 //!   gets the lock for writing and is told ([`ReadersWriter::dead_writer`]).
 //! * A writer that was told leaves without a repair: gate and `dirty` name the dead writer again,

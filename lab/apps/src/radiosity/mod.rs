@@ -181,7 +181,7 @@ impl<P: Processor> Radiosity<P> {
             put(cpu, &child.light[0], emits);
         }
         team.hold(cpu, element % LOCKS, || {
-            // Relaxed: as above.
+            // Relaxed: it changes under this lock only.
             first = cpu.load(&it.split, Ordering::Relaxed);
             if first == 0 {
                 first = new;

@@ -33,7 +33,8 @@ struct LibcObject<T>(UnsafeCell<MaybeUninit<T>>);
 // SAFETY: libc's functions may be called by several threads and processes at once; there is no
 // other access, and any bits are a `MaybeUninit`.
 unsafe impl<T: 'static> Sync for LibcObject<T> {}
-// SAFETY: likewise; nothing is dropped.
+// SAFETY: libc's functions may be called by several processes at once; any bits, and so zeros, are
+// a `MaybeUninit`; nothing is dropped.
 unsafe impl<T: 'static> Concurrent for LibcObject<T> {}
 
 fn ok(what: &'static str, code: libc::c_int) -> Result<(), Error> {

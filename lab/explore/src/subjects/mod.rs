@@ -153,7 +153,7 @@ impl Surroundings for ExploredMember {
         dead == 0
     }
     fn deaths(&self) -> u64 {
-        // Relaxed, both: as above.
+        // Relaxed, both: there is one thread of the host.
         let dead = self.dead.load(Ordering::Relaxed);
         self.told.fetch_or(dead, Ordering::Relaxed);
         u64::from(dead.count_ones())

@@ -423,7 +423,7 @@ impl RunState {
             (0..self.threads.len()).for_each(|other| self.written_fence(other, Ordering::SeqCst));
             return self.written_fence(index, Ordering::SeqCst);
         }
-        // (M4) SeqCst: as above, a fence.
+        // (M4) SeqCst: the fence of the thread itself; pairs with the others' and (M3).
         self.fence(index, Ordering::SeqCst, true);
         for other in (0..self.threads.len()).filter(|&other| other != index) {
             let t = &mut self.threads[other];
@@ -432,11 +432,11 @@ impl RunState {
                 self.views.ordered.join(&t.view.light);
                 self.views.written[0].join(&t.view.written.light);
             } else {
-                // (M4) SeqCst: as above, a fence.
+                // (M4) SeqCst: the fence of another thread; pairs with the others' and (M3).
                 self.fence(other, Ordering::SeqCst, true);
             }
         }
-        // (M4) SeqCst: as above, a fence.
+        // (M4) SeqCst: the fence of the thread itself; pairs with the others' and (M3).
         self.fence(index, Ordering::SeqCst, true);
     }
 

@@ -59,7 +59,8 @@ impl Sim {
             mutex.handed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // None slept yet. (P6) Release: as above; pairs with (P5) and (P7).
+        // None slept yet. (P6) Release: publishes the holder's writes; pairs with (P5) and
+        // (P7).
         self.swap(word, 0, Ordering::Release);
         // One that has fallen asleep meanwhile looks again.
         self.wake(word, 1);

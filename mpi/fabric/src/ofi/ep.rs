@@ -408,7 +408,7 @@ impl Ep {
     ///
     /// # Safety
     ///
-    /// As above.
+    /// It is an endpoint, and stays open meanwhile.
     #[inline(always)]
     pub unsafe fn rx_flags(ep: *mut fid_ep) -> u64 {
         // SAFETY: the caller's promise.

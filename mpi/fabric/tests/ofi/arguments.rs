@@ -40,8 +40,7 @@ fn attributes_that_make_no_sense_are_refused() {
     let (domain, c) = (n[0].home.domain, null_mut());
     let cq = |change: fn(&mut fi_cq_attr)| {
         let mut made = null_mut();
-        // SAFETY: attributes may be zero; an open domain, and a place for the answer, here and
-        // below.
+        // SAFETY: attributes may be zero; an open domain, and a place for the answer.
         unsafe {
             let mut attr: fi_cq_attr = zeroed();
             change(&mut attr);
@@ -54,7 +53,7 @@ fn attributes_that_make_no_sense_are_refused() {
     assert_eq!(cq(|attr| attr.flags = FI_PEER), BAD_FLAGS, "another provider's queue");
     let counter = |change: fn(&mut fi_cntr_attr)| {
         let mut made = null_mut();
-        // SAFETY: as above.
+        // SAFETY: attributes may be zero; an open domain, and a place for the answer.
         unsafe {
             let mut attr: fi_cntr_attr = zeroed();
             change(&mut attr);
@@ -65,7 +64,7 @@ fn attributes_that_make_no_sense_are_refused() {
     assert_eq!(counter(|attr| attr.flags = 1), BAD_FLAGS);
     let av = |change: fn(&mut fi_av_attr)| {
         let mut made = null_mut();
-        // SAFETY: as above.
+        // SAFETY: attributes may be zero; an open domain, and a place for the answer.
         unsafe {
             let mut attr: fi_av_attr = zeroed();
             change(&mut attr);
@@ -182,7 +181,7 @@ fn messages_without_memory_are_refused() {
     }
     // Nothing needs no place.
     let mut entry = [0u64; 6];
-    // SAFETY: as above; space for an entry.
+    // SAFETY: open endpoints and queues; messages of no bytes touch no memory; space for an entry.
     unsafe {
         assert_eq!(call!(ep, tagged, recv, null_mut(), 0, d, to, 1, 0, c), 0);
         start(&n, || call!(ep, tagged, send, null(), 0, d, to, 1, c));

@@ -320,7 +320,7 @@ fn every_operation_on_every_type_does_what_its_definition_says() {
                             )
                         })
                         .collect();
-                    // SAFETY: as above.
+                    // SAFETY: the window is only used by operations, and none is under way.
                     let now = unsafe { std::slice::from_raw_parts(window.as_ptr().add(at), count * size) };
                     assert!(
                         now == wanted,

@@ -122,7 +122,7 @@ fn provider_shows_itself_to_a_caller_that_only_looks() {
     let (mut next, mut versions) = (info.0, Vec::new());
     // SAFETY: libfabric filled in this part of each.
     while let Some(info) = unsafe { next.as_ref() } {
-        // SAFETY: as above.
+        // SAFETY: each has a fabric's attributes, with a name that ends with zero.
         unsafe {
             let fabric = &*info.fabric_attr;
             if CStr::from_ptr(fabric.prov_name) == c"towpath" {

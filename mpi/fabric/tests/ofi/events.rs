@@ -35,7 +35,7 @@ fn write(eq: *mut fid_eq, event: u32, bytes: &[u8]) -> isize {
 /// The next event, if there is one.
 fn read(eq: *mut fid_eq, flags: u32) -> Result<(u32, Vec<u8>), isize> {
     let (mut event, mut space) = (0, vec![0u8; 4096]);
-    // SAFETY: an open queue, and as much space as is said, here and below.
+    // SAFETY: an open queue, and as much space as is said.
     match unsafe { call!(eq, ops, read, &raw mut event, space.as_mut_ptr().cast(), 4096, flags.into()) } {
         n if n >= 0 => Ok((event, space[..n as usize].to_vec())),
         error => Err(error),
@@ -44,7 +44,7 @@ fn read(eq: *mut fid_eq, flags: u32) -> Result<(u32, Vec<u8>), isize> {
 
 fn wait(eq: *mut fid_eq, timeout: c_int) -> Result<(u32, Vec<u8>), isize> {
     let (mut event, mut space) = (0, vec![0u8; 4096]);
-    // SAFETY: as above.
+    // SAFETY: an open queue, and as much space as is said.
     match unsafe { call!(eq, ops, sread, &raw mut event, space.as_mut_ptr().cast(), 4096, timeout, 0) } {
         n if n >= 0 => Ok((event, space[..n as usize].to_vec())),
         error => Err(error),

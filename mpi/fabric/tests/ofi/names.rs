@@ -174,7 +174,7 @@ fn addresses_as_text_do_what_bytes_do() {
     }
     let server = Node::new(&home(info), &options);
     let info = Info::named(None, Some(&name), 0, as_text).expect("the server");
-    // SAFETY: as above.
+    // SAFETY: libfabric filled it in, with a text that ends with zero.
     let address = unsafe { CStr::from_ptr((*info.0).dest_addr.cast()).to_owned() };
     assert_eq!(own_text(&server), address);
     let mut client = Node::new(&home(info), &options);

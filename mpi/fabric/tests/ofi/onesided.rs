@@ -270,7 +270,7 @@ fn only_what_is_asked_for_is_reported_of_reads_and_writes() {
     let remote = fi_rma_iov { addr: 0, len: 9, key: KEY };
     let from = halves(&bytes);
     let wrong = message(&from, of, &remote);
-    // SAFETY: as above.
+    // SAFETY: a message whose parts stay; it is refused.
     assert_eq!(unsafe { call!(n[0].ep, rma, writemsg, &raw const wrong, 0) }, INVALID);
     assert_eq!(close(mr), 0);
 }

@@ -13,7 +13,7 @@ fn resource_management_is_offered_and_reported() {
             assert_eq!((*(*info.0).domain_attr).resource_mgmt, FI_RM_ENABLED);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: hints have all their parts.
     let asked = Info::asked(|hints| unsafe { (*hints.domain_attr).resource_mgmt = FI_RM_ENABLED + 1 });
     assert_eq!(asked.err(), Some(-(FI_ENODATA as i32)), "no such management");
 }

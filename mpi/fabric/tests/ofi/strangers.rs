@@ -64,7 +64,7 @@ fn ranks_that_cannot_talk_are_refused_when_they_meet() {
         start(&n, || n[0].send(number, Some(1), &[6; 8], 1));
         assert_eq!((received(&n, 1).error, into), (0, [6; 8]));
     }
-    // SAFETY: as above, with nowhere for numbers to go.
+    // SAFETY: seven addresses; numbers and errors are not asked for.
     assert_eq!(unsafe { call!(n[0].av, ops, insert, at, 7, null_mut(), 0, null_mut()) }, 2);
 }
 

@@ -42,7 +42,7 @@ pub fn close<T>(object: *mut T) -> c_int {
 /// Binds one object to another, as `fi_ep_bind`.
 pub fn bind<T, U>(object: *mut T, other: *mut U, flags: u64) -> c_int {
     let fid: *mut fid = object.cast();
-    // SAFETY: as above.
+    // SAFETY: all objects begin with a `fid`; the tests bind only what is open.
     unsafe { ((*(*fid).ops).bind.expect("no table has holes"))(fid, other.cast(), flags) }
 }
 
@@ -53,7 +53,8 @@ pub fn bind<T, U>(object: *mut T, other: *mut U, flags: u64) -> c_int {
 /// The argument is what the command asks for.
 pub unsafe fn control<T>(object: *mut T, command: u32, arg: *mut c_void) -> c_int {
     let fid: *mut fid = object.cast();
-    // SAFETY: as above, and the caller's promise.
+    // SAFETY: all objects begin with a `fid`; the argument is what the command asks for, as the
+    // caller promises.
     unsafe { ((*(*fid).ops).control.expect("no table has holes"))(fid, command as c_int, arg) }
 }
 
@@ -113,7 +114,7 @@ pub fn open_cq(home: &Home, format: fi_cq_format, wait: fi_wait_obj) -> Result<*
 
 pub fn open_counter(home: &Home, wait: fi_wait_obj) -> *mut fid_cntr {
     let mut counter = null_mut();
-    // SAFETY: as above.
+    // SAFETY: attributes may be zero; an open domain, and a place for the answer.
     unsafe {
         let mut attr: fi_cntr_attr = core::mem::zeroed();
         attr.wait_obj = wait;
@@ -124,7 +125,7 @@ pub fn open_counter(home: &Home, wait: fi_wait_obj) -> *mut fid_cntr {
 
 pub fn open_av(home: &Home, kind: fi_av_type) -> *mut fid_av {
     let mut av = null_mut();
-    // SAFETY: as above.
+    // SAFETY: attributes may be zero; an open domain, and a place for the answer.
     unsafe {
         let mut attr: fi_av_attr = core::mem::zeroed();
         attr.type_ = kind;
@@ -477,5 +478,5 @@ pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
 pub struct Shared<T>(pub T);
 // SAFETY: the tests share only what the threading model that they asked for permits.
 unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the tests share only what the threading model that they asked for permits.
 unsafe impl<T> Sync for Shared<T> {}

@@ -292,15 +292,14 @@ fn sread_and_counters_wait_and_give_up() {
         scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(30));
             assert_eq!(n[0].0.send(n[0].0.peers[1], None, &[5; 8], 1), 0);
-            // SAFETY: a queue that another thread sleeps on.
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            // SAFETY: as said.
+            // std::thread::sleep(std::time::Duration::from_millis(30));
+            // SAFETY: an open queue, on which another thread sleeps: any thread may signal it.
             assert_eq!(unsafe { call!(n[1].0.tx, ops, signal) }, 0);
         });
         let node = &n[1].0;
         let mut into = [0; 8];
         assert_eq!(node.receive(ANY, None, &mut into, 1), 0);
-        // SAFETY: as above.
+        // SAFETY: open queues and an open counter; space for an entry.
         unsafe {
             assert_eq!(call!(node.counters[1], ops, wait, 1, -1), 0);
             assert_eq!(call!(node.rx, ops, sread, entry.as_mut_ptr().cast(), 1, std::ptr::null(), -1), 1);

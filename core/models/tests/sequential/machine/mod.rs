@@ -5,8 +5,8 @@
 //!   lines from the [`Place`] with which they are made.
 //! * One processor at a time makes an access. Before each one the schedule, which follows from a
 //!   seed, decides which processor is next. The processors are coroutines of the test's thread.
-//! * A spinner is put to sleep until its word changes. `park`, `delay` and the kernel's mutex block
-//!   likewise.
+//! * A spinner is put to sleep until its word changes, a caller of `park`, `delay` or the kernel's
+//!   mutex until what it waits for has come.
 //! * Time is a count of accesses, and jumps to the next deadline while all processors are blocked.
 //!   So timeouts fire.
 //! * Values are sequentially consistent, but what an access orders is no more than it asked for:

@@ -188,8 +188,9 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
-            // (2c) Acquire, twice: as above; pairs with the Release (8), and (4) in `guerraoui.rs`.
-            // The helper's own status last: it says whether all this was one use.
+            // (2c) Acquire, twice: what was done before the decision, and what a later use has
+            // written; pairs with the Release (8), and (4) in `guerraoui.rs`. The helper's own
+            // status last: it says whether all this was one use.
             let operation = Descriptor::field(cpu, &marked.operation) & IDENTITY;
             let status = cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire); // (2c)
             let usage = cpu.load(&marked.status, Ordering::Acquire) >> SHIFT; // (2c)

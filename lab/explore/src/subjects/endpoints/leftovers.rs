@@ -107,7 +107,7 @@ impl Leavers {
     fn leave_words(&self, cpu: &Explorer) {
         let domain = self.world.domain(cpu, 0);
         let entry = domain.entry(0).expect("there is one");
-        let sides = [false, true].map(|reply| domain.side(0, Direction::of(reply)).expect("likewise"));
+        let sides = [false, true].map(|reply| domain.side(0, Direction::of(reply)).expect("it has both"));
         let client = self.open_rank(cpu, 1);
         let first = self.open(self.world.mortal(cpu, 0, 0), SegmentKind::Shared);
         self.ask(&client, &first, 2);
@@ -150,7 +150,7 @@ impl Leavers {
     fn leave_lock(&self, cpu: &Explorer) {
         let domain = self.world.domain(cpu, 0);
         let side = domain.side(0, Direction::Request).expect("there is one");
-        let (queue, entries) = (side.queue(), [0, 1, 2].map(|e| domain.entry(e).expect("likewise")));
+        let (queue, entries) = (side.queue(), [0, 1, 2].map(|e| domain.entry(e).expect("there are three")));
         let [receiver, client] = [0, 2].map(|rank| self.open_rank(cpu, rank));
         mem::forget(self.open(self.world.mortal(cpu, 1, 0), SegmentKind::None));
         let locks = || {

@@ -72,7 +72,7 @@ impl SubjectRun for SetOrder {
         if cpu.id() > 0 {
             return;
         }
-        // Relaxed: as above.
+        // Relaxed: there is one thread of the host.
         let set_dead = |dead| self.is_dead.store(dead, Ordering::Relaxed);
         let around = [MORTAL, SURVIVOR].map(|identity| MortalParticipant(identity, &self.is_dead));
         let [oldest, left, died, kept] = self.condvars.each_ref().map(|condvar| {

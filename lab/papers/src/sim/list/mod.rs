@@ -34,7 +34,7 @@ use towpath_report::record::metrics;
 /// The longest pause of exponential back-off, in cycles: **not given in the paper**, and
 /// so estimated.
 const LONGEST_PAUSE: u64 = 4096;
-/// The first one, likewise.
+/// The first pause of exponential back-off, in cycles (estimated).
 const FIRST_PAUSE: u64 = 4;
 /// Time after which a process stops waiting for another one's advisory lock, in cycles
 /// (estimated).
