@@ -411,7 +411,7 @@ pub trait Membership: DomainMemory {
     fn doorbell(&self, rank: u32) -> Option<&<Self::Cpu as Processor>::Word>;
 }
 
-/// EndpointStep of an endpoint, for domains whose processors take time for it
+/// Step of an endpoint, for domains whose processors take time for it
 /// ([`Hooks::charge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointStep {

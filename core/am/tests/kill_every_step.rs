@@ -23,7 +23,7 @@ const VICTIM: u32 = 2;
 
 /// The victim's long payload: three blocks.
 const LONG: [u8; 160] = [7; 160];
-/// One that is offered; through blocks it takes two.
+/// Payload that is offered; through blocks it takes two.
 static OFFER: [u8; 64 << 10] = [7; 64 << 10];
 /// Number of transfers through blocks before the first offer.
 const BEFORE_OFFERS: u32 = 4;
@@ -37,7 +37,7 @@ enum What {
     Stored,
     /// A long transfer out of the victim's memory, which the receiver copies at once.
     Offered,
-    /// One that the receiver does not copy in time: it goes through blocks.
+    /// Offer that the receiver does not copy in time: it goes through blocks.
     Withdrawn,
     Poll,
 }

@@ -153,7 +153,7 @@ fn victim(world: &World, receiver: Name, what: What, number: u32) -> Result<(), 
     Ok(())
 }
 
-/// One that waits for the lock.
+/// Sender that waits for the lock.
 fn waiter(world: &World, receiver: Name, number: u32, page: Page) {
     let endpoint = sender(world, WAITER, receiver);
     endpoint.set_handler(0, counting_returned(page, RETURNED));

@@ -275,7 +275,7 @@ pub const fn block_owner(endpoint: u16, generation: u16) -> u64 {
 
 /// The largest offset of a long transfer, plus one.
 pub const MAX_OFFSET: u64 = 1 << 36;
-/// The most bytes that one packet can announce as already stored.
+/// Maximum number of bytes that one packet can announce as already stored.
 pub const MAX_STORED: u64 = (1 << 28) - 1;
 
 /// Offset and length in one cell. The caller has checked [`MAX_OFFSET`] and

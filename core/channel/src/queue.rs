@@ -83,7 +83,7 @@ pub struct Queue<'a, P: Processor> {
     pub control: &'a QueueControl<P>,
     /// The packet queue; a power of two of them.
     pub slots: &'a [Slot<P>],
-    /// One for each packet.
+    /// Extra words of each packet.
     pub extras: &'a [Extra<P>],
     /// The bulk queue; at most 255.
     pub blocks: &'a [BlockHead<P>],

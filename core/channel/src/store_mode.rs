@@ -31,7 +31,7 @@ pub const SHORTEST: usize = 2 << 10;
 /// Number of bytes of the longest class's pieces. Longer ones are counted as these.
 const LONGEST: usize = 32 << 10;
 
-/// One for each power of two.
+/// Number of classes of lengths: one for each power of two.
 const CLASSES: usize = (LONGEST.ilog2() - SHORTEST.ilog2() + 1) as usize;
 /// A piece whose time has not come when so many others have been sent will not be told
 /// any more.

@@ -14,7 +14,7 @@ use towpath_shm::World;
 use crate::Error;
 use crate::hosts::{Hosts, index_of};
 
-/// RemoteChange of a rank that is to be applied.
+/// Change of a remote rank that is to be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteChange {
     Came,

@@ -33,7 +33,7 @@ pub(crate) const MOST_NAME: usize = 2048;
 const MAGIC: u64 = u64::from_le_bytes(*b"towlock1");
 const TEXT: usize = 40;
 
-/// LockHeader of the table.
+/// Header of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockHeader {
     pub next_ticket: u64,
@@ -49,7 +49,7 @@ pub(crate) enum PlaceState {
     Holds,
 }
 
-/// PlaceRecord of a place that is in use.
+/// Record of a place that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceRecord {
     pub state: PlaceState,

@@ -38,9 +38,9 @@ impl Place {
 /// Threads that a heavy fence reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceReach {
-    /// Those of this process.
+    /// Threads of this process.
     Threads,
-    /// Those of all processes that have prepared themselves
+    /// Threads of all processes that have prepared themselves
     /// ([`Processor::fences_asymmetrically`]).
     Processes,
 }

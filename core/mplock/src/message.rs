@@ -156,7 +156,7 @@ pub enum MessageBody {
     Forward {
         /// The node's request that it concerns.
         behind: Ticket,
-        /// The next one.
+        /// The node that has the lock next.
         next: Successor,
     },
     /// Home to the node of a request that only tries: another node has the lock.

@@ -11,7 +11,7 @@ use towpath_sync::{Attempt, LockError, TimedOut};
 
 use crate::repeating::{Repeating, until};
 
-/// AsyncOperation that can be tried again and again until it is done.
+/// Operation that can be tried again and again until it is done.
 pub trait AsyncOperation {
     /// Result of the operation when it is done.
     type Output;
@@ -20,7 +20,7 @@ pub trait AsyncOperation {
     fn attempt(&mut self) -> Attempt<Self::Output>;
 }
 
-/// ValueReception of a value.
+/// Reception of a value.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueReception<'a, T, V: Venue>(pub &'a ValueReceiver<T, V>);
 
@@ -31,7 +31,7 @@ impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueReception<'_, T, V> {
     }
 }
 
-/// ValueSending of a value.
+/// Sending of a value.
 #[allow(missing_debug_implementations, reason = "nothing to show")]
 pub struct ValueSending<'a, T, V: Venue>(pub &'a ValueSender<T, V>, pub T);
 

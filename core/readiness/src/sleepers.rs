@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// The next one that was woken; the watchdog of a test.
+    /// Number of the next sleeper that was woken; the watchdog of a test.
     fn next(woken: &mpsc::Receiver<u64>) -> Result<u64, mpsc::RecvTimeoutError> {
         woken.recv_timeout(Duration::from_secs(60))
     }

@@ -59,7 +59,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// One that is tried again after `turn`; `None`: as usual.
+    /// Makes a waiter that is tried again after `turn`; `None`: as usual.
     fn new(way: Way, turn: Option<Duration>) -> Waiter {
         let descriptor = match way {
             Way::Future => None,

@@ -11,7 +11,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-/// The most descriptors that go at a time.
+/// Maximum number of descriptors that go at a time.
 const FILES: usize = 2;
 
 /// Passes bytes and up to two descriptors, at once or not at all.

@@ -21,7 +21,7 @@ pub enum PrimitiveKind {
 }
 
 impl PrimitiveKind {
-    /// The one of three things, in the order of the variants, that belongs to this kind.
+    /// Picks the thing of this kind out of three, which are in the order of the variants.
     ///
     /// ```
     /// use towpath_sync::PrimitiveKind;

@@ -219,7 +219,7 @@ pub struct WaitFigures {
 }
 
 impl WaitFigures {
-    /// Those of all these places together.
+    /// Adds up the figures of all these places.
     fn of(sites: &[CallSite]) -> WaitFigures {
         // Relaxed, all: counts.
         let of =

@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// Numbers of context switches of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchCounts {
-    /// Those that the thread did not ask for.
+    /// Number of switches that the thread did not ask for.
     pub preempted: u64,
-    /// Those of a thread that sleeps.
+    /// Number of switches of a thread that sleeps.
     pub slept: u64,
 }
 

@@ -30,7 +30,7 @@ pub struct TeamSurroundings {
 }
 
 impl TeamSurroundings {
-    /// Those of so many threads on so many cores.
+    /// Surroundings of so many threads on so many cores.
     pub fn new(threads: usize, cores: usize) -> Self {
         TeamSurroundings { awake: AtomicU64::new(threads as u64), cores: cores as u64 }
     }

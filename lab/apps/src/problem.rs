@@ -88,7 +88,7 @@ impl Application {
         matches!(self, Application::Spark98Reduced | Application::Lu | Application::Raytrace)
     }
 
-    /// The one of that name.
+    /// The application of that name.
     pub fn from_name(name: &str) -> Option<Application> {
         Application::ALL.into_iter().find(|a| a.name() == name)
     }
@@ -128,12 +128,12 @@ impl Size {
         self.pick(["tiny", "small", "medium", "large"])
     }
 
-    /// The one of that name.
+    /// The size of that name.
     pub fn from_name(name: &str) -> Option<Size> {
         Size::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// The one of four things, from the smallest on, that belongs to this size.
+    /// Picks the thing of this size out of four, which go from the smallest size on.
     pub const fn pick<T: Copy>(self, of: [T; 4]) -> T {
         of[self as usize]
     }

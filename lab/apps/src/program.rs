@@ -35,7 +35,7 @@ impl AnyApplication {
         }
     }
 
-    /// The one of that name.
+    /// The application of that name.
     pub fn from_name(name: &str) -> Option<AnyApplication> {
         AnyApplication::all().find(|a| a.name() == name)
     }

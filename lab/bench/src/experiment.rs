@@ -79,7 +79,7 @@ impl Samples {
         Samples { values: vec![(metric, value)], extra: Extra::new() }
     }
 
-    /// One more figure.
+    /// Adds a figure.
     pub fn push(&mut self, metric: Metric, value: f64) {
         self.values.push((metric, value));
     }

@@ -52,7 +52,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// One of our algorithms that is `slowness` times as slow as the fastest.
+    /// An algorithm of ours that is `slowness` times as slow as the fastest.
     pub fn ours(name: &'static str, slowness: f64) -> Fake {
         Fake { name, side: ContenderSide::Ours, slowness, absent: false, over_floor: Some(1.25 * slowness) }
     }

@@ -138,7 +138,7 @@ impl Drop for Measuring {
 pub struct MeasuringPrograms(Vec<Measuring>);
 
 impl MeasuringPrograms {
-    /// The one for an MPI, compiled when it is first needed.
+    /// The program for an MPI, compiled when it is first needed.
     ///
     /// # Errors
     ///

@@ -192,7 +192,7 @@ pub fn targets(results: &Results) -> Vec<Target> {
     figures.filter(|f| results.has(f.experiment) && asked(f)).collect()
 }
 
-/// Those of locks by message.
+/// Targets of locks by message.
 fn mplocks(results: &Results) -> Vec<Target> {
     use LockAlgorithm::{Central, Distributed, Endpoint, Etcd, Hosts, Link, Posix, Reactive};
     use Sense::{AtLeast, AtMost};

@@ -10,7 +10,7 @@ use towpath_papers::paper::LogP;
 /// The side of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContenderSide {
-    /// One of Towpath's claim algorithms.
+    /// A claim algorithm of Towpath's.
     Ours,
     /// A user's alternative.
     Peer,

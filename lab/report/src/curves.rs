@@ -12,7 +12,7 @@ use crate::results::Results;
 use crate::svg::{Look, PlotLine, PlotValue, lines};
 use crate::table::{Cell, Kind, Table, mark_best};
 
-/// One of several that are compared.
+/// Subject that is compared with others.
 pub struct Rival {
     /// Its name in the records.
     pub algorithm: &'static str,

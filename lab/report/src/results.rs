@@ -151,7 +151,7 @@ impl Results {
         self.missing.iter().find(|m| there(&m.subject)).map(|m| m.reason.as_str())
     }
 
-    /// Those of some algorithms of which nothing was measured, each with the reason.
+    /// Algorithms of which nothing was measured, each with the reason.
     ///
     /// All that is missing, if there is no record at all.
     pub fn unmeasured(&self, algorithms: &[String]) -> Vec<String> {

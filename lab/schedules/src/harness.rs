@@ -49,7 +49,9 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    /// One that is blocking, and in which no sleeper may count on its timeout.
+    /// Makes the case of a blocking algorithm.
+    ///
+    /// No sleeper may count on its timeout in it.
     pub fn new(
         name: impl Into<String>,
         about: impl Into<String>,

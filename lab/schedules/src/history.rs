@@ -35,7 +35,7 @@ pub struct OrderedCalls<Op, Res> {
     before: Vec<u128>,
 }
 
-/// The most calls of a history.
+/// Maximum number of calls of a history.
 pub const MAX_CALLS: usize = 128;
 
 impl<Op, Res> OrderedCalls<Op, Res> {

@@ -26,7 +26,7 @@ use crate::thread::{ExploredThread, Life, SeenWords, SignalState};
 use crate::trace::TraceLine;
 use crate::words::{GlobalViews, MemoryModel, OrderedSteps, Released, WordState};
 
-/// The most threads.
+/// Maximum number of threads.
 pub const MAX_THREADS: usize = 8;
 /// Number of clocks: one more than threads, for the final look when all have ended.
 pub(crate) const CLOCKS: usize = MAX_THREADS + 1;
@@ -218,7 +218,7 @@ impl RunState {
         self.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; CLOCKS]));
     }
 
-    /// One more thread, which comes after all others.
+    /// Starts one more thread, which comes after all others.
     pub fn start_last(&mut self) {
         let mut last = ExploredThread::new(self.threads.len());
         for thread in &self.threads {

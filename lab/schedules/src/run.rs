@@ -34,7 +34,7 @@ use checkpoints::Checkpoints;
 pub(crate) struct View<'a> {
     /// Possible next steps, by thread; never empty.
     pub options: &'a [StepChoice],
-    /// Those of the options that there are only because an ordering is weakened.
+    /// Options that there are only because an ordering is weakened.
     pub breaches: &'a [StepChoice],
     /// Threads whose next access is weakened, a bit each.
     pub weakened: u32,
@@ -50,7 +50,7 @@ pub(crate) struct View<'a> {
 
 /// Chooser of the next step.
 pub(crate) trait Chooser {
-    /// One of the options, or `None` to give the run up: others were like it.
+    /// Chooses one of the options, or `None` to give the run up: others were like it.
     fn choose(&mut self, view: &View) -> Option<StepChoice>;
     /// Next step of a schedule that is known so far.
     ///

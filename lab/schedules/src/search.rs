@@ -142,7 +142,7 @@ pub struct FoundFault {
     pub failure: LocatedFault,
     /// The schedule that was found.
     pub original: Schedule,
-    /// The shortest one with the same kind of fault that was found from there.
+    /// The shortest schedule with the same kind of fault that was found from there.
     pub shortest: Schedule,
     /// Part of it that has to be given to see it again: the rest follows.
     pub replay: Schedule,

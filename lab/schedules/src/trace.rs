@@ -40,7 +40,7 @@ pub fn render(lines: &[TraceLine]) -> String {
 }
 
 impl RunState {
-    /// One more line of the trace, if there is one.
+    /// Returns one more line of the trace, if there is one.
     pub(crate) fn line(
         &mut self,
         thread: usize,

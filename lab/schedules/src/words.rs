@@ -244,7 +244,7 @@ impl ThreadView {
 pub(crate) struct GlobalViews {
     /// Words that were written, by slot.
     slots: Vec<usize>,
-    /// These words by number.
+    /// Numbers of these words.
     numbers: Vec<usize>,
     /// View of the sequentially consistent accesses and fences so far.
     ordered: MemoryView,

@@ -3,7 +3,7 @@
 use crate::event_queue::Time;
 use crate::request::Op;
 
-/// The most classes of distance that misses are told apart by: local, and through 1, 2, …
+/// Maximum number of classes of distance of misses: local, and through 1, 2, …
 /// routers (or the classes of a machine without routers).
 pub const DISTANCES: usize = 8;
 

@@ -13,11 +13,11 @@ pub(crate) mod copy {
     pub const INVALID: u8 = 0;
     /// There, in a cache that is not coherent: only ordinary accesses may use it.
     pub const PRIVATE: u8 = 1;
-    /// One of several, clean or owned by another cache.
+    /// A copy among several, clean or owned by another cache.
     pub const SHARED: u8 = 2;
-    /// One of several; this cache supplies it (bus).
+    /// A copy among several, which this cache supplies (bus).
     pub const OWNED: u8 = 3;
-    /// The only one.
+    /// The only copy.
     pub const MODIFIED: u8 = 4;
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Mark {
     /// The bus has carried its holder's write to memory, and the holder has yet to
     /// perform it.
     pub through: bool,
-    /// One more than the number of the processor that has its advisory lock; 0 if none
+    /// Number of the processor that has its advisory lock, and 1; 0 if none
     /// has.
     pub locked: u16,
 }

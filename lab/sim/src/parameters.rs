@@ -30,7 +30,7 @@ pub enum Unit {
     Bytes,
     /// A number.
     Count,
-    /// One of some words; kept as its place among them.
+    /// A word of a list; kept as its place among them.
     Choice(&'static [&'static str]),
 }
 

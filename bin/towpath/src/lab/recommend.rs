@@ -90,7 +90,7 @@ const PRIMITIVES: [&str; 4] = ["locks", "rw-locks", "queues", "barriers"];
 /// Operations of each simulated processor, and of all together at least.
 const OPERATIONS_EACH: u64 = 50;
 const LEAST_OPERATIONS: u64 = 2_000;
-/// Those whose participants wait for each other.
+/// Kinds of objects whose participants wait for each other.
 const OF_SEVERAL: [&str; 2] = ["queues", "barriers"];
 
 impl Arguments {

@@ -43,7 +43,7 @@ pub fn parking() -> Wait<'static> {
     Wait { policy: Policy::Park, around: &Alone, budget: 0 }
 }
 
-/// One of several processes: identity `me`, of which those in `dead` (a bit each) are
+/// Member of several processes: identity `me`, of which those in `dead` (a bit each) are
 /// dead.
 pub struct Member<'a> {
     pub me: u32,

@@ -33,7 +33,7 @@ use crate::numbers::{Node, Ticket};
 use crate::protocol::Protocol;
 use crate::token::FencingToken;
 
-/// LetterContent of a message between two managers.
+/// Content of a message between two managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LetterContent {
     /// Message of the state machines about a lock.

@@ -71,7 +71,7 @@ pub(crate) struct Homes {
     settled: HashSet<u64, BuildHasherDefault<Folded>>,
     /// Data of locks that this home does not know yet, or has dropped.
     inherited: Table<LockData>,
-    /// Those of them whose data were replaced by none, the earliest first.
+    /// Locks whose data were replaced by none, the earliest first.
     removed: VecDeque<Identity>,
 }
 

@@ -92,7 +92,7 @@ impl Turnstile {
     }
 }
 
-/// ManagerTurns at the state of a manager.
+/// Turns at the state of a manager.
 #[derive(Default)]
 pub(crate) struct ManagerTurns {
     /// `None`: the state is one thread's.
@@ -106,7 +106,7 @@ pub(crate) struct ManagerTurns {
     thread: Cell<Option<JoinHandle<()>>>,
 }
 
-/// ManagerTurn of the process's own thread, until it is dropped.
+/// Turn of the process's own thread, until it is dropped.
 pub(crate) struct ManagerTurn<'a>(Option<SharedTurn<'a>>);
 
 struct SharedTurn<'a> {

@@ -17,7 +17,7 @@ use super::DcasError;
 
 /// Number of places of a participant.
 pub(super) const PLACES: usize = 16;
-/// One in so many is not for helping.
+/// Number of places of which one is not for helping.
 const OWN: u32 = 4;
 
 /// One participant's places.

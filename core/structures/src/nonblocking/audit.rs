@@ -38,9 +38,9 @@ const ATTEMPTS: u32 = 1_000;
 pub struct Audit {
     /// Descriptors that the dead had in their hands.
     pub suspects: usize,
-    /// Those of them that had been left behind, and are free now.
+    /// Number of nodes that had been left behind, and are free now.
     pub freed: usize,
-    /// Those of which it could not be said yet, since the living move them: audit again.
+    /// Number of nodes that the living move: nothing is known of them, audit again.
     pub pending: usize,
 }
 

@@ -70,7 +70,7 @@ pub struct ValoisList<P: Processor, S: Storage = Boxed> {
 #[repr(C)]
 struct CountedCell<P: Processor> {
     next: P::Word,
-    /// One more than the cell before a deleted one; 0: it is not deleted.
+    /// Number of the cell before a deleted one, and 1; 0: it is not deleted.
     back: P::Word,
     references: P::Word,
     kind: P::Word,

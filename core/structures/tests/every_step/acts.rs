@@ -21,9 +21,9 @@ pub type Room = InPlace<8, 3>;
 /// Act of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// One of the operations that all have.
+    /// Operation that all structures have.
     Op(Op),
-    /// One of the others.
+    /// Operation that some structures have.
     More(usize),
     /// Recovers after the dead.
     Recover,

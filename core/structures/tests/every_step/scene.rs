@@ -108,7 +108,7 @@ pub fn perform<T: InSegment, W: Waiting<Native>>(
 }
 
 impl<T: InSegment> Shared<T> {
-    /// A new one, in memory that children share.
+    /// Makes a new value, in memory that children share.
     pub fn new() -> &'static Shared<T> {
         let words = shared_words(size_of::<Self>().div_ceil(8));
         // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes

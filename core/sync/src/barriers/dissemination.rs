@@ -25,7 +25,7 @@ use towpath_machine::{Arena, Place, Processor};
 use crate::barriers::member::Member;
 use crate::{Barrier, BarrierError, PARKED, Waiting};
 
-/// The most rounds.
+/// Maximum number of rounds.
 const ROUNDS: usize = 12;
 
 /// Dissemination barrier for up to `N` participants.

@@ -31,6 +31,6 @@ unsafe impl<L: Lock<Native, Held = ()> + Init + Exclusive> lock_api::RawMutex fo
 
 /// Locks that can be made when the program is compiled.
 pub trait Init {
-    /// An unlocked one.
+    /// An unlocked lock.
     const UNLOCKED: Self;
 }

@@ -60,7 +60,7 @@ impl QueueSide {
             QueueSide::Receiver => 1,
         }
     }
-    /// One of this side, in a place.
+    /// Number 1 in this side's bits of a place.
     const fn one(self) -> u64 {
         match self {
             QueueSide::Sender => 1 << 16,

@@ -61,7 +61,7 @@ impl MessageApplication {
         }
     }
 
-    /// The one of that name.
+    /// The application of that name.
     pub fn from_name(name: &str) -> Option<MessageApplication> {
         MessageApplication::ALL.into_iter().find(|a| a.name() == name)
     }

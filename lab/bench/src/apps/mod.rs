@@ -51,7 +51,7 @@ pub const SEQUENTIAL: &str = "sequential";
 pub enum AppWay {
     /// On one processor, without locks and barriers.
     Sequential,
-    /// One of Towpath's locks, barriers or queues.
+    /// A lock, barrier or queue of Towpath's.
     Ours(PartKind, &'static str),
     /// Parts of a rival.
     Rival(AppRival),

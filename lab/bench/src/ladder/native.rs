@@ -140,7 +140,7 @@ fn world_of(procs: usize, bytes: usize) -> Result<World, Error> {
 /// The paper's shared memory, attached.
 struct AttachedMemory<'a> {
     area: &'a Area,
-    /// One for each process's queue, and the pool's.
+    /// Lock of each process's queue, and of the pool.
     locks: &'a [TestAndSet<Native>],
     /// Begin of the control packets.
     start: u64,
@@ -214,7 +214,7 @@ impl<'a> AttachedMemory<'a> {
     }
 }
 
-/// One of the paper's versions as a link.
+/// A version of the paper's as a link.
 struct Theirs<'a, C, X> {
     device: &'a Device<'a, Native, C, X>,
     cpu: Native,

@@ -43,7 +43,7 @@ impl Semaphores {
         Ok(set)
     }
 
-    /// One of them, as a lock.
+    /// The semaphore of this number, as a lock.
     pub fn lock(&self, n: usize) -> SemaphoreLock<'_> {
         SemaphoreLock { set: self, n }
     }

@@ -28,7 +28,7 @@ fn prefix() -> String {
 }
 
 impl ServerFolder {
-    /// A new one. Removes those of measurements that were killed.
+    /// Makes a new folder. Removes those of measurements that were killed.
     pub fn new() -> Result<ServerFolder, Error> {
         let failed = |e| Error::system("making a folder for lock servers", e);
         for left in left_folders().map_err(failed)? {

@@ -81,7 +81,7 @@ fn protocol(algorithm: LockAlgorithm) -> Option<(Protocol, Progress)> {
 }
 
 impl MpLockBench {
-    /// An empty one.
+    /// Makes a bench without results.
     pub fn new() -> Result<MpLockBench, Error> {
         Ok(MpLockBench {
             etcd: OnceCell::new(),

@@ -113,7 +113,7 @@ impl LockAlgorithm {
         }
     }
 
-    /// The one of that name.
+    /// The algorithm of that name.
     #[cfg(test)]
     pub fn from_name(name: &str) -> Option<LockAlgorithm> {
         LockAlgorithm::ALL.into_iter().find(|it| it.name() == name)

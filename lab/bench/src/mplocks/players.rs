@@ -34,7 +34,7 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// One of ours, by message.
+/// A lock of ours, by message.
 pub struct ByMessage<'a> {
     manager: &'a Manager,
     lock: Lock,

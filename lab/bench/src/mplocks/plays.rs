@@ -75,7 +75,7 @@ impl PlayBoard {
     fn messages(&self, me: usize) -> &AtomicU64 {
         self.word(8 + WORDS * me)
     }
-    /// Those of them that were on the way of a grant.
+    /// Number of messages that were on the way of a grant.
     fn hops(&self, me: usize) -> &AtomicU64 {
         self.word(9 + WORDS * me)
     }
@@ -115,7 +115,7 @@ impl PlayBoard {
     }
 }
 
-/// PlayFigures of a play.
+/// Figures of a play.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayFigures {
     /// Number of acquisitions of all processes.
@@ -126,7 +126,7 @@ pub struct PlayFigures {
     pub least_share: f64,
     /// Messages for each acquisition.
     pub messages: f64,
-    /// Those of them that came before the grant.
+    /// Number of messages that came before the grant.
     pub hops: f64,
     /// False if two processes held the lock at once.
     pub excludes: bool,

@@ -16,7 +16,7 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// The one of that kind.
+    /// The MPI of that kind.
     pub fn new(kind: MpiKind) -> Mpi {
         Mpi { kind, launcher: MpiLauncher::installed(kind), program: None }
     }

@@ -23,7 +23,7 @@ use towpath_report::record::metrics::BARRIER_US;
 pub enum BarrierKind {
     /// `towpath::Barrier`, by name in a world: it survives deaths.
     Robust,
-    /// One of ours, by its name.
+    /// A barrier of ours, by its name.
     Ours(&'static str),
     /// libc's.
     Pthread,

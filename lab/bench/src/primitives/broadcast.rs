@@ -74,7 +74,7 @@ impl MeasuredKind for RingKind {
         false
     }
 
-    /// One of the participants writes.
+    /// Returns whether it is for so many participants, of which one writes.
     fn is_for(self, sharing: Sharing, procs: u32) -> bool {
         procs > 1 && (!self.is_peer() || sharing == Sharing::Processes)
     }

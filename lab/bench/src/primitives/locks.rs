@@ -27,9 +27,9 @@ pub const MUTEX: &str = "mutex";
 pub enum LockKind {
     /// `towpath::Mutex`.
     Mutex,
-    /// One of ours, by its name.
+    /// A lock of ours, by its name.
     Ours(&'static str),
-    /// One of libc's.
+    /// A lock of libc's.
     Pthread(PthreadKind),
     /// `std::sync::Mutex`.
     Std,

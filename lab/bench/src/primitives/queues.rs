@@ -73,7 +73,7 @@ impl MeasuredKind for ValueQueue {
         false
     }
 
-    /// One of the participants consumes.
+    /// Returns whether it is for so many participants, of which one consumes.
     fn is_for(self, sharing: Sharing, procs: u32) -> bool {
         match self {
             ValueQueue::Spsc => procs == 2,

@@ -56,7 +56,7 @@ impl Structure {
         }
     }
 
-    /// The one of that name.
+    /// The structure of that name.
     pub fn from_name(name: &str) -> Option<Structure> {
         Structure::ALL.into_iter().find(|s| s.name() == name)
     }
@@ -126,7 +126,7 @@ impl StructureAlgorithm {
         }
     }
 
-    /// The one of that name.
+    /// The algorithm of that name.
     pub fn from_name(name: &str) -> Option<StructureAlgorithm> {
         StructureAlgorithm::ALL.into_iter().find(|a| a.name() == name)
     }

@@ -32,7 +32,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// An empty one with room for `pool` items.
+    /// Makes an empty structure with room for `pool` items.
     pub fn new(structure: Structure, algorithm: StructureAlgorithm, pool: u32) -> Result<Room, Error> {
         let made = if pool <= POOLS[0] {
             of::<4_097>(structure, algorithm)

@@ -15,9 +15,9 @@ use super::work::{WorkKind, loaded};
 pub enum StructureOp {
     /// Key (or priority) and value.
     Put(u64, u64),
-    /// The one with this key; from structures without keys the next one.
+    /// Takes the item with this key; from structures without keys the next one.
     Take(u64),
-    /// The one with this key.
+    /// Looks for the item with this key.
     Get(u64),
 }
 

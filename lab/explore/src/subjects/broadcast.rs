@@ -36,7 +36,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     case(cases, "broadcast/again", about, policy, true, Slip::ComesAgain);
 }
 
-/// Those that are wrong on purpose.
+/// Adds the subjects that are wrong on purpose.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     let about = "wrong on purpose";
     case(cases, "planted/broadcast-loses-the-dead", about, policy, false, Slip::LosesTheDead);

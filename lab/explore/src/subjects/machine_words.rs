@@ -50,7 +50,7 @@ impl AtMemoryRun {
         }
     }
 
-    /// The last one to come reads all threads' data of this turn.
+    /// Reads all threads' data of this turn, in the last thread to come.
     fn read_all(&self, cpu: &Explorer, turn: usize) {
         self.data.iter().for_each(|data| assert_eq!(cpu.read(&data[turn]), 1));
     }

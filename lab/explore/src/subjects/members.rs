@@ -226,7 +226,7 @@ struct MembersAtBarrier {
 /// Surroundings of a waiter that looks around after each death.
 struct UntilDeath {
     dead: Arc<AtomicU64>,
-    /// Those that it has looked after.
+    /// Deaths that it has looked after.
     seen: u64,
 }
 

@@ -117,7 +117,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     cases
 }
 
-/// Those of this name, or of this family. `_` may stand for `-`.
+/// Subjects of this name, or of this family. `_` may stand for `-`.
 pub fn find(name: &str, policy: Policy) -> Vec<Case> {
     let name = name.replace('_', "-");
     let family = format!("{name}/");

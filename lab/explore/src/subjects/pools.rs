@@ -107,7 +107,7 @@ impl<M: Universal<Explorer>> SubjectRun for ChainedNodes<M> {
     }
 }
 
-/// One more participant that has died before all began.
+/// Participant that has died before all began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Predecessor {
     None,

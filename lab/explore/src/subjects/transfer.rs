@@ -245,7 +245,7 @@ impl SubjectRun for EndingRun {
     }
 }
 
-/// Those that are wrong on purpose, as a death shows.
+/// Adds the subjects that are wrong on purpose, as a death shows.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     waiting(cases, "planted/transfer-loses-the-dead", "wrong on purpose", policy, true);
     in_place(cases, "planted/transfer-reads-a-completed-slot", "wrong on purpose", policy, true);

@@ -20,7 +20,7 @@ const COUNT: &str = "dcas-active-count";
 const CAS: &str = "cas-valois";
 const SPIN: &str = "spin-lock";
 const ALL: [&str; 4] = [CLOAD, COUNT, CAS, SPIN];
-/// Those that let one process at a time change the list.
+/// Controls that let one process at a time change the list.
 const SERIAL: [&str; 3] = [CLOAD, COUNT, SPIN];
 
 /// Processors that the figures are drawn for.

@@ -76,7 +76,7 @@ pub(super) const COMPETITIVE: &str = "spin-then-park";
 const BLOCKING: &str = "park";
 const QUANTUM: &str = "os.quantum=2500us";
 
-/// Those under spin locks, by primitive: these have disciplines.
+/// Programs under spin locks, by primitive: these have disciplines.
 pub(super) const LOCKS: [&str; 4] = [
     "two-ended/test-and-set/ll-sc",
     "two-ended/ticket/ll-sc",

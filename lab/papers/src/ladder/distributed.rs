@@ -30,7 +30,9 @@ pub struct MailboxPair<P: Processor> {
 }
 
 impl<P: Processor> MailboxPair<P> {
-    /// An empty one: the receiver's part at its node, the sender's "empty" at that node.
+    /// Makes an empty pair of mailboxes.
+    ///
+    /// The receiver's part lies at its node, the sender's "empty" at that node.
     pub fn new(arena: &impl Arena<P>, receiver: u32, empty: u32) -> Self {
         let word = |node| arena.word(Place::AtMemory(node), 0);
         MailboxPair {

@@ -27,7 +27,7 @@ pub struct Packet<P: Processor> {
 }
 
 impl<P: Processor> Packet<P> {
-    /// An unused one.
+    /// Makes an unused packet.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let cell = |n| arena.cell(Place::in_row(n), 0);
         Packet { envelope: OwnLine(core::array::from_fn(cell)) }
@@ -42,7 +42,7 @@ pub struct QueueEnds<P: Processor> {
 }
 
 impl<P: Processor> QueueEnds<P> {
-    /// Those of an empty queue.
+    /// Makes the ends of an empty queue.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
         QueueEnds { tail: line(), head: line() }
@@ -51,13 +51,13 @@ impl<P: Processor> QueueEnds<P> {
 
 /// The queues of all processes, each under its own lock.
 pub struct LockedQueues<'a, P: Processor, X> {
-    /// One for each process.
+    /// Ends of each process's queue.
     pub ends: &'a [QueueEnds<P>],
     /// Sixteen for each process.
     pub packets: &'a [Packet<P>],
     /// [`SHORT_BELOW`] bytes for each packet.
     pub payload: &'a P::Bytes,
-    /// One for each process.
+    /// Lock of each process's queue.
     pub locks: Vec<X>,
 }
 

@@ -93,7 +93,7 @@ pub struct PacketEnvelope {
 pub trait ControlPackets<P: Processor> {
     /// Sends one; waits for space.
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]);
-    /// The next one that is there for `me`, from whomever, with its payload in `buffer`
+    /// Takes the next message that is there for `me`, with its payload in `buffer`
     /// (as much as fits). `None`: there is none.
     fn receive(
         &self,

@@ -29,7 +29,7 @@ struct FreeRegion<P: Processor> {
 }
 
 impl<P: Processor> PoolTable<P> {
-    /// One without regions.
+    /// Makes a pool without regions.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let cell = |place| arena.cell(place, 0);
         let region = |_| FreeRegion { len: cell(Place::NewLine), used: cell(Place::SameLine) };

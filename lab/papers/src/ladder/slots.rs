@@ -34,7 +34,7 @@ struct SlotWords<P: Processor> {
 }
 
 impl<P: Processor> LadderSlot<P> {
-    /// An empty one.
+    /// Makes an empty slot.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let ready = arena.word(Place::NewLine, 0);
         let envelope = core::array::from_fn(|_| arena.cell(Place::SameLine, 0));

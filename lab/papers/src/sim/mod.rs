@@ -63,7 +63,7 @@ pub trait Simulate: Experiment {
 pub trait Watcher: Sync {
     /// Announces that many steps more.
     fn expect(&self, steps: usize);
-    /// One is done, in so much processor time; the point says which.
+    /// Notes that a point is done, in so much processor time.
     fn done(&self, point: &Point, time: Duration);
 }
 

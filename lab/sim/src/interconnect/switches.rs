@@ -9,7 +9,7 @@
 use crate::event_queue::Time;
 use crate::parameters::Parameters;
 
-/// MeshDirection of a switch's port to another switch.
+/// Direction of a switch's port to another switch.
 #[derive(Clone, Copy)]
 enum MeshDirection {
     East,

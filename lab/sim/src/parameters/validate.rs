@@ -9,7 +9,7 @@ use crate::event_queue::Time;
 const MICROSECOND: Time = 1_000_000;
 const SECOND: Time = 1_000_000_000_000;
 const DAY: Time = 86_400 * SECOND;
-/// The most cache lines that sets are kept of, for all processors together: 256 MiB.
+/// Maximum number of cache lines that sets are kept of, of all processors: 256 MiB.
 const LINES: u64 = 1 << 26;
 
 impl Parameters {

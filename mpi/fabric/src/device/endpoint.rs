@@ -79,7 +79,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A new one.
+    /// Opens a new endpoint.
     ///
     /// # Errors
     ///

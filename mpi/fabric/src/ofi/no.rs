@@ -41,9 +41,9 @@ impl<T> NotOffered for *const T {
 
 /// A type of functions.
 pub trait Function: Sized {
-    /// One of them, which is not offered.
+    /// Operation that is not offered.
     const NO: Option<Self>;
-    /// One of them, which is not offered before the endpoint is enabled.
+    /// Operation that is not offered before the endpoint is enabled.
     const LATER: Option<Self>;
 }
 

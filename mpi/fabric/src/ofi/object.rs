@@ -27,7 +27,7 @@ pub unsafe fn hand_out<T, F>(object: T, place: *mut *mut F) {
 pub struct Users(AtomicUsize);
 
 impl Users {
-    /// One more, as long as the result lives.
+    /// Holds the object once more, as long as the result lives.
     ///
     /// # Safety
     ///

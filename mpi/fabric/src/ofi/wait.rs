@@ -66,7 +66,7 @@ pub struct Bit {
 unsafe impl Sync for Bit {}
 
 impl Bit {
-    /// One that is not readable.
+    /// Makes a bit that is not readable.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ pub struct WaitDescriptor {
 }
 
 impl WaitDescriptor {
-    /// A new one.
+    /// Makes a new descriptor.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// A new one.
+    /// Adds a new listener.
     pub fn add(&self, listener: &Rc<WaitDescriptor>) {
         self.all.borrow_mut().push(Rc::clone(listener));
     }

@@ -28,7 +28,7 @@ use towpath_machine::{Arena, LINE, Ordering, Place, Random};
 
 use coroutine::{Turns, take_turns};
 
-/// The most processors.
+/// Maximum number of processors.
 const MAX: usize = 8;
 /// Time of an access, in nanoseconds.
 const ACCESS: u64 = 100;
@@ -348,7 +348,7 @@ impl Inner {
         }
     }
 
-    /// One of those in this state, whichever.
+    /// Number of any processor in this state.
     fn any(&mut self, state: State) -> Option<usize> {
         let count = self.threads.iter().filter(|t| t.state == state).count() as u64;
         let skip = if count > 1 { self.random(count) } else { 0 };

@@ -34,7 +34,7 @@ use crate::dcas::{DcasError, Words, packed, unpacked};
 pub(super) const HELPS: u64 = 1 << 62;
 /// A plain word's value.
 pub(super) const VALUE: u64 = u32::MAX as u64;
-/// One in a plain word's tag.
+/// Number 1 in a plain word's tag.
 pub(super) const TAG: u64 = 1 << 32;
 
 /// Bit of a status: a participant helps.

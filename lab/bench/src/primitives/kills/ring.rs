@@ -9,7 +9,7 @@ use super::flows::{AWAY, BETWEEN, TWICE, is_away, is_taken};
 use super::{Attacked, Player, PrimitiveDamage};
 use crate::structures::board::Board;
 
-/// RingMessages through a broadcast ring; the first participant writes.
+/// Messages through a broadcast ring; the first participant writes.
 pub(super) struct RingMessages;
 
 /// Size of the ring, in bytes.

@@ -291,7 +291,7 @@ impl Attacked for Steps {
     }
 }
 
-/// BarrierEpisodes of a barrier.
+/// Episodes of a barrier.
 pub(super) struct BarrierEpisodes {
     /// Number of participants.
     pub(super) procs: usize,

@@ -15,7 +15,7 @@ use super::ENDLESS;
 /// two. Both ends sleep until a message comes.
 pub(super) struct Talks {
     lines: Vec<Rc<AnswerLine<Explorer>>>,
-    /// One for each thread.
+    /// Doorbell of each thread.
     doorbells: Vec<Word>,
     /// The fault: an end that wakes takes back the other end's mark, too.
     disarms_both: bool,

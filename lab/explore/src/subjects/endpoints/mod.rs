@@ -40,7 +40,7 @@ const REPLY: u8 = 2;
 /// Number of requests of a client before it and its server use their answer line.
 const BEFORE_LINE: usize = 6;
 
-/// RequestMix of a subject.
+/// Mix of requests of a subject.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestMix {
     /// Requests of all kinds.

@@ -37,7 +37,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     turns::all(cases, policy);
 }
 
-/// Those that are wrong on purpose, as a death shows.
+/// Adds the subjects that are wrong on purpose, as a death shows.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let lock = ReadersWriter::<Explorer, 8, Posix<Explorer>>::new(memory);

@@ -39,7 +39,7 @@ impl Surroundings for MortalParticipant<'_> {
 }
 
 struct SetOrder {
-    /// One for each order of events.
+    /// Condition variable of each order of events.
     condvars: [Condvar<Explorer, 2>; 4],
     policy: Policy,
     is_dead: AtomicBool,

@@ -75,7 +75,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
     condvar(cases, "condvar", "no notification is lost, also not with the waiter that got it", waiters);
 }
 
-/// Those that are wrong on purpose, as a death shows.
+/// Adds the subjects that are wrong on purpose, as a death shows.
 pub fn planted(cases: &mut Vec<Case>, policy: Policy) {
     let (waiters, about) = (Waiters { policy, loses_the_dead: true }, "wrong on purpose");
     once(cases, "planted/once-loses-the-dead", about, waiters);

@@ -40,7 +40,7 @@ pub const SIM_EXPERIMENTS: &[&dyn Simulate] = &[
     &multiprogramming::Multiprogramming,
 ];
 
-/// The one of that name.
+/// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static dyn Simulate> {
     SIM_EXPERIMENTS.iter().copied().find(|e| e.name() == name)
 }

@@ -34,7 +34,7 @@ enum GuardKind {
 const NAP: u64 = 1_000_000_000;
 
 impl Guard {
-    /// A free one, of the kind that the version uses.
+    /// Makes a free guard, of the kind that the version uses.
     pub fn new(arena: &SimArena, machine: &Parameters, version: Version) -> Guard {
         let kind = match version {
             Version::SystemV | Version::SlotsSystemV => {

@@ -18,7 +18,7 @@ use crate::ladder::{
 /// The slots of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled {
-    /// One for each process (M §5).
+    /// Queue for each process (M §5).
     All,
     /// A number of slots for the busiest senders, and a queue under a test&set lock for
     /// the others (M §9.1).

@@ -35,7 +35,7 @@ struct CountedElement<P: Processor> {
     next: P::Word,
     key: P::Word,
     references: P::Word,
-    /// One more than the cell before a deleted one; 0: it is not deleted.
+    /// Number of the cell before a deleted one, and 1; 0: it is not deleted.
     back: P::Word,
 }
 

@@ -3,7 +3,7 @@
 /// A claim algorithm on a simulated machine: `am`'s, and the ticket lock's second layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageAlgorithm {
-    /// One of `am`'s.
+    /// An algorithm of `am`'s.
     Known(towpath_am::Algorithm),
     /// The ticket lock with its counters on two lines (paper L, Section 3.1).
     TicketTwoLines,

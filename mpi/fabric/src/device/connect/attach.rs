@@ -121,7 +121,7 @@ pub struct EndpointSegment {
 }
 
 impl EndpointSegment {
-    /// A new one, with its address yet to be written.
+    /// Makes a new segment, with its address yet to be written.
     pub fn create() -> Result<EndpointSegment, AttachError> {
         EndpointSegment::of(Memory::anonymous(at::END)?)
     }
@@ -208,12 +208,12 @@ impl PairMemory {
         PairMemory::of(Memory::anonymous(at::PAIR_END)?)
     }
 
-    /// Those that another process has made, which is seen under its pid.
+    /// Maps a pair's memory that another process has made, by its pid.
     pub fn attach(pid: u32, fd: u32, nonce: u64) -> Result<PairMemory, AttachError> {
         PairMemory::check(PairMemory::of(open(pid, fd)?)?, pid, nonce)
     }
 
-    /// Those that another process has made and passed.
+    /// Maps a pair's memory that another process has made and passed.
     pub fn given(pid: u32, file: OwnedFd, nonce: u64) -> Result<PairMemory, AttachError> {
         PairMemory::check(PairMemory::of(given(pid, file)?)?, pid, nonce)
     }

@@ -12,7 +12,7 @@ use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 
 /// Bytes for words and payload on a packet's line.
 pub const LINE: usize = LINE_ARGS * 4;
-/// The most words.
+/// Maximum number of words.
 pub const WORDS: usize = 4;
 
 /// Source of a payload.

@@ -6,7 +6,7 @@
 
 use towpath_machine::{copy_by_lines, copy_past_caches};
 
-/// The most pieces of a buffer (`iov_limit`).
+/// Maximum number of pieces of a buffer (`iov_limit`).
 pub const MAX_PIECES: usize = 8;
 
 /// A piece of the caller's memory: address and length.
@@ -211,7 +211,7 @@ impl ArrivedPayload {
     pub const EMPTY: ArrivedPayload =
         ArrivedPayload { at: core::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
 
-    /// These bytes.
+    /// Makes a payload of these bytes.
     ///
     /// # Safety
     ///

@@ -10,8 +10,9 @@ use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::{Class, CompletionTicket, error};
 use crate::device::rma::onesided::RmaTarget;
 
-/// The most bytes of operands (each of operand and comparand): both fit in one frame,
-/// whatever way it takes.
+/// Maximum number of bytes of operands (of operand and comparand each).
+///
+/// Both fit in one frame, whatever way it takes.
 pub const LONGEST: usize = BLOCK / 2;
 
 /// Operations, numbered as libfabric numbers them.

@@ -36,7 +36,7 @@ pub struct PollGaps {
     /// The shortest gap, in [`PARTS`]: falls at once, rises within ten thousand polls or
     /// so.
     shortest: u64,
-    /// The last one's kind.
+    /// Kind of the last gap.
     last: Gap,
     /// Time that the program has had for itself and not slept for yet, in nanoseconds.
     earned: u64,
