@@ -105,6 +105,18 @@ impl LoadCrew<'_> {
         Ok(counted)
     }
 
+    /// Checks that as much was done under so many locks as the participants have counted.
+    ///
+    /// # Errors
+    ///
+    /// A lock that did not exclude.
+    pub fn check_exclusion(&self, locks: usize) -> Result<(), Error> {
+        // Relaxed, both: the participants have ended.
+        let counted: u64 = (0..self.procs).map(|me| self.board.thread(me).load(Relaxed)).sum();
+        let protected: u64 = (0..locks).map(|lock| self.board.token(lock).load(Relaxed)).sum();
+        if protected == counted { Ok(()) } else { Err(Error::Other("a lock did not exclude".into())) }
+    }
+
     /// Figures of a measurement: this one, and the operations' times, fairness and costs.
     pub fn figures(&self, counted: &Counted, metric: Metric, value: f64) -> Samples {
         let mut samples = Samples::one(metric, value);

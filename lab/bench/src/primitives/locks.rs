@@ -9,7 +9,7 @@ use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::crew::LoadCrew;
 use super::pthread::{PthreadKind, PthreadLock, PthreadRwLock};
-use super::{Counted, MeasuredKind, NamedObject, replay, work, world_for};
+use super::{MeasuredKind, NamedObject, replay, work, world_for};
 use crate::experiment::Samples;
 use crate::structures::Sharing;
 use crate::structures::board::{Board, BoardMember};
@@ -351,17 +351,8 @@ fn measure(load: &LockLoad<'_>, run: &Circumstances<'_>, locks: &[impl HeldLock]
         if changed { Err("the lock did not exclude".to_owned()) } else { Ok(()) }
     };
     let counted = crew.count(run, &participate)?;
-    figures(&crew, &counted)
-}
-
-/// Figures of a measurement, after a look at whether the lock excluded.
-fn figures(crew: &LoadCrew<'_>, counted: &Counted) -> Result<Samples, Error> {
-    let (board, procs) = (crew.board, crew.procs);
-    let all: u64 = (0..procs).map(|me| board.thread(me).load(Relaxed)).sum();
-    if board.token(0).load(Relaxed) != all {
-        return Err(Error::Other("the lock did not exclude".into()));
-    }
-    Ok(crew.figures(counted, ACQUISITIONS_PER_S, counted.rate()))
+    crew.check_exclusion(1)?;
+    Ok(crew.figures(&counted, ACQUISITIONS_PER_S, counted.rate()))
 }
 
 #[cfg(test)]

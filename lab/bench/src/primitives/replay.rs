@@ -113,17 +113,11 @@ fn figures(
     replay: &LockReplay,
     locks: usize,
 ) -> Result<Samples, Error> {
-    let (board, procs) = (crew.board, crew.procs);
-    // Relaxed: the participants have ended.
-    let all: u64 = (0..procs).map(|me| board.thread(me).load(Relaxed)).sum();
-    let protected: u64 = (0..locks).map(|lock| board.token(lock).load(Relaxed)).sum();
-    if protected != all {
-        return Err(Error::Other("a lock did not exclude".into()));
-    }
+    crew.check_exclusion(locks)?;
     let rate = counted.rate();
     // A fair lock lets each do the same part of what its thread did.
     let planned = replay.shares();
-    let mean = planned.iter().sum::<u64>() as f64 / procs as f64;
+    let mean = planned.iter().sum::<u64>() as f64 / crew.procs as f64;
     for (share, planned) in counted.shares.iter_mut().zip(planned) {
         *share *= mean / planned.max(1) as f64;
     }
