@@ -192,11 +192,17 @@ impl EventQueue {
         }
     }
 
+    /// Sets the time up to which a thread may run, and no further by hits in its cache.
+    #[inline(always)]
+    pub fn set_horizon(&mut self, time: Time) {
+        self.horizon = time;
+        self.hits_until = time;
+    }
+
     #[inline(always)]
     pub fn push(&mut self, time: Time, kind: EventKind, a: usize, b: usize) {
         self.sequence += 1;
-        self.horizon = self.horizon.min(time);
-        self.hits_until = self.horizon;
+        self.set_horizon(self.horizon.min(time));
         let (order, a, b) = (self.sequence << 8 | kind as u64, a as u32, b as u32);
         if kind == EventKind::HomeFree && self.free_home.time == Time::MAX {
             self.free_home = TimedEvent { time, order, a, b };
@@ -369,8 +375,7 @@ impl EventQueue {
 
     #[inline(always)]
     fn happened(&mut self, event: TimedEvent) -> TimedEvent {
-        self.horizon = self.soon.min(self.other).min(event.time + LEASH).min(self.ceiling);
-        self.hits_until = self.horizon;
+        self.set_horizon(self.soon.min(self.other).min(event.time + LEASH).min(self.ceiling));
         self.count += 1;
         let what = event.time ^ event.order << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
         self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);

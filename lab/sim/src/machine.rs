@@ -97,8 +97,7 @@ impl Machine {
         thread.clock = e.now;
         if preempt || thread.stolen > 0 {
             // This one access, and then the interrupt or the next thread.
-            e.events.horizon = e.now;
-            e.events.hits_until = e.now;
+            e.events.set_horizon(e.now);
         }
         thread.doing = Doing::Running;
         Some(t)
