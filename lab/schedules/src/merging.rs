@@ -67,11 +67,6 @@ impl SeenStates {
         }
         false
     }
-
-    /// Returns whether no other choice will be tried at the last place.
-    pub fn is_last_choice(&self) -> bool {
-        self.nodes.last().is_none_or(|node| !node.has_more())
-    }
 }
 
 impl Chooser for SeenStates {
@@ -101,7 +96,7 @@ impl Chooser for SeenStates {
     }
 
     fn comes_back(&self) -> bool {
-        !self.is_last_choice()
+        self.nodes.last().is_some_and(Branching::has_more)
     }
 
     fn executed(&mut self, footprint: &Footprint) {

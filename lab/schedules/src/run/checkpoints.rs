@@ -3,7 +3,7 @@
 //! A checkpoint keeps the state, and how far each thread had come. A thread that is further now is
 //! ended; one that takes all of its steps again (`retrace.rs`) takes its turns from then on.
 
-use super::{Play, Runner, Terms, Thread, quietly};
+use super::{Chooser, Play, Runner, Terms, Thread, quietly};
 use crate::fault::LocatedFault;
 use crate::history::HistoryLength;
 use crate::machine::Machine;
@@ -91,7 +91,7 @@ impl Runner {
                 if visit.found.is_some() || seen.is_refused || visit.is_exhausted || is_enough {
                     break;
                 }
-                self.go_back(&mut play, seen.is_last_choice());
+                self.go_back(&mut play, !seen.comes_back());
             }
             play.threads.into_iter().for_each(|coroutine| self.take_down(coroutine));
             Ok(visit)
