@@ -177,12 +177,23 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
                 .collect()
         })
     };
-    let mut against = Vec::new();
+    let ask = |change: Option<&str>| -> Result<_, Error> {
+        let (mut against, mut all) = (Vec::new(), Vec::new());
+        for (spread, copies) in LOOSE_AND_TIGHT {
+            let sweeps = spinning(copies, spread);
+            let series = match change {
+                None => context.ask_all(&sweeps)?,
+                Some(change) => context.ask_all_once(&sweeps.map(|sweep| sweep.set(change)))?,
+            };
+            against.extend(judge(&series, copies));
+            all.push(series);
+        }
+        Ok((against, all))
+    };
+    let (against, all) = ask(None)?;
     let mut ours = Vec::new();
-    for (spread, copies) in LOOSE_AND_TIGHT {
-        let series = context.ask_all(&spinning(copies, spread))?;
-        against.extend(judge(&series, copies));
-        let f = &median(&series);
+    for ((spread, copies), series) in LOOSE_AND_TIGHT.into_iter().zip(&all) {
+        let f = &median(series);
         let show = |name| {
             let parts: Vec<String> = copies.iter().map(|&n| digits(part(f, name, n))).collect();
             format!("{name} {}", parts.join(" | "))
@@ -190,12 +201,5 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
         ours.push(format!("± {:.0} %: {}", spread * 100.0, names.map(show).join(", ")));
     }
     let ours = format!("competitive ÷ busy-waiting for 2 | 3 copies, {}", ours.join("; "));
-    vary(Finding::new(ours, against), &|change| {
-        let mut against = Vec::new();
-        for (spread, copies) in LOOSE_AND_TIGHT {
-            let other = spinning(copies, spread).map(|sweep| sweep.set(change));
-            against.extend(judge(&context.ask_all_once(&other)?, copies));
-        }
-        Ok(against)
-    })
+    vary(Finding::new(ours, against), &|change| Ok(ask(Some(change))?.0))
 }
