@@ -57,13 +57,19 @@ pub(super) fn is_worth_it<P: Processor>(cpu: &P, hint: &P::Word, number: u64) ->
 }
 
 /// Pauses until a word differs from its present value, but not longer than so many yields
-/// and a context switch take.
-pub(super) fn pause<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, yields: u32) {
+/// and a context switch take. After the deadline it does not begin another yield.
+pub(super) fn pause<P: Processor, W: Waiting<P>>(
+    cpu: &P,
+    wait: &W,
+    word: &P::Word,
+    yields: u32,
+    deadline: Deadline,
+) {
     // Relaxed, both: the caller looks again.
     let seen = cpu.load(word, Ordering::Relaxed) & !crate::PARKED;
     for _ in 0..yields {
         wait.rest(cpu);
-        if cpu.load(word, Ordering::Relaxed) & !crate::PARKED != seen {
+        if cpu.load(word, Ordering::Relaxed) & !crate::PARKED != seen || deadline.is_over(cpu) {
             return;
         }
     }
@@ -108,8 +114,14 @@ pub(super) fn is_first_no_more<P: Processor>(cpu: &P, first: &P::Word, place: u6
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
     use super::*;
+    use crate::Abandoned;
     use towpath_machine::Native;
+
+    type Word = <Native as Processor>::Word;
 
     const CPU: Native = Native::with_id(0);
 
@@ -157,6 +169,43 @@ mod tests {
         assert!(!is_first(&mut one, 230), "the place is another one's");
         is_first_no_more(&CPU, &first, other);
         assert!(is_first(&mut one, 230));
+    }
+
+    /// Way of waiting that counts its rests, each of which takes a millisecond.
+    struct Resting(Cell<u32>);
+
+    impl Waiting<Native> for Resting {
+        fn parks(&self) -> bool {
+            false
+        }
+        fn wait_until(&self, _: &Native, _: &Word, _: impl FnMut(u64) -> bool) -> Result<u64, Abandoned> {
+            Err(Abandoned)
+        }
+        fn back_off(&self, _: &Native, _: u32) -> Result<(), Abandoned> {
+            Err(Abandoned)
+        }
+        fn attempts_before_queueing(&self, _: &Native) -> u32 {
+            0
+        }
+        fn wait_turn(&self, _: &Native, _: &Word, _: u64, _: u32, _: u64) {}
+        fn rest(&self, _: &Native) {
+            self.0.set(self.0.get() + 1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        fn release(&self, _: &Native, _: &Word, _: u64) {}
+        fn release_some(&self, _: &Native, _: &Word, _: u64, _: u32) {}
+    }
+
+    #[test]
+    fn pause_begins_no_yield_after_the_deadline() {
+        let rests = |deadline| {
+            let (wait, word) = (Resting(Cell::new(0)), Native::word(0));
+            pause(&CPU, &wait, &word, YIELDS, deadline);
+            wait.0.get()
+        };
+        assert_eq!(rests(Deadline::NEVER), YIELDS);
+        assert_eq!(rests(Deadline::after(&CPU, 1_000)), 1);
+        assert_eq!(rests(Deadline::after(&CPU, u64::MAX / 2)), YIELDS);
     }
 
     #[test]

@@ -250,7 +250,8 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
             if turns.is_none() && gathering::batch(self.geometry.capacity(), deadline).is_some() {
                 turns = Some(Turns::new(cpu, deadline, TURN));
                 // No other thread changes its own index, but for the mark.
-                gathering::pause(cpu, wait, &self.head.sender.index, wait.is_oversubscribed().into());
+                let yields = wait.is_oversubscribed().into();
+                gathering::pause(cpu, wait, &self.head.sender.index, yields, deadline);
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
@@ -276,7 +277,7 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
             // Relaxed: the receiver's own. No other thread changes it, but for the mark.
             let number = cpu.load(&mine.index, Ordering::Relaxed) & !PARKED;
             if gathering::is_worth_it(cpu, &mine.hint, number) {
-                gathering::pause(cpu, wait, &mine.index, wait.is_oversubscribed().into());
+                gathering::pause(cpu, wait, &mine.index, wait.is_oversubscribed().into(), deadline);
             }
         }
         let (mut turns, mut end) = (None, None);

@@ -242,7 +242,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
                 && let Some(batch) = batch
             {
                 turns = Some(Turns::new(cpu, deadline, TURN));
-                gathering::pause(cpu, wait, self.word((slot + batch) % used, 0), gathering::YIELDS);
+                gathering::pause(cpu, wait, self.word((slot + batch) % used, 0), gathering::YIELDS, deadline);
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));

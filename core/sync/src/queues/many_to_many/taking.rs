@@ -65,7 +65,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
             let next = cpu.load(&self.head.taken.next, Ordering::Relaxed);
             if gathering::is_worth_it(cpu, &self.head.taken.hint, next) {
                 let gathered = self.entry(next.wrapping_add(batch as u64));
-                gathering::pause(cpu, wait, gathered, gathering::YIELDS);
+                gathering::pause(cpu, wait, gathered, gathering::YIELDS, deadline);
             }
         }
         let mut turns = None;

@@ -26,7 +26,7 @@ impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
             }
             if turns.is_none() && gathering::batch(self.geometry.capacity(), deadline).is_some() {
                 turns = Some(Turns::new(cpu, deadline, TURN));
-                gathering::pause(cpu, wait, ring.head(), gathering::YIELDS);
+                gathering::pause(cpu, wait, ring.head(), gathering::YIELDS, deadline);
                 continue;
             }
             let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
@@ -48,7 +48,7 @@ impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
         deadline: Deadline,
     ) -> Result<S::Value, TransferError> {
         if gathering::batch(self.geometry.capacity(), deadline).is_some() {
-            self.look_out(cpu, wait);
+            self.look_out(cpu, wait, deadline);
         }
         let (mut turns, mut end, mut armed) = (None, None, None);
         loop {
@@ -77,13 +77,13 @@ impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {
     ///
     /// Where that is worth it, the core goes to the senders first: ends that share a core change
     /// places there, and no line moves.
-    fn look_out<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+    fn look_out<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) {
         // Relaxed: the receiver's own.
         let turned = cpu.load(&self.head.receiver.turned, Ordering::Relaxed);
         if gathering::is_worth_it(cpu, &self.head.receiver.hint, turned) {
             for _ in 0..gathering::YIELDS {
                 wait.rest(cpu);
-                if self.turn_to_next(cpu).is_some() {
+                if self.turn_to_next(cpu).is_some() || deadline.is_over(cpu) {
                     return;
                 }
             }
