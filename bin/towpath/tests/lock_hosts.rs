@@ -290,6 +290,16 @@ fn lost_hosts_give_their_locks_on_after_the_lease() {
     signal(agent, libc::SIGSTOP);
     let (next, died) = told(waiter);
     assert!(died && next > token);
+    // Commands that do not wait, or not for long, end nevertheless.
+    let begun = Instant::now();
+    let asked = [&["--status"][..], &["x", "-n", "true"]].map(|arguments| cluster.lock(0, arguments));
+    let (status, ..) = cluster.lock(0, &["x", "-w", "100ms", "true"]).finish();
+    assert_eq!(status.code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    for asked in asked {
+        let (status, _, errors) = asked.finish();
+        assert!(status.code() == Some(73) && errors.contains("whether it is stopped"), "{errors}");
+    }
     signal(agent, libc::SIGCONT);
     cluster.wait_until_all_take_part();
     let (status, ..) = cluster.lock(0, &["x", "-n", "true"]).finish();

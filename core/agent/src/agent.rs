@@ -138,7 +138,7 @@ impl Agent {
         let count = hosts.hosts.len();
         let key = hosts.key()?;
         let state = hosts.state_of(me)?;
-        let failed = |error: io::Error| Error::State(state.clone(), error.to_string());
+        let failed = |error: io::Error| Error::state(&state, &error);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(failed)?;
         let log = state.join(format!("log-{}", hosts.fingerprint()));
         let name = &hosts.hosts[usize::from(me)].name;

@@ -1,5 +1,6 @@
 //! Errors: each names the cause and the remedy.
 
+use std::io;
 use std::path::PathBuf;
 
 use towpath_derive::SentenceDebug;
@@ -21,9 +22,9 @@ pub enum Error {
     Net(#[from] towpath_net::Error),
     /// The operating system refused something.
     #[error("{0}: {1}")]
-    System(String, #[source] std::io::Error),
+    System(String, #[source] io::Error),
     /// Another agent serves this host.
-    #[error("an agent of host `{0}` runs already, for this user and these hosts")]
+    #[error("an agent of host `{0}` runs already, for this user and these hosts: use it, or end it first")]
     Running(String),
     /// An agent of this host with another list of hosts uses the same state.
     #[error(
@@ -37,10 +38,14 @@ pub enum Error {
     )]
     NoAgent(String),
     /// The agent has closed the connection.
-    #[error("the agent of this host has ended")]
+    #[error(
+        "the agent of this host has ended: start one (`towpath lock --serve --hosts FILE`) and acquire the lock anew"
+    )]
     AgentEnded,
     /// The agent does not answer.
-    #[error("the agent of this host does not answer: see whether it is stopped")]
+    #[error(
+        "the agent of this host does not answer: see whether it is stopped (`kill -CONT PID` lets it go on)"
+    )]
     AgentSilent,
     /// The guard or request is that of the process which has forked this one.
     #[error("a forked child has no part in its parent's locks: acquire the lock in the child")]
@@ -62,9 +67,47 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns an error of the system's answer about the agent's state.
+    #[cfg(feature = "serve")]
+    pub(crate) fn state(path: impl Into<PathBuf>, error: &io::Error) -> Error {
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; name a directory that the agent can write to in the hosts file (`state = DIRECTORY`)"
+            }
+            io::ErrorKind::NotADirectory | io::ErrorKind::NotFound => {
+                "; name another directory in the hosts file (`state = DIRECTORY`)"
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; make room there, and start the agent again"
+            }
+            _ => "",
+        };
+        Error::State(path.into(), format!("{error}{remedy}"))
+    }
+
     /// Returns a function that makes an error of the system's answer.
-    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |error| Error::System(what, error)
+    }
+}
+
+#[cfg(all(test, feature = "serve"))]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn state_that_cannot_be_written_has_a_remedy() {
+        for (errno, remedy) in [
+            (Errno::ROFS, "state = DIRECTORY"),
+            (Errno::ACCESS, "state = DIRECTORY"),
+            (Errno::NOTDIR, "state = DIRECTORY"),
+            (Errno::NOSPC, "make room"),
+            (Errno::DQUOT, "make room"),
+        ] {
+            let text = Error::state("/a/state", &errno.into()).to_string();
+            assert!(text.starts_with("/a/state: ") && text.contains(remedy), "{text}");
+        }
     }
 }

@@ -67,7 +67,7 @@ impl HostsFile {
     pub fn read(path: &Path) -> Result<HostsFile, Error> {
         let shown = path.display();
         let text = fs::read_to_string(path)
-            .map_err(|error| Error::Hosts(format!("{shown}: the hosts file can't be read: {error}")))?;
+            .map_err(|error| Error::Hosts(format!("{shown}: the hosts file can't be read ({error}); name one that lies on each host and begins as `key = FILE`, `alpha 10.0.0.1:7300`, … in lines")))?;
         let directory = path.parent().unwrap_or(Path::new(""));
         HostsFile::parse(&text, directory).map_err(|error| Error::Hosts(format!("{shown}: {error}")))
     }

@@ -75,7 +75,7 @@ impl JournalState {
 impl Journal {
     /// Opens the journal at a path, or makes it.
     pub fn open(path: &Path) -> Result<Journal, Error> {
-        let failed = |error: std::io::Error| Error::State(path.to_owned(), error.to_string());
+        let failed = |error: std::io::Error| Error::state(path, &error);
         let mut state = JournalState::default();
         if let Ok(file) = File::open(path) {
             let mut lines = BufReader::new(file).split(b'\n').peekable();
@@ -95,7 +95,7 @@ impl Journal {
 
     fn put(&mut self, lines: Vec<JournalLine>) -> StorageResult<()> {
         let written = text_of(&lines).and_then(|bytes| append(&mut self.file, &bytes));
-        written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
+        written.map_err(|error| Error::state(&self.path, &error))?;
         for line in lines {
             self.state.apply(line);
         }
@@ -118,7 +118,7 @@ pub(crate) struct EpochFile {
 impl EpochFile {
     /// Opens the file at a path, and writes it anew.
     pub fn open(path: PathBuf) -> Result<EpochFile, Error> {
-        let failed = |error: std::io::Error| Error::State(path.clone(), error.to_string());
+        let failed = |error: std::io::Error| Error::state(&path, &error);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "0\n".to_owned(),
@@ -141,7 +141,7 @@ impl EpochFile {
             return Ok(());
         }
         let written = append(&mut self.file, format!("{epoch}\n").as_bytes());
-        written.map_err(|error| Error::State(self.path.clone(), error.to_string()))?;
+        written.map_err(|error| Error::state(&self.path, &error))?;
         self.seen = epoch;
         Ok(())
     }

@@ -271,7 +271,8 @@ impl AgentPlace {
 ///
 /// # Errors
 ///
-/// [`Error::NoAgent`], [`Error::Hosts`]; [`Error::AgentEnded`] if it does not answer.
+/// [`Error::NoAgent`], [`Error::Hosts`]; [`Error::AgentEnded`]; [`Error::AgentSilent`] if it does
+/// not answer, as one that is stopped.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -296,8 +297,11 @@ pub fn cluster_status(
             }
         }
         place.connection.flush();
-        if place.connection.has_ended() || !place.sleep(STATUS) {
+        if place.connection.has_ended() {
             return Err(Error::AgentEnded);
+        }
+        if !place.sleep(STATUS) {
+            return Err(Error::AgentSilent);
         }
     }
 }

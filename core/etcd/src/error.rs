@@ -25,7 +25,9 @@ pub enum Error {
         why: String,
     },
     /// Something answers, but not as etcd does.
-    #[error("{url} does not answer as an etcd of version 3.4 or later does: {why}")]
+    #[error(
+        "{url} does not answer as an etcd of version 3.4 or later does: {why}; is that its client port, mostly 2379?"
+    )]
     NotEtcd {
         /// Its address.
         url: String,
@@ -33,7 +35,9 @@ pub enum Error {
         why: String,
     },
     /// Etcd can't answer now: it has no leader, mostly for a second or two.
-    #[error("etcd at {url} is not ready: {why}")]
+    #[error(
+        "etcd at {url} is not ready: {why}; try again in a moment, and see whether most of its members run"
+    )]
     NotReady {
         /// Its address.
         url: String,
@@ -49,7 +53,9 @@ pub enum Error {
         why: String,
     },
     /// The lease has ended.
-    #[error("the lease at etcd has ended: it could not be kept alive in time")]
+    #[error(
+        "the lease at etcd has ended: it could not be kept alive in time; see whether etcd is reachable, and acquire the lock anew"
+    )]
     LeaseEnded,
     /// The system refuses a thread or a pipe.
     #[error("the system refuses a thread or a pipe: {0}")]

@@ -37,11 +37,20 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// The lock's file was removed from outside, while it was in use.
+    #[error(
+        "{path} was removed while the lock was in use, so others may have had the lock, too: leave its file to its users and to `towpath clean`",
+        path = shown(path)
+    )]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The place was given up while a thread waited at it.
     #[error("the wait for the lock was given up: take another place to wait again")]
     Withdrawn,
     /// No more places.
-    #[error("the lock {0:?} has {most} users already: a lock has no more places", most = crate::record::MOST_PLACES)]
+    #[error("the lock {0:?} has {most} users already: a lock has no more places; wait until some have ended", most = crate::record::MOST_PLACES)]
     Full(String),
 }
 
@@ -65,7 +74,29 @@ fn remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => " (make room in that directory)",
         Some(libc::EMFILE) => " (too many open files: raise the limit, `ulimit -n`)",
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            " (name a directory that you can write to in TOWPATH_SHM_DIR, the same for all commands that use the lock)"
+        }
         Some(libc::ENOENT | libc::ENOTDIR) => " (locks lie in /dev/shm, or in TOWPATH_SHM_DIR)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_the_system_have_a_remedy() {
+        for (errno, remedy) in [
+            (Errno::NOSPC, "make room"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::NOENT, "TOWPATH_SHM_DIR"),
+            (Errno::ACCESS, "that you can write to"),
+            (Errno::ROFS, "that you can write to"),
+        ] {
+            let text = Error::file("opening", Path::new("/a/file"))(errno).to_string();
+            assert!(text.starts_with("opening /a/file: ") && text.contains(remedy), "{text}");
+        }
     }
 }

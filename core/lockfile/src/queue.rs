@@ -426,9 +426,7 @@ impl LockPlace {
 
     fn at_desk(&self) -> Result<AtDesk<'_>, Error> {
         // A file in which a place is taken is not removed, except from outside.
-        let gone = "it was removed while it was in use";
-        let error = || Error::NotTrusted { path: self.file.path.clone(), why: gone.to_owned() };
-        self.file.at_desk()?.ok_or_else(error)
+        self.file.at_desk()?.ok_or_else(|| Error::Removed { path: self.file.path.clone() })
     }
 }
 

@@ -174,3 +174,14 @@ fn file_that_is_no_lock_is_refused_and_stays() {
     assert!(matches!(LockPlace::enter(&name, ALONE, ""), Err(Error::NotTrusted { .. })));
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+fn holder_whose_file_was_removed_is_told() {
+    let name = unique();
+    let place = enter(&name, ALONE);
+    place.wait().unwrap();
+    std::fs::remove_file(survey(Some(&name)).unwrap().0.remove(0).path).unwrap();
+    let error = place.leave(Leaving::Consistent).unwrap_err();
+    assert!(matches!(error, Error::Removed { .. }), "{error}");
+    assert!(error.to_string().contains("towpath clean"), "{error}");
+}

@@ -86,7 +86,9 @@ impl Key {
                 ErrorKind::AlreadyExists => {
                     "the file exists already, and a key is not replaced: name another one, or remove it and give all hosts the new key".to_owned()
                 }
-                _ => error.to_string(),
+                _ => format!(
+                    "the key can't be written ({error}); name a file in a directory that is there, and that you can write to"
+                ),
             };
             Error::KeyFile(path.to_owned(), reason)
         };

@@ -46,6 +46,8 @@ const LIFELINE: libc::c_int = 100;
 
 /// Time for which a release waits for the agent.
 const LEAVE: Duration = Duration::from_secs(5);
+/// Time for which a waiter that gives up waits for the agent. It will see the end anyway.
+const WITHDRAW: Duration = Duration::from_millis(100);
 
 /// Place in the queue of a lock.
 enum HolderPlace {
@@ -114,6 +116,16 @@ impl HolderPlace {
         })
     }
 
+    /// Remedy where news end before the lock is had.
+    fn remedy(&self) -> &'static str {
+        match self {
+            HolderPlace::Here(_) => "ask again",
+            HolderPlace::Agent(_) => "start one (`towpath lock --serve --hosts FILE`) and ask again",
+            #[cfg(feature = "etcd")]
+            HolderPlace::Etcd(_) => "see whether etcd answers, and ask again",
+        }
+    }
+
     /// Names a process in the status. Without success nothing else is lost.
     fn name_process(&mut self, process: u32) {
         match self {
@@ -125,11 +137,12 @@ impl HolderPlace {
         }
     }
 
-    fn leave(&mut self, leaving: Leaving) -> Result<(), CommandFailure> {
+    /// Leaves the place; waits for this time for an agent to do so.
+    fn leave(&mut self, leaving: Leaving, within: Duration) -> Result<(), CommandFailure> {
         match self {
             HolderPlace::Here(place) => place.leave(leaving).map_err(refused),
             HolderPlace::Agent(place) => {
-                place.leave(leaving, LEAVE);
+                place.leave(leaving, within);
                 Ok(())
             }
             #[cfg(feature = "etcd")]
@@ -169,6 +182,8 @@ pub fn hold(
     let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
     // The number that the caller knows.
     let front = getppid().map(|front| front.as_raw_nonzero().get().cast_unsigned());
+    // Time within which a request that does not wait is answered.
+    let mut answer = None;
     let mut place = match (read_hosts(arguments)?, &arguments.etcd) {
         (None, None) => {
             HolderPlace::Here(Arc::new(LockPlace::enter(name, access, &description).map_err(refused)?))
@@ -185,6 +200,8 @@ pub fn hold(
         }
         (Some(hosts), _) => {
             let host = arguments.host.as_deref();
+            // Until the lock of a host that is gone is given on.
+            answer = Some(3 * hosts.lease + LEAVE);
             let place = AgentPlace::enter(&hosts, host, name, access, tries, &description);
             HolderPlace::Agent(Box::new(place.map_err(refused)?))
         }
@@ -195,7 +212,7 @@ pub fn hold(
     let timeout = if arguments.nonblock { Some(Duration::ZERO) } else { arguments.timeout };
     let waited = match &mut place {
         HolderPlace::Here(place) => wait(place, timeout, parent, signals)?,
-        place => wait_for_news(place, timeout, parent, signals)?,
+        place => wait_for_news(place, timeout, answer, parent, signals)?,
     };
     match waited {
         WaitEnd::Granted(grant) => run(arguments, name, command, &mut place, grant, parent, signals),
@@ -230,7 +247,7 @@ fn wait(
     };
     match (place.give_up().map_err(refused)?, outcome) {
         (Some(grant), WaitEnd::TooLong | WaitEnd::Granted(_)) => Ok(WaitEnd::Granted(grant)),
-        (None, WaitEnd::Granted(_)) => Err(CommandFailure::new("waiting for the lock failed: its file was removed or damaged, or a process is stopped while it changes the file").with_code(NOT_MADE)),
+        (None, WaitEnd::Granted(_)) => Err(CommandFailure::new("waiting for the lock failed: its file was removed or damaged, or a process is stopped while it changes the file; see `towpath lock --status`, and ask again").with_code(NOT_MADE)),
         (held, outcome) => {
             if held.is_some() {
                 place.leave(Leaving::Unchanged).map_err(refused)?;
@@ -242,16 +259,18 @@ fn wait(
 
 /// Waits for the lock at this host's agent, or at an etcd.
 ///
-/// Unless it is granted, the place is given up.
+/// Unless it is granted, the place is given up. `answer`: time within which an answer comes where
+/// the lock is not to be waited for.
 fn wait_for_news(
     place: &mut HolderPlace,
     timeout: Option<Duration>,
+    answer: Option<Duration>,
     parent: &Parent,
     signals: &Signals,
 ) -> Result<WaitEnd, CommandFailure> {
-    // The answer comes at once where the lock is not to be waited for.
-    let timeout = timeout.filter(|timeout| !timeout.is_zero());
-    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let tries = timeout == Some(Duration::ZERO);
+    let limit = if tries { answer } else { timeout };
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
     loop {
         while let Some(news) = place.take_news() {
@@ -261,15 +280,17 @@ fn wait_for_news(
                 #[cfg(feature = "etcd")]
                 HolderNews::Failed(failure) => return Err(failure),
                 HolderNews::Lost { why, ends: true } => {
-                    return Err(refused(format!("waiting for the lock failed: {why}")));
+                    let remedy = place.remedy();
+                    return Err(refused(format!("waiting for the lock failed: {why}; {remedy}")));
                 }
                 HolderNews::Lost { .. } | HolderNews::Regained => {}
             }
         }
         match watch(place.lifeline(), until, parent, signals).map_err(system)? {
             WaitEnd::Granted(_) => {}
+            WaitEnd::TooLong if tries => return Err(refused(towpath_agent::Error::AgentSilent)),
             other => {
-                place.leave(Leaving::Unchanged)?;
+                place.leave(Leaving::Unchanged, WITHDRAW)?;
                 return Ok(other);
             }
         }
@@ -353,7 +374,7 @@ fn run(
     let child = match command.spawn() {
         Ok(child) => child.id(),
         Err(error) => {
-            place.leave(Leaving::Unchanged)?;
+            place.leave(Leaving::Unchanged, LEAVE)?;
             return Err(not_started(&words[0], &error));
         }
     };
@@ -368,7 +389,7 @@ fn run(
         ChildEnd::Code(code) => (Leaving::Unchanged, code),
         ChildEnd::Signal(signal) => (Leaving::Died, 128 + signal as u8),
     };
-    place.leave(leaving)?;
+    place.leave(leaving, LEAVE)?;
     Ok(ExitCode::from(code))
 }
 

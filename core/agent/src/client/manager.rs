@@ -103,7 +103,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAgent`]; [`Error::AgentEnded`].
+    /// [`Error::NoAgent`]; [`Error::AgentEnded`]; [`Error::AgentSilent`].
     ///
     /// ```no_run
     /// let manager = towpath::mplock::hosts::Manager::connect("hosts")?;
