@@ -142,14 +142,22 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * factor).map_err(|_| "not a time that can be waited for".to_owned())
 }
 
-/// The words of a command as people would write them.
+/// The words of a command as people would write them; of a long one the beginning.
 fn shown_command(words: &[OsString]) -> String {
+    /// Maximum number of characters.
+    const MOST: usize = 400;
+
     let quoted = words.iter().map(|word| {
         let text = String::from_utf8_lossy(word.as_bytes()).into_owned();
         let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
         if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{text}'") }
     });
-    quoted.collect::<Vec<_>>().join(" ")
+    let mut text = quoted.collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Reads the hosts file, if one is named.
@@ -198,5 +206,7 @@ mod tests {
     #[test]
     fn words_with_blanks_are_shown_in_quotes() {
         assert_eq!(shown_command(&["sh".into(), "-c".into(), "a b".into()]), "sh -c 'a b'");
+        assert_eq!(shown_command(&["ä".repeat(400).into()]), "ä".repeat(400));
+        assert_eq!(shown_command(&["ä".repeat(401).into()]), "ä".repeat(400) + "…");
     }
 }

@@ -126,8 +126,13 @@ impl<'a> Cluster<'a> {
         self.command(host, &[&["lock", "--hosts", "hosts"], arguments].concat())
     }
 
+    /// Starts an agent whose limit of open files is that of many systems.
     fn start_agent(&mut self, host: usize) {
-        self.agents[host] = Some(self.lock(host, &["--serve"]));
+        let mut command = self.hosts[host].enter("sh");
+        let program = env!("CARGO_BIN_EXE_towpath");
+        command.args(["-c", "ulimit -Sn 1024; exec \"$0\" lock --hosts hosts --serve", program]);
+        command.env("TOWPATH_SHM_DIR", &self.directory.0).current_dir(&self.directory.0);
+        self.agents[host] = Some(self.dog.spawn(with_default_signals(command)));
     }
 
     /// A holder of the lock `x` whose command reads further commands, and its token.
@@ -232,6 +237,28 @@ fn hosts_exclude_each_other_and_see_deaths_of_holders() {
     assert!(token > newest && !died, "a reader leaves nothing behind");
     let (status, output, _) = cluster.lock(0, &["-n", "y", "echo", "free"]).finish();
     assert_eq!((status.code(), output.as_str()), (Some(0), "free\n"));
+    long_commands_and_names(&cluster);
+}
+
+/// Checks that a command line of a megabyte is run, and that a long name is refused.
+fn long_commands_and_names(cluster: &Cluster<'_>) {
+    let long = "y".repeat(100_000);
+    let mut arguments = vec!["x", "--", "sh", "-c", "echo held; read end"];
+    arguments.extend([long.as_str(); 12]);
+    let mut held = cluster.lock(0, &arguments);
+    assert_eq!(held.line(), "held");
+    let status = cluster.status(1);
+    let command = status[0]["locks"][0]["holders"][0]["command"].as_str().unwrap();
+    assert!(command.starts_with("sh -c 'echo held; read end' yyy") && command.ends_with('…'), "{command}");
+    assert!(held.finish().0.code().is_some());
+    let (status, _, errors) = cluster.lock(0, &[&long[..2049], "true"]).finish();
+    assert!(status.code() == Some(73) && errors.contains("longer than 2048 bytes"), "{errors}");
+    // The agent may open as many files as the system permits.
+    let agent = cluster.agents[0].as_ref().unwrap().pid();
+    let limits = std::fs::read_to_string(format!("/proc/{agent}/limits")).unwrap();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let words: Vec<&str> = limit.split_whitespace().collect();
+    assert_eq!(words[0], words[1], "{limit}");
 }
 
 #[test]

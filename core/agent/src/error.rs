@@ -13,6 +13,9 @@ pub enum Error {
     /// The hosts file is wrong, or does not fit this host.
     #[error("{0}")]
     Hosts(String),
+    /// A name that no lock can have.
+    #[error(transparent)]
+    Name(#[from] towpath_lockfile::Error),
     /// The agent's state on disk can't be used.
     #[error("{path}: the agent's state can't be used: {why}", path = .0.display(), why = .1)]
     State(PathBuf, String),

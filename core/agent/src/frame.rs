@@ -6,7 +6,7 @@
 //! confirmation   2 | time of the beat (8)
 //! consensus      3 | JSON of the library
 //! lock           4 | number (8) | epoch (4) | letter
-//! question       5 | number (8)                 asks for the status
+//! question       5 | number (8) | 0, or 1 | name    asks for the status: of all locks, or of one
 //! answer         6 | number (8) | JSON
 //! ```
 //!
@@ -70,7 +70,7 @@ pub(crate) enum Frame {
     Confirmation(u64),
     Consensus(Vec<u8>),
     Lock { number: u64, epoch: Epoch, letter: Vec<u8> },
-    Question(u64),
+    Question { number: u64, lock: Option<String> },
     Answer(u64, Vec<u8>),
 }
 
@@ -94,7 +94,10 @@ impl Frame {
             Frame::Confirmation(sent) => [&[2][..], &sent.to_le_bytes()].concat(),
             Frame::Consensus(bytes) => [&[3][..], bytes].concat(),
             Frame::Lock { number, epoch, letter } => Frame::lock(*number, *epoch, letter),
-            Frame::Question(number) => [&[5][..], &number.to_le_bytes()].concat(),
+            Frame::Question { number, lock } => {
+                let (one, name) = lock.as_ref().map_or((0, ""), |name| (1, name));
+                [&[5][..], &number.to_le_bytes(), &[one], name.as_bytes()].concat()
+            }
             Frame::Answer(number, bytes) => [&[6][..], &number.to_le_bytes(), bytes].concat(),
         }
     }
@@ -117,7 +120,11 @@ impl Frame {
                 let (epoch, letter) = rest.get(8..)?.split_first_chunk()?;
                 Frame::Lock { number: number()?, epoch: u32::from_le_bytes(*epoch), letter: letter.to_vec() }
             }
-            5 if rest.len() == 8 => Frame::Question(number()?),
+            5 => {
+                let (one, name) = rest.get(8..)?.split_first()?;
+                let name = str::from_utf8(name).ok()?;
+                Frame::Question { number: number()?, lock: (*one == 1).then(|| name.to_owned()) }
+            }
             6 => Frame::Answer(number()?, rest[8..].to_vec()),
             _ => return None,
         })
@@ -200,7 +207,8 @@ mod tests {
             Frame::Confirmation(7),
             Frame::Consensus(vec![1, 2]),
             Frame::Lock { number: 1 << 40, epoch: 3, letter: vec![4, 5] },
-            Frame::Question(6),
+            Frame::Question { number: 6, lock: None },
+            Frame::Question { number: 7, lock: Some("a lock".to_owned()) },
             Frame::Answer(6, b"{}".to_vec()),
         ] {
             assert_eq!(Frame::decode(&frame.encode()), Some(frame));

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use towpath_lockfile::{Leaving, LockAccess, LockGrant};
+use towpath_lockfile::{Leaving, LockAccess, LockGrant, check_name};
 use towpath_mplock::{FencingToken, LockData};
 
 use crate::Error;
 use crate::hosts::HostsFile;
 use crate::look::ShortLook;
 use crate::report::HostReport;
-use crate::socket::{AgentLine, ClientLine, LineConnection, is_trusted, own_number, socket_path};
+use crate::socket::{
+    AgentLine, ClientLine, LineConnection, MOST_OF_AGENT, is_trusted, own_number, socket_path,
+};
 
 /// Time for which an answer to the status is waited for.
 const STATUS: Duration = Duration::from_secs(5);
@@ -67,7 +69,8 @@ impl AgentPlace {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAgent`]; [`Error::Hosts`].
+    /// [`Error::NoAgent`]; [`Error::Hosts`]; [`Error::Name`] if the name is empty or longer than
+    /// 2,048 bytes.
     ///
     /// ```no_run
     /// use std::path::Path;
@@ -97,6 +100,7 @@ impl AgentPlace {
         tries: bool,
         description: &str,
     ) -> Result<AgentPlace, Error> {
+        check_name(lock)?;
         let mut place = AgentPlace::connect(hosts, host)?;
         place.ask(lock, access, tries, description);
         Ok(place)
@@ -147,7 +151,8 @@ impl AgentPlace {
         if !is_trusted(&stream) {
             return Err(no_agent());
         }
-        let connection = LineConnection::new(stream).map_err(Error::system("connecting to the agent"))?;
+        let connection =
+            LineConnection::new(stream, MOST_OF_AGENT).map_err(Error::system("connecting to the agent"))?;
         Ok(AgentPlace {
             connection,
             pending: VecDeque::new(),

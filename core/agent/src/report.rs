@@ -43,6 +43,9 @@ pub struct HostLockRow {
     pub waiters: Vec<ClientRow>,
     /// Holders that still run, and have lost the lock with this host's membership.
     pub lost: Vec<ClientRow>,
+    /// Number of holders and waiters left out: those behind the first thousand of each.
+    #[serde(default)]
+    pub omitted: usize,
 }
 
 /// Host as its agent reports it.
@@ -59,6 +62,9 @@ pub struct HostReport {
     pub lease: bool,
     /// Epoch of the membership.
     pub epoch: u32,
-    /// Its locks.
+    /// Its locks, by name.
     pub locks: Vec<HostLockRow>,
+    /// Number of locks that are left out: those behind the first mebibyte.
+    #[serde(default)]
+    pub omitted: usize,
 }

@@ -58,6 +58,9 @@ const IDLE: usize = if cfg!(test) { 1 } else { 1024 };
 /// Maximum number of idle locks of which a node keeps the lock or a copy of the data.
 const CACHED: usize = if cfg!(test) { 1 } else { 256 };
 
+/// Maximum number of holders, and of waiters, of a lock in the status.
+const SHOWN: usize = if cfg!(test) { 2 } else { 1000 };
+
 /// Number of a client.
 pub(crate) type ClientNumber = u64;
 
@@ -308,8 +311,15 @@ impl LockService {
                 hops: entry.hops,
                 waited: entry.waited,
                 previous_owner_died: entry.grant.is_some_and(|grant| grant.previous_owner_died),
-                holders: entry.holders.iter().map(|h| row(&h.wish, Some(h.token), h.granted)).collect(),
-                waiters: entry.waiting.iter().map(|wish| row(wish, None, wish.since)).collect(),
+                holders: entry
+                    .holders
+                    .iter()
+                    .take(SHOWN)
+                    .map(|h| row(&h.wish, Some(h.token), h.granted))
+                    .collect(),
+                waiters: entry.waiting.iter().take(SHOWN).map(|wish| row(wish, None, wish.since)).collect(),
+                omitted: entry.holders.len().saturating_sub(SHOWN)
+                    + entry.waiting.len().saturating_sub(SHOWN),
                 lost: entry.orphaned.iter().map(|h| row(&h.wish, Some(h.token), h.granted)).collect(),
             })
             .filter(|row| {

@@ -27,10 +27,13 @@ use crate::Error;
 use crate::hosts::HostsFile;
 use crate::report::HostReport;
 
-/// Maximum number of bytes of a line.
-const MOST: usize = 1 << 20;
+/// Maximum number of bytes of a client's line.
+#[cfg(any(test, feature = "serve"))]
+pub(crate) const MOST_OF_CLIENT: usize = 1 << 20;
+/// Maximum number of bytes of an agent's line: the status of all hosts.
+pub(crate) const MOST_OF_AGENT: usize = 128 << 20;
 /// Maximum number of bytes that wait for a client which does not read.
-const MOST_WAITING: usize = 4 << 20;
+const MOST_WAITING: usize = MOST_OF_AGENT;
 
 /// Line of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -161,13 +164,15 @@ pub(crate) struct LineConnection {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
+    /// Maximum number of bytes of a line that comes.
+    most: usize,
     ended: bool,
 }
 
 impl LineConnection {
-    pub fn new(stream: UnixStream) -> io::Result<LineConnection> {
+    pub fn new(stream: UnixStream, most: usize) -> io::Result<LineConnection> {
         stream.set_nonblocking(true)?;
-        Ok(LineConnection { stream, input: Vec::new(), output: Vec::new(), ended: false })
+        Ok(LineConnection { stream, input: Vec::new(), output: Vec::new(), most, ended: false })
     }
 
     /// Returns a descriptor that becomes readable when the peer's process has ended.
@@ -193,7 +198,7 @@ impl LineConnection {
                 Ok(0) => self.ended = true,
                 Ok(count) => {
                     self.input.extend_from_slice(&part[..count]);
-                    if self.input.len() > MOST {
+                    if self.input.len() > self.most {
                         self.ended = true;
                     } else if count == part.len() {
                         continue;
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn process_with_the_pid_of_a_peer_that_has_ended_is_not_watched() {
         let (mine, _peer) = UnixStream::pair().unwrap();
-        let connection = LineConnection::new(mine).unwrap();
+        let connection = LineConnection::new(mine, MOST_OF_CLIENT).unwrap();
         assert!(connection.peer_process(own_number()).unwrap().is_some());
         assert!(connection.peer_process(own_number() + 1).is_err());
         assert!(connection.peer_process(0).unwrap().is_some(), "it does not know its number");

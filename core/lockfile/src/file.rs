@@ -85,21 +85,32 @@ pub(crate) fn prefix() -> String {
     format!("towpath-lock.{}.", rustix::process::geteuid().as_raw())
 }
 
+/// Checks whether a lock can have that name.
+///
+/// # Errors
+///
+/// [`Error::InvalidName`] if it is empty, longer than 2,048 bytes, or has a NUL byte.
+///
+/// ```
+/// assert!(towpath_lockfile::check_name("table 7/ä").is_ok());
+/// assert!(towpath_lockfile::check_name("").is_err());
+/// ```
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let why = match name.len() {
+        0 => "it is empty",
+        length if length > MOST_NAME => "it is longer than 2048 bytes",
+        _ if name.contains('\0') => "it has a NUL byte",
+        _ => return Ok(()),
+    };
+    Err(Error::InvalidName { name: name.to_owned(), why })
+}
+
 /// File of the lock of that name.
 ///
 /// Letters, digits, `.`, `-` and `_` are spelt, other bytes written as `%2F`; of a long name the
 /// beginning and a hash.
 pub(crate) fn path_of(name: &str) -> Result<PathBuf, Error> {
-    let invalid = |why| Error::InvalidName { name: name.to_owned(), why };
-    if name.is_empty() {
-        return Err(invalid("it is empty"));
-    }
-    if name.len() > MOST_NAME {
-        return Err(invalid("it is longer than 2048 bytes"));
-    }
-    if name.contains('\0') {
-        return Err(invalid("it has a NUL byte"));
-    }
+    check_name(name)?;
     let mut spelt = String::new();
     for byte in name.bytes() {
         match byte {

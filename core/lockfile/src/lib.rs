@@ -22,6 +22,7 @@ mod record;
 mod survey;
 
 pub use error::Error;
+pub use file::check_name;
 pub use queue::{Leaving, LockAccess, LockGrant, LockPlace};
 pub use survey::{LockInfo, LockUser, StrangeFile, survey};
 

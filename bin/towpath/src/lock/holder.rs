@@ -29,7 +29,7 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath_agent::{AgentPlace, PlaceNews};
 #[cfg(feature = "etcd")]
 use towpath_etcd::{EtcdNews, EtcdPlace, EtcdUser, EtcdWish};
-use towpath_lockfile::{Leaving, LockGrant, LockPlace};
+use towpath_lockfile::{Leaving, LockGrant, LockPlace, check_name};
 
 #[cfg(not(feature = "etcd"))]
 use super::NO_ETCD;
@@ -182,6 +182,8 @@ pub fn hold(
     let tries = arguments.nonblock || arguments.timeout == Some(Duration::ZERO);
     // The number that the caller knows.
     let front = getppid().map(|front| front.as_raw_nonzero().get().cast_unsigned());
+    // For all kinds of locks alike.
+    check_name(name).map_err(refused)?;
     // Time within which a request that does not wait is answered.
     let mut answer = None;
     let mut place = match (read_hosts(arguments)?, &arguments.etcd) {

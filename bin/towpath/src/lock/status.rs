@@ -60,6 +60,9 @@ pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
             let home = hosts.hosts.get(usize::from(row.home)).map_or("?", |host| host.name.as_str());
             say!("{}", text_of_row(row, home))?;
         }
+        if report.omitted > 0 {
+            say!("  and {} locks more: name one to see it", report.omitted)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -87,6 +90,9 @@ fn text_of_row(row: &HostLockRow, home: &str) -> String {
         let token = user.token.map_or(String::new(), |token| format!(", token {token}"));
         let (pid, since, command) = (user.pid, seconds_since(user.since), shown(&user.command));
         text.push_str(&format!("\n    {role}  process {pid}, {access}{token}, for {since:.1} s: {command}"));
+    }
+    if row.omitted > 0 {
+        text.push_str(&format!("\n    and {} holders and waiters more", row.omitted));
     }
     text
 }

@@ -18,12 +18,14 @@ use super::{Agent, wall_time};
 use crate::ClusterHost;
 use crate::frame::Frame;
 use crate::lease::{BootTime, boot_time};
-use crate::report::HostReport;
+use crate::report::{HostLockRow, HostReport};
 use crate::service::{ClientNumber, Leaving, LockEffect, Notice, Wish};
-use crate::socket::{AgentLine, ClientLine, LineConnection, PeerEnded, is_trusted};
+use crate::socket::{AgentLine, ClientLine, LineConnection, MOST_OF_CLIENT, PeerEnded, is_trusted};
 
 /// Time for which a host's answer to the status is waited for.
 const STATUS: Duration = Duration::from_millis(500);
+/// Maximum number of bytes of the locks in a host's report, but for one lock alone.
+const MOST_OF_REPORT: usize = 1 << 20;
 
 /// Connection of a process.
 #[derive(Debug)]
@@ -42,7 +44,6 @@ pub(super) struct StatusQuestion {
     pub(super) reports: Vec<HostReport>,
     pub(super) awaited: Vec<Node>,
     until: BootTime,
-    lock: Option<String>,
 }
 
 impl Agent {
@@ -51,7 +52,7 @@ impl Agent {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if is_trusted(&stream)
-                        && let Ok(connection) = LineConnection::new(stream)
+                        && let Ok(connection) = LineConnection::new(stream, MOST_OF_CLIENT)
                     {
                         self.last_client += 1;
                         let client = AgentClient { connection, process: None, stays: false };
@@ -160,13 +161,15 @@ impl Agent {
     }
 
     pub(super) fn report(&self, lock: Option<&str>) -> HostReport {
+        let (locks, omitted) = within(self.service.rows(lock), MOST_OF_REPORT);
         HostReport {
             host: self.host().to_owned(),
             reachable: true,
             member: self.membership.has(self.me, self.incarnation),
             lease: self.had_lease,
             epoch: self.membership.epoch,
-            locks: self.service.rows(lock),
+            locks,
+            omitted,
         }
     }
 
@@ -180,16 +183,17 @@ impl Agent {
             lease: false,
             epoch: 0,
             locks: Vec::new(),
+            omitted: 0,
         };
         let mut reports: Vec<HostReport> = self.hosts.hosts.iter().map(absent).collect();
-        reports[usize::from(self.me)] = self.report(None);
+        reports[usize::from(self.me)] = self.report(lock.as_deref());
         let linked = |&host: &Node| self.links[usize::from(host)].is_some();
         let awaited: Vec<Node> = (0..self.links.len() as Node).filter(linked).collect();
         let until = boot_time() + STATUS;
-        self.questions
-            .insert(number, StatusQuestion { client, reports, awaited: awaited.clone(), until, lock });
+        self.questions.insert(number, StatusQuestion { client, reports, awaited: awaited.clone(), until });
+        let frame = Frame::Question { number, lock }.encode();
         for host in awaited {
-            self.send(host, &Frame::Question(number).encode());
+            self.send(host, &frame);
         }
     }
 
@@ -203,15 +207,49 @@ impl Agent {
             .map(|(&number, _)| number)
             .collect();
         for number in over {
-            let Some(mut question) = self.questions.remove(&number) else { continue };
-            if let Some(name) = &question.lock {
-                for report in &mut question.reports {
-                    report.locks.retain(|row| row.name == *name);
-                }
-            }
+            let Some(question) = self.questions.remove(&number) else { continue };
             if let Some(client) = self.clients.get_mut(&question.client) {
                 client.connection.write_line(&AgentLine::Status(question.reports));
             }
         }
+    }
+}
+
+/// Returns the first locks that fit into so many bytes, and the number of others.
+///
+/// One at least.
+fn within(mut locks: Vec<HostLockRow>, most: usize) -> (Vec<HostLockRow>, usize) {
+    let mut bytes = 0;
+    let first_too_many = locks.iter().position(|row| {
+        bytes += serde_json::to_vec(row).map_or(0, |text| text.len());
+        bytes > most
+    });
+    let count = first_too_many.map_or(locks.len(), |count| count.max(1));
+    let omitted = locks.len() - count;
+    locks.truncate(count);
+    (locks, omitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_of_many_locks_has_the_first_that_fit() {
+        let row = |name: &str| -> HostLockRow {
+            let none: [u8; 0] = [];
+            let row = serde_json::json!({
+                "name": name, "home": 0, "token": 1, "cached": true, "hops": 0, "waited": 0,
+                "previous_owner_died": false, "holders": none, "waiters": none, "lost": none,
+            });
+            serde_json::from_value(row).unwrap()
+        };
+        let rows = || ["a", "b", "c"].map(row).to_vec();
+        let one = serde_json::to_vec(&row("a")).unwrap().len();
+        for (most, count) in [(0, 1), (one, 1), (2 * one, 2), (3 * one - 1, 2), (3 * one, 3)] {
+            let (locks, omitted) = within(rows(), most);
+            assert_eq!((locks.len(), omitted), (count, 3 - count), "{most}");
+        }
+        assert_eq!(within(Vec::new(), 0), (Vec::new(), 0));
     }
 }

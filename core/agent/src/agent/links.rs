@@ -169,8 +169,8 @@ impl Agent {
                     self.service.on_letter(host, epoch, letter, wall_time());
                 }
             }
-            Frame::Question(number) => {
-                let report = self.report(None);
+            Frame::Question { number, lock } => {
+                let report = self.report(lock.as_deref());
                 let bytes = serde_json::to_vec(&report).unwrap_or_default();
                 self.send(host, &Frame::Answer(number, bytes).encode());
             }

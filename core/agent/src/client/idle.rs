@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 
-use towpath_lockfile::LockAccess;
+use towpath_lockfile::{LockAccess, check_name};
 
 use crate::Error;
 use crate::hosts::HostsFile;
@@ -48,6 +48,7 @@ impl ManagerHosts {
 
     /// Takes a place in a lock's queue.
     pub(super) fn enter(&self, lock: &str, access: LockAccess, tries: bool) -> Result<LentPlace<'_>, Error> {
+        check_name(lock)?;
         let mut place = self.connect()?;
         place.ask(lock, access, tries, &self.program);
         Ok(place)
