@@ -94,7 +94,7 @@ pub struct Arguments {
     #[arg(long, value_name = "URL,…", conflicts_with = "hosts")]
     etcd: Option<String>,
     /// Treatment of the command when the lock may have been given to others: this host is
-    /// cut off, or its agent has ended, or etcd does not answer
+    /// cut off, or its agent has ended, or etcd does not answer, or the lock's file was removed
     #[arg(long, value_name = "WHAT", default_value = "report")]
     on_loss: OnLoss,
     /// Serve this host as its agent, in the foreground, until SIGINT or SIGTERM

@@ -253,6 +253,27 @@ fn kill_of_any_process_gives_the_lock_on_and_ends_the_rest() {
 }
 
 #[test]
+fn holder_whose_file_is_removed_is_told() {
+    let dog = Watchdog::new("holder_whose_file_is_removed_is_told");
+    let directory = Directory::new();
+    for (options, code) in [(&[][..], 0), (&["--on-loss", "term"], 128 + libc::SIGTERM)] {
+        let mut held = holder(&dog, &directory, options);
+        told(&mut held);
+        let [file] = &lock_files(&directory)[..] else { panic!("one lock") };
+        std::fs::remove_file(directory.0.join(file)).unwrap();
+        if code != 0 {
+            assert_eq!(held.wait().code(), Some(code));
+        } else {
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+        }
+        let (status, _, errors) = held.finish();
+        assert_eq!(status.code(), Some(code), "{errors}");
+        assert!(errors.contains("may be given to others: its file was removed"), "{errors}");
+        assert!(errors.contains("towpath clean"), "{errors}");
+    }
+}
+
+#[test]
 fn children_left_running_do_not_keep_the_lock() {
     let dog = Watchdog::new("children_left_running_do_not_keep_the_lock");
     let directory = Directory::new();

@@ -416,6 +416,22 @@ impl LockPlace {
         self.lifeline.as_fd()
     }
 
+    /// Returns whether the lock's file was removed from outside.
+    ///
+    /// Then the next process that asks for the lock makes a new file, and has the lock, too.
+    ///
+    /// ```
+    /// use towpath_lockfile::{LockAccess, LockPlace};
+    ///
+    /// let place = LockPlace::enter("table 8", LockAccess::Exclusive, "an example")?;
+    /// assert!(!place.is_removed());
+    /// # Ok::<(), towpath_lockfile::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        has_name(self.file.desk.as_fd(), &self.file.path).is_ok_and(|has| !has)
+    }
+
     /// Goes to the desk, if it is free.
     fn desk_now(&self) -> Result<Option<AtDesk<'_>>, Error> {
         match self.file.to_desk(false) {

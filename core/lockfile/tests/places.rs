@@ -180,7 +180,9 @@ fn holder_whose_file_was_removed_is_told() {
     let name = unique();
     let place = enter(&name, ALONE);
     place.wait().unwrap();
+    assert!(!place.is_removed());
     std::fs::remove_file(survey(Some(&name)).unwrap().0.remove(0).path).unwrap();
+    assert!(place.is_removed());
     let error = place.leave(Leaving::Consistent).unwrap_err();
     assert!(matches!(error, Error::Removed { .. }), "{error}");
     assert!(error.to_string().contains("towpath clean"), "{error}");

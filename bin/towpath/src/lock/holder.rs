@@ -44,6 +44,8 @@ use crate::{CommandFailure, Outcome};
 /// Lowest number of the descriptor that the command inherits: scripts use the first ones.
 const LIFELINE: libc::c_int = 100;
 
+/// Time between two looks whether the file of a lock of this host was removed.
+const LOOK: Duration = Duration::from_secs(1);
 /// Time for which a release waits for the agent.
 const LEAVE: Duration = Duration::from_secs(5);
 /// Time for which a waiter that gives up waits for the agent. It will see the end anyway.
@@ -60,7 +62,7 @@ enum HolderPlace {
     Etcd(Box<EtcdPlace>),
 }
 
-/// News of a place whose lock is not of this host alone.
+/// News of a place.
 enum HolderNews {
     Granted(LockGrant),
     Refused,
@@ -86,13 +88,16 @@ impl HolderPlace {
         }
     }
 
-    /// Returns whether news come: then the lifeline is readable.
+    /// Returns whether the lifeline becomes readable when news come.
     fn has_news(&self) -> bool {
         !matches!(self, HolderPlace::Here(_))
     }
 
     fn take_news(&mut self) -> Option<HolderNews> {
         Some(match self {
+            HolderPlace::Here(place) if place.is_removed() => {
+                HolderNews::Lost { why: "its file was removed", ends: true }
+            }
             HolderPlace::Here(_) => return None,
             HolderPlace::Agent(place) => match place.take_news()? {
                 PlaceNews::Granted(grant) => HolderNews::Granted(grant),
@@ -140,7 +145,13 @@ impl HolderPlace {
     /// Leaves the place; waits for this time for an agent to do so.
     fn leave(&mut self, leaving: Leaving, within: Duration) -> Result<(), CommandFailure> {
         match self {
-            HolderPlace::Here(place) => place.leave(leaving).map_err(refused),
+            HolderPlace::Here(place) => match place.leave(leaving) {
+                Err(error @ towpath_lockfile::Error::Removed { .. }) => {
+                    remark!("towpath: {error}");
+                    Ok(())
+                }
+                left => left.map_err(refused),
+            },
             HolderPlace::Agent(place) => {
                 place.leave(leaving, within);
                 Ok(())
@@ -404,6 +415,7 @@ fn look_after(
     signals: &Signals,
 ) -> io::Result<ChildEnd> {
     let mut has_news = place.has_news();
+    let mut looks = !has_news;
     loop {
         while let Some(ended) = children::ended_child() {
             let end = children::reap(ended);
@@ -414,12 +426,12 @@ fn look_after(
         if has_news {
             sleep([signals.as_fd(), parent.as_fd(), place.lifeline()], None)?;
         } else {
-            sleep([signals.as_fd(), parent.as_fd()], None)?;
+            sleep([signals.as_fd(), parent.as_fd()], looks.then_some(LOOK))?;
         }
-        while let Some(news) = has_news.then(|| place.take_news()).flatten() {
+        while let Some(news) = (has_news || looks).then(|| place.take_news()).flatten() {
             let why = match news {
                 HolderNews::Lost { why, ends } => {
-                    has_news = !ends;
+                    (has_news, looks) = (has_news && !ends, looks && !ends);
                     why
                 }
                 HolderNews::Regained => {
