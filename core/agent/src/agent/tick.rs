@@ -11,16 +11,20 @@
 //!
 //! `lease.rs` says why a removed host has no lease any more.
 
+use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 use towpath_mplock::Node;
 
-use super::Agent;
+use super::{Agent, listen};
 use crate::Error;
 use crate::frame::{Beat, Doubt, Frame};
 use crate::lease::BootTime;
 use crate::membership::{Incarnation, MembershipChange};
 use crate::session::Session;
+
+/// Number of ticks between two looks at the socket: about a lease's time.
+const LOOK: u64 = 20;
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -49,7 +53,23 @@ impl Agent {
             }
         }
         self.rests = false;
+        if self.ticks.is_multiple_of(LOOK) {
+            self.look_at_socket();
+        }
         self.read_nameless(now)
+    }
+
+    /// Listens anew if the socket was removed, as systemd does when its user logs out.
+    ///
+    /// Connections stay.
+    fn look_at_socket(&mut self) {
+        if self.socket.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
+            return;
+        }
+        if let Ok(listener) = listen(&self.socket) {
+            self.listener = listener;
+            (self.say)("the agent's socket was removed: it has a new one");
+        }
     }
 
     fn send_beats(&mut self, now: BootTime) {

@@ -157,7 +157,26 @@ pub fn guards_and_requests(dog: &Watchdog) {
     });
     assert_eq!(managers[0].lock("number").acquire().unwrap().data(), 300u64.to_le_bytes());
 
+    agent_without_socket(&cluster, &managers[0]);
     agent_without_descriptors(&mut cluster, &managers[0]);
+}
+
+/// Removes an agent's socket: it makes a new one, and its clients keep their locks.
+fn agent_without_socket(cluster: &Cluster<'_>, manager: &Manager) {
+    let lock = manager.lock("held meanwhile");
+    let mut guard = lock.acquire().unwrap();
+    let directory = std::env::var_os("TOWPATH_SHM_DIR").unwrap();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("towpath-agent.") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let connect = || Manager::connect_as(cluster.hosts_path(), NAMES[0]);
+    until(|| connect().is_ok());
+    assert!(connect().unwrap().lock("held meanwhile").try_acquire().unwrap().is_none());
+    guard.check().unwrap();
+    guard.release().unwrap();
 }
 
 /// An agent that may open no more files serves its clients, and others when it may again.
