@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::{Native, OwnLine, Prefetch};
 use towpath_shm::{Shared, World};
+use towpath_sync::Policy;
+use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
 
 use super::hold::{HoldBudget, HolderHost};
 use super::lock::{LockCell, POLL_EVERY_LENT};
@@ -364,7 +366,7 @@ impl ManagerState {
         if node.loan().is_none() && cell.request.get().is_none() {
             return None;
         }
-        let (seat, mut patience) = (self.seat_of(&node), SeatPatience::new(self.endpoint.world()));
+        let (seat, mut wait) = (self.seat_of(&node), SeatWait::new(self.endpoint.world()));
         loop {
             let entry = match cell.request.get() {
                 // A look at it leaves its line to the node that has it.
@@ -383,7 +385,7 @@ impl ManagerState {
             };
             match entry {
                 Ok(decision) => return Some(decision),
-                Err(LoanEntry::Busy) if patience.spin() => {}
+                Err(LoanEntry::Busy) if wait.spin() => {}
                 Err(LoanEntry::Busy) => {
                     seat.note_sleeper(self.me);
                     if node.announce_sleep(&seat) {
@@ -457,19 +459,20 @@ fn pause_while_taken(node: &NodeLock, seat: &NativeSeat<'_>, most: u32) -> u32 {
     }
 }
 
-/// Time for which a rank waits for a seat before it sleeps.
-struct SeatPatience<'a> {
+/// Wait of a rank for a seat: it spins for about a switch of processes, then sleeps.
+struct SeatWait<'a> {
     world: &'a World,
+    state: WaitState,
     end: u64,
     spins: u32,
 }
 
-impl<'a> SeatPatience<'a> {
-    fn new(world: &'a World) -> SeatPatience<'a> {
-        SeatPatience { world, end: 0, spins: 0 }
+impl<'a> SeatWait<'a> {
+    fn new(world: &'a World) -> SeatWait<'a> {
+        SeatWait { world, state: WaitState::default(), end: 0, spins: 0 }
     }
 
-    /// Pauses once. Returns false when the time is over.
+    /// Pauses once. Returns false when the rank is to sleep, by the waiting strategy.
     fn spin(&mut self) -> bool {
         std::hint::spin_loop();
         self.spins += 1;
@@ -477,9 +480,19 @@ impl<'a> SeatPatience<'a> {
             return true;
         }
         let now = HolderHost::now(self.world);
-        if self.end == 0 {
-            self.end = now + HolderHost::switch_cost(self.world);
+        now < self.end || self.goes_on(now)
+    }
+
+    /// Asks the strategy whether to spin further, at the end of a spin.
+    fn goes_on(&mut self, now: u64) -> bool {
+        let switch_cost = HolderHost::switch_cost(self.world);
+        let strategy = Strategy::new(Policy::SpinThenPark, switch_cost, &Limits::LOCK);
+        match strategy.next(&mut self.state, || false) {
+            Step::Spin(time) => {
+                self.end = now + time;
+                true
+            }
+            Step::Yield | Step::Park(_) => false,
         }
-        now < self.end
     }
 }
