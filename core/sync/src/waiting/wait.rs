@@ -300,8 +300,10 @@ impl Wait<'_> {
                     since_asked += ns;
                 }
                 Step::Yield => {
+                    // Others may have the core for their whole time slices.
+                    let before = cpu.now();
                     cpu.yield_now();
-                    since_asked += self.budget;
+                    since_asked += cpu.now().saturating_sub(before).max(self.budget);
                 }
                 Step::Park(nap) => match doorbell {
                     Some(doorbell) => {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, FetchOp, LlSc, Ordering::Relaxed, Park, Place, Processor, Scheduling};
 use towpath_sim::{Parameters, Simulation, Stuck, machines};
+use towpath_sync::{Policy, Surroundings, Wait, Waiting};
 
 fn origin(changes: &[&str]) -> Parameters {
     let mut p = machines::by_name("origin2000").unwrap();
@@ -427,6 +428,34 @@ fn yielding_costs_a_call_if_alone_and_a_switch_if_not() {
         assert!(times.windows(2).all(|w| w[1] - w[0] == cost || w[1] - w[0] == 10_000), "{times:?}");
         assert_eq!(times[1] - times[0], cost, "{times:?}");
     }
+}
+
+/// Surroundings of a wait that can't end any more.
+struct Hopeless;
+
+impl Surroundings for Hopeless {
+    fn abandoned(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn waiter_that_yields_to_one_that_computes_asks_for_deaths_soon() {
+    // A yield takes as long as the other's time slice: a few of them are the millisecond after
+    // which a waiter asks.
+    let p = origin(&["os.switch=1us", "os.quantum=200us"]);
+    let mut s = Simulation::new(&p, 1, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    let asked = Rc::new(Cell::new(0));
+    let here = Rc::clone(&asked);
+    s.spawn(0, 0, move |cpu| {
+        let wait = Wait { policy: Policy::SpinThenYield, around: &Hopeless, budget: 2_000 };
+        assert!(wait.wait_until(cpu, &word, |value| value == 1).is_err());
+        here.set(cpu.now());
+    });
+    s.spawn(0, 1, |cpu| cpu.work(100_000_000));
+    s.run().unwrap();
+    assert!((1_000_000..2_000_000).contains(&asked.get()), "{} ns", asked.get());
 }
 
 /// Measures 25 µs of computing with two threads on a processor and slices of 10 µs, by
