@@ -7,7 +7,7 @@ use crate::parse::{
     split_generics, tokens, unnamed,
 };
 
-/// ErrorVariant of an error, or the structure that it is.
+/// Variant of an error, or the structure that it is.
 struct ErrorVariant {
     name: String,
     fields: Vec<Field>,

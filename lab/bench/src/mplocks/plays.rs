@@ -98,7 +98,7 @@ impl PlayBoard {
         (0..MOST).map(|me| word(self, me).load(Ordering::Relaxed)).sum()
     }
 
-    /// PlayFigures of a play that has ended.
+    /// Figures of a play that has ended.
     pub fn figures(&self, procs: usize) -> PlayFigures {
         let counts: Vec<u64> = (0..procs).map(|me| self.count(me).load(Ordering::Relaxed)).collect();
         let sum: u64 = counts.iter().sum();
