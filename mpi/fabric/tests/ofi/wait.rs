@@ -292,7 +292,7 @@ fn sread_and_counters_wait_and_give_up() {
         scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(30));
             assert_eq!(n[0].0.send(n[0].0.peers[1], None, &[5; 8], 1), 0);
-            // std::thread::sleep(std::time::Duration::from_millis(30));
+            std::thread::sleep(std::time::Duration::from_millis(30));
             // SAFETY: an open queue, on which another thread sleeps: any thread may signal it.
             assert_eq!(unsafe { call!(n[1].0.tx, ops, signal) }, 0);
         });
