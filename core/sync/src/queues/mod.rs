@@ -214,6 +214,18 @@ impl QueueGeometry {
         (slot & self.mask()) * self.stride() + k
     }
 
+    /// The slot whose line a sender prefetches at this one, if room was seen there.
+    #[inline(always)]
+    fn slot_to_fill(self, number: u64, seen: impl FnOnce() -> u64) -> Option<u64> {
+        self.slot_ahead(number).filter(|ahead| ahead.wrapping_sub(seen()) < self.capacity() as u64)
+    }
+
+    /// The slot whose line a receiver prefetches at this one, if a value was seen there.
+    #[inline(always)]
+    fn slot_to_read(self, number: u64, seen: impl FnOnce() -> u64) -> Option<u64> {
+        self.slot_ahead(number).filter(|&ahead| seen().wrapping_sub(ahead) as i64 > 0)
+    }
+
     /// The slot whose line an end prefetches at this one: two lines later, or the next.
     ///
     /// `None` where no line begins.
@@ -269,5 +281,16 @@ mod tests {
         // Slots of several lines.
         assert_eq!([16, 24, 32].map(|words| ahead(words, 5)), [Some(6), Some(7), Some(6)]);
         assert_eq!(ahead(1, u64::MAX - 7), Some(8), "numbers wrap");
+    }
+
+    #[test]
+    fn lines_that_the_other_end_may_use_are_not_prefetched() {
+        let queue = QueueGeometry::of(1, 32, 0);
+        let fill = |seen: u64| queue.slot_to_fill(64, || seen);
+        assert_eq!([64, 49, 48].map(fill), [Some(80), Some(80), None]);
+        let read = |seen: u64| queue.slot_to_read(64, || seen);
+        assert_eq!([96, 81, 80, 64].map(read), [Some(80), Some(80), None, None]);
+        assert_eq!(queue.slot_to_read(u64::MAX - 7, || 9), Some(8), "numbers wrap");
+        assert_eq!(queue.slot_to_fill(65, || unreachable!("no line begins there")), None);
     }
 }

@@ -137,28 +137,6 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
         word_at(self.slots, self.geometry.place(number as usize, k))
     }
 
-    /// Prefetches the line in which the sender will write later, if there is room.
-    #[inline(always)]
-    fn prefetch_to_send(&self, cpu: &P, number: u64) {
-        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
-        // Relaxed: the sender's own.
-        let taken = ahead.wrapping_sub(cpu.load(&self.head.sender.seen, Ordering::Relaxed));
-        if taken < self.geometry.capacity() as u64 {
-            cpu.prefetch_exclusive(self.word(ahead, 0));
-        }
-    }
-
-    /// Prefetches the line that the receiver will read later, if a value is there.
-    #[inline(always)]
-    fn prefetch_to_receive(&self, cpu: &P, number: u64) {
-        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
-        // Relaxed: the receiver's own.
-        let there = cpu.load(&self.head.receiver.seen, Ordering::Relaxed).wrapping_sub(ahead);
-        if there as i64 > 0 {
-            cpu.prefetch_shared(self.word(ahead, 0));
-        }
-    }
-
     /// Sends if there is room.
     #[inline(always)]
     fn try_send<T: SentWords, W: Waiting<P>>(
@@ -181,7 +159,11 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
                 return Err(seen);
             }
         }
-        self.prefetch_to_send(cpu, number);
+        // Relaxed: the sender's own.
+        let seen = || cpu.load(&mine.seen, Ordering::Relaxed);
+        if let Some(ahead) = self.geometry.slot_to_fill(number, seen) {
+            cpu.prefetch_exclusive(self.word(ahead, 0));
+        }
         for k in 0..value.words() {
             // Relaxed: published by (O2).
             cpu.store(self.word(number, k), value.word(k), Ordering::Relaxed);
@@ -224,7 +206,11 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
                 return Err(index);
             }
         }
-        self.prefetch_to_receive(cpu, number);
+        // Relaxed: the receiver's own.
+        let seen = || cpu.load(&mine.seen, Ordering::Relaxed);
+        if let Some(ahead) = self.geometry.slot_to_read(number, seen) {
+            cpu.prefetch_shared(self.word(ahead, 0));
+        }
         // Relaxed: after (O3).
         let value = shape.value(|k| cpu.load(self.word(number, k), Ordering::Relaxed));
         // Its Release (2) pairs with the Acquire (O1).

@@ -248,28 +248,6 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
         u32::try_from(used).unwrap_or(u32::MAX).min(self.geometry.rings())
     }
 
-    /// Prefetches the line in which the sender will write later, if there is room.
-    #[inline(always)]
-    fn prefetch_to_send(&self, cpu: &P, ring: &RingWords<'_, P>, number: u64) {
-        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
-        // Relaxed: the sender's own.
-        let taken = ahead.wrapping_sub(cpu.load(ring.seen_by_sender(), Ordering::Relaxed));
-        if taken < self.geometry.capacity() as u64 {
-            cpu.prefetch_exclusive(self.word(self.seat, ahead, 0));
-        }
-    }
-
-    /// Prefetches the line that the receiver will read later, if a value is there.
-    #[inline(always)]
-    fn prefetch_to_receive(&self, cpu: &P, ring: &RingWords<'_, P>, seat: u32, number: u64) {
-        let Some(ahead) = self.geometry.slot_ahead(number) else { return };
-        // Relaxed: the receiver's own.
-        let there = cpu.load(ring.seen_by_receiver(), Ordering::Relaxed).wrapping_sub(ahead);
-        if there as i64 > 0 {
-            cpu.prefetch_shared(self.word(seat, ahead, 0));
-        }
-    }
-
     /// Makes a fence between an index's store and the look at the other end's doorbell.
     #[inline(always)]
     fn fence_lightly(&self, cpu: &P) {
@@ -327,7 +305,11 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
                 return None;
             }
         }
-        self.prefetch_to_send(cpu, &ring, number);
+        // Relaxed: the sender's own.
+        let seen = || cpu.load(ring.seen_by_sender(), Ordering::Relaxed);
+        if let Some(ahead) = self.geometry.slot_to_fill(number, seen) {
+            cpu.prefetch_exclusive(self.word(self.seat, ahead, 0));
+        }
         for k in 0..value.words() {
             // Relaxed: published by (R7).
             cpu.store(self.word(self.seat, number, k), value.word(k), Ordering::Relaxed);
@@ -361,7 +343,11 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
             (seat, number) = self.apart().turn_to_next(cpu)?;
         }
         let ring = self.ring(seat);
-        self.prefetch_to_receive(cpu, &ring, seat, number);
+        // Relaxed: the receiver's own.
+        let seen = || cpu.load(ring.seen_by_receiver(), Ordering::Relaxed);
+        if let Some(ahead) = self.geometry.slot_to_read(number, seen) {
+            cpu.prefetch_shared(self.word(seat, ahead, 0));
+        }
         // Relaxed: after (R8).
         let value = shape.value(|k| cpu.load(self.word(seat, number, k), Ordering::Relaxed));
         // (R6) Release: the value was read; pairs with the Acquire (R5).
