@@ -414,8 +414,7 @@ fn look_after(
     parent: &Parent,
     signals: &Signals,
 ) -> io::Result<ChildEnd> {
-    let mut has_news = place.has_news();
-    let mut looks = !has_news;
+    let mut awaits_news = true;
     loop {
         while let Some(ended) = children::ended_child() {
             let end = children::reap(ended);
@@ -423,15 +422,15 @@ fn look_after(
                 return Ok(end.unwrap_or(ChildEnd::Signal(libc::SIGKILL)));
             }
         }
-        if has_news {
+        if awaits_news && place.has_news() {
             sleep([signals.as_fd(), parent.as_fd(), place.lifeline()], None)?;
         } else {
-            sleep([signals.as_fd(), parent.as_fd()], looks.then_some(LOOK))?;
+            sleep([signals.as_fd(), parent.as_fd()], awaits_news.then_some(LOOK))?;
         }
-        while let Some(news) = (has_news || looks).then(|| place.take_news()).flatten() {
+        while let Some(news) = awaits_news.then(|| place.take_news()).flatten() {
             let why = match news {
                 HolderNews::Lost { why, ends } => {
-                    (has_news, looks) = (has_news && !ends, looks && !ends);
+                    awaits_news = !ends;
                     why
                 }
                 HolderNews::Regained => {
