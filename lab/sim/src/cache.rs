@@ -70,18 +70,17 @@ impl Engine {
         let it = &mut self.cpus[cpu];
         let set = line % it.next_way.len();
         let lines = &mut it.sets[set * ways..][..ways];
-        let is_free = |&l: &u32| l == NONE || self.memory.copy(l as usize, cpu) == copy::INVALID;
-        let own = lines.iter().position(|&l| l as usize == line);
+        let number = line as u32 + 1;
+        let is_free = |&kept: &u32| kept == 0 || self.memory.copy(kept as usize - 1, cpu) == copy::INVALID;
+        let own = lines.iter().position(|&kept| kept == number);
         let way = own.or_else(|| lines.iter().position(is_free)).unwrap_or_else(|| {
             let way = usize::from(it.next_way[set]);
             it.next_way[set] = ((way + 1) % ways) as u8;
             way
         });
-        let victim = std::mem::replace(&mut lines[way], line as u32);
-        let leaves = victim != NONE
-            && victim as usize != line
-            && self.memory.copy(victim as usize, cpu) != copy::INVALID;
-        leaves.then_some(victim as usize)
+        let victim = std::mem::replace(&mut lines[way], number);
+        let leaves = victim != number && !is_free(&victim);
+        leaves.then(|| victim as usize - 1)
     }
 
     // ---- spinners ----

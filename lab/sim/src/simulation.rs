@@ -26,6 +26,23 @@ use crate::thread::Thread;
 /// Size of a thread's stack, in bytes. Only touched pages take memory.
 const STACK: usize = 128 << 10;
 
+/// Maximum number of stacks that a thread of the host keeps for its next simulation.
+const KEPT_STACKS: usize = 64;
+
+thread_local! {
+    /// Stacks of simulations that have ended: short ones would spend their time with the
+    /// kernel, which maps and unmaps for one thread of a process at a time.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps the stacks of threads that have ended.
+fn keep_stacks(coroutines: Vec<Coroutine<(), (), (), DefaultStack>>) {
+    STACKS.with_borrow_mut(|kept| {
+        let room = KEPT_STACKS.saturating_sub(kept.len());
+        kept.extend(coroutines.into_iter().take(room).map(Coroutine::into_stack));
+    });
+}
+
 /// Outcome of a run that has ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -161,7 +178,9 @@ impl Simulation {
         }
         let (machine, path) = (Rc::clone(&self.machine), Rc::clone(&self.path));
         let (notes, seed) = (Rc::clone(&self.notes), self.seed);
-        let stack = DefaultStack::new(STACK).expect("memory for a coroutine's stack");
+        let stack = STACKS.with_borrow_mut(Vec::pop);
+        let stack =
+            stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a coroutine's stack"));
         self.coroutines.push(Coroutine::with_stack(stack, move |yielder, ()| {
             let cpu = Sim::new(&machine, &path, yielder, thread, id, seed, &notes);
             body(&cpu);
@@ -241,6 +260,7 @@ impl Simulation {
         }
         drop(machine);
         self.settle();
+        keep_stacks(self.coroutines);
         Ok(Outcome {
             time,
             counters: self.machine.borrow().all_counters(),

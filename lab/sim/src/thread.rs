@@ -36,7 +36,7 @@ pub(crate) struct Cpu {
     pub free: Time,
     /// Threads that live here and have not ended.
     pub threads: usize,
-    /// The lines of each set, if the cache is finite.
+    /// The lines of each set, if the cache is finite: a number and one, or 0 for none.
     pub sets: Vec<u32>,
     pub next_way: Vec<u8>,
 }
@@ -141,7 +141,7 @@ impl Cpu {
             overdue: false,
             free: 0,
             threads: 0,
-            sets: vec![NONE; sets * ways],
+            sets: vec![0; sets * ways],
             next_way: vec![0; sets],
         }
     }
