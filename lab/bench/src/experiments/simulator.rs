@@ -6,7 +6,7 @@
 //! most of those are refused at first, and each takes several events. The time to set a run up does
 //! not count.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use towpath_report::record::Record;
 use towpath_report::table::{Cell, Table, header};
 
@@ -28,8 +28,10 @@ const MACHINE: &str = "origin2000";
 /// Numbers of processors.
 pub const PROCESSORS: [u32; 2] = [64, 1024];
 /// Number of accesses of one simulation: enough that beginning and end are a small part.
+/// Samples shorter than [`WHOLE`] have fewer.
 const HITS: u64 = 4_000_000;
 const INCREMENTS: u64 = 12_000;
+const WHOLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 enum MachineLoad {
@@ -74,15 +76,16 @@ impl Measure for Simulator {
 fn measure(processors: u32, load: MachineLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
     let mut machine = machines::by_name(MACHINE).expect("a machine that comes with Towpath");
     machine.processors = u64::from(processors);
+    let part = (run.limit.as_secs_f64() / WHOLE.as_secs_f64()).min(1.0);
     let begun = Instant::now();
     let (mut seconds, mut accesses, mut events) = (0.0, 0, 0);
     for seed in run.seed.. {
-        let (outcome, time) = once(&machine, load, seed)?;
+        let (outcome, time) = once(&machine, load, part, seed)?;
         seconds += time;
         // Waiters are charged for their spinning too, arithmetically: accesses that were not
         // simulated do not count.
         accesses += match load {
-            MachineLoad::Hits => HITS,
+            MachineLoad::Hits => part_of(HITS, part),
             MachineLoad::Contention => outcome.counters.accesses,
         };
         events += outcome.events;
@@ -100,8 +103,13 @@ fn measure(processors: u32, load: MachineLoad, run: &Circumstances<'_>) -> Resul
     })
 }
 
-/// One simulation, and how long the host took for it.
-fn once(machine: &Parameters, load: MachineLoad, seed: u64) -> Result<(Outcome, f64), Error> {
+/// A part of so many accesses, at most all of them.
+fn part_of(accesses: u64, part: f64) -> u64 {
+    (accesses as f64 * part) as u64
+}
+
+/// One simulation of a part of the load, and how long the host took for it.
+fn once(machine: &Parameters, load: MachineLoad, part: f64, seed: u64) -> Result<(Outcome, f64), Error> {
     let processors = machine.processors;
     let mut simulation = Simulation::new(machine, processors as usize, seed);
     let arena = simulation.arena();
@@ -112,14 +120,14 @@ fn once(machine: &Parameters, load: MachineLoad, seed: u64) -> Result<(Outcome, 
                 let _ = cpu.spin_until(&words[1], Relaxed, u64::MAX, |value| value == 1);
                 return;
             }
-            for i in 0..HITS / 2 {
+            for i in 0..part_of(HITS, part) / 2 {
                 cpu.store(&words[0], i, Relaxed);
                 cpu.load(&words[0], Relaxed);
             }
             cpu.store(&words[1], 1, Relaxed);
         }),
         MachineLoad::Contention => simulation.spawn_all(move |cpu: &Sim| {
-            for _ in 0..INCREMENTS / processors {
+            for _ in 0..(part_of(INCREMENTS, part) / processors).max(1) {
                 let ps = cpu.random().around(5_000_000, 0.2);
                 cpu.compute(ps);
                 cpu.fetch_add(&words[0], 1, Relaxed);
@@ -178,9 +186,9 @@ mod tests {
     fn the_loads_are_what_they_are_called() {
         let mut machine = machines::by_name(MACHINE).unwrap();
         machine.processors = 64;
-        let hits = once(&machine, MachineLoad::Hits, 1).unwrap().0.counters;
+        let hits = once(&machine, MachineLoad::Hits, 1.0, 1).unwrap().0.counters;
         assert!(hits.hits * 1000 > hits.accesses * 999, "{hits:?}");
-        let contention = once(&machine, MachineLoad::Contention, 1).unwrap().0.counters;
+        let contention = once(&machine, MachineLoad::Contention, 1.0, 1).unwrap().0.counters;
         assert!(contention.hits * 2 < contention.accesses, "{contention:?}");
         assert!(contention.failed_conditionals > contention.conditionals, "{contention:?}");
     }
