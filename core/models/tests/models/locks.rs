@@ -185,6 +185,7 @@ fn hybrid_queue() {
 }
 
 #[test]
+#[ignore = "ten seconds"]
 fn clh() {
     attempt::<Clh<LoomProcessor, 3>>();
     all::<Clh<LoomProcessor, 2>>();
