@@ -53,11 +53,11 @@ pub(crate) struct Line {
     pub state: LineState,
     /// An intervention is under way (directory).
     pub busy: bool,
-    /// Never cached.
+    /// True if it is never cached.
     pub at_memory: bool,
     pub owner: u16,
     pub home: u16,
-    /// Until when the last exclusive transaction lasts (bus).
+    /// Time until which the last exclusive transaction lasts (bus).
     pub settled: u64,
 }
 
@@ -78,14 +78,14 @@ pub(crate) struct Mark {
 pub(crate) struct Memory {
     pub values: Vec<u64>,
     pub lines: Vec<Line>,
-    /// By line, if the machine has such.
+    /// State of each line, if the machine has such.
     pub marks: Vec<Mark>,
     has_marks: bool,
-    /// By [`BLOCK`] lines, then processor, then line.
+    /// Copies, by [`BLOCK`] lines, then processor, then line.
     ///
     /// Lines that a processor uses in turn are neighbours in the host's memory.
     copies: Vec<u8>,
-    /// By line: a bit for each processor that has or will have a copy.
+    /// Bits of each line: one for each processor that has or will have a copy.
     sharers: Vec<u64>,
     pub processors: usize,
     set_words: usize,
@@ -255,15 +255,13 @@ impl Memory {
 
     /// Checks the rule that always holds of a line: one writer, or many readers.
     pub fn check(&self, line: usize) -> Result<(), String> {
-        // A plain loop: debug builds come here with every access, and iterators are slow there.
+        // Without an allocation: debug builds come here with every access.
         let (mut readers, mut owners, mut writers) = (0, 0, 0);
-        let mut processor = 0;
-        while processor < self.processors {
+        for processor in 0..self.processors {
             let copy = self.copy(line, processor);
             readers += u32::from(copy >= copy::SHARED);
             owners += u32::from(copy >= copy::OWNED);
             writers += u32::from(copy >= copy::MODIFIED);
-            processor += 1;
         }
         if owners > 1 || writers == 1 && readers > 1 {
             let copies: Vec<u8> = (0..self.processors).map(|processor| self.copy(line, processor)).collect();
