@@ -73,7 +73,8 @@ fn has_another(state: &Path, own: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// Without the wait both would refuse, each for the other's sake.
+    /// Agents that start at the same time wait for each other: both would refuse
+    /// otherwise.
     #[test]
     fn agent_that_starts_while_another_does_waits_for_it() {
         let state = std::env::temp_dir().join(format!("towpath-agent-running-{}", std::process::id()));

@@ -329,15 +329,15 @@ pub struct Layout {
     pub directory: u64,
     /// The first endpoint's receive block.
     pub blocks_start: u64,
-    /// From one receive block to the next.
+    /// Distance from one receive block to the next.
     pub stride: u64,
-    /// From a receive block's start to its reply queue (the request queue is at 0).
+    /// Offset of a receive block's reply queue (the request queue is at 0).
     pub reply: u64,
-    /// From a receive block's start to its streams.
+    /// Offset of a receive block's streams.
     pub streams: u64,
-    /// From a receive block's start to its segment.
+    /// Offset of a receive block's segment.
     pub segment: u64,
-    /// Within a queue.
+    /// Offsets within a queue.
     pub queue: QueueLayout,
     /// The answer lines.
     pub lines: u64,

@@ -23,7 +23,7 @@ const ROUNDS_OF_BLOCKS: u64 = 3;
 
 /// Choice between blocks and offers for transfers to a peer, measured.
 struct Choices {
-    /// By class; the second way is to offer.
+    /// Times of each class; the second way is to offer.
     classes: [AbTest; CLASSES],
     /// Transfer that is being measured: its class, its length, its beginning.
     trial: Option<(usize, Round, u64, u64)>,

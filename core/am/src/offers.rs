@@ -56,7 +56,7 @@ const SLOWEST: u64 = 4;
 const OFFER_ARGS: usize = LINE_ARGS - 2 * DESCRIPTION;
 /// Number of words of an offer's description.
 const DESCRIPTION: usize = 4;
-/// In an offer's number as it is sent: the message's number of arguments.
+/// Part of an offer's number as it is sent: the message's number of arguments.
 const COUNT_SHIFT: u32 = 60;
 
 /// End of an offer, for its sender.

@@ -60,7 +60,7 @@ pub struct ForwardedMessage<'a> {
     pub handler: u8,
     /// Tag that the sender addresses.
     pub tag: Tag,
-    /// At most [`MAX_ARGS`] arguments.
+    /// Arguments, at most [`MAX_ARGS`].
     pub args: &'a [u32],
     /// Status, operation and generation of a message that comes back.
     pub aux: u64,

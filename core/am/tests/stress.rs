@@ -54,8 +54,9 @@ struct Message {
     offset: u64,
 }
 
-/// Into a shared segment a sender may store at any time: there each message has a place
-/// of its own. A private one keeps a message until the next of the same pair and kind.
+/// Returns whether a rank's segment is shared. A sender may store into such a one at any
+/// time: there each message has a place of its own. A private one keeps a message until the next of
+/// the same pair and kind.
 fn has_shared_segment(rank: usize) -> bool {
     rank % 2 == 1
 }

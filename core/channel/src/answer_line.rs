@@ -58,9 +58,9 @@ pub const ANSWER_ARGS: usize = 10;
 pub const AUX_ARGS: usize = ANSWER_ARGS - 2;
 /// Number of first looks that a pause replaces after one that came too early.
 const PAUSES: u32 = 32;
-/// In a header's state: the end that wrote it sleeps until the other one answers.
+/// Part of a header's state: the end that wrote it sleeps until the other one answers.
 pub const SLEEPS: u64 = 8;
-/// In a header: the message is a reply.
+/// Part of a header: the message is a reply.
 const REPLY: u64 = 1 << 48;
 /// Bits of a header that name sender and receiver.
 const MARKS: u64 = 0xfffe_ffff_f000_0007;

@@ -44,11 +44,11 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Park, Place, Processor};
 
-/// In `armed`: the receiver sleeps on the count.
+/// Value of `armed`: the receiver sleeps on the count.
 pub const SLEEPS: u64 = 1;
-/// In `armed`: the receiver waits for its wake pipe.
+/// Value of `armed`: the receiver waits for its wake pipe.
 pub const PIPE: u64 = 2;
-/// In `armed`: the pipe was armed once more.
+/// Value of `armed`: the pipe was armed once more.
 const ARMED_AGAIN: u64 = 4;
 
 /// A doorbell: the layout natively.

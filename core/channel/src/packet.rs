@@ -199,8 +199,8 @@ pub struct Extra<P: Processor> {
     pub valid_from: P::Word,
     /// Arguments 12 to 15.
     pub args: [P::Cell; (MAX_ARGS - LINE_ARGS) / 2],
-    /// By form: offset and length of a long transfer ([`pack_range`]), or status and
-    /// operation of a returned message.
+    /// Words by form: offset and length of a long transfer ([`pack_range`]), or status
+    /// and operation of a returned message.
     pub aux: P::Cell,
 }
 

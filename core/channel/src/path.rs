@@ -33,7 +33,7 @@ pub struct PacketContent<'a> {
     pub handler: u8,
     /// The tag that the sender addresses.
     pub tag: u64,
-    /// At most [`MAX_ARGS`].
+    /// Arguments, at most [`MAX_ARGS`].
     pub args: &'a [u32],
     /// See [`crate::packet::Extra`].
     pub aux: u64,
@@ -44,7 +44,7 @@ pub struct PacketContent<'a> {
 /// A piece of a transfer: the contents of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// At most a block full.
+    /// Bytes, at most a block full.
     pub bytes: &'a [u8],
     /// Long: where this piece belongs.
     pub offset: u64,
@@ -84,7 +84,7 @@ pub trait WhileFull: Copy {
     fn look_around(&self) -> bool;
 }
 
-/// From one endpoint into a queue of another.
+/// Path from one endpoint into a queue of another.
 pub struct SendPath<'a, P: Processor, C> {
     /// The queue.
     pub queue: &'a Queue<'a, P>,

@@ -21,10 +21,10 @@ pub use crate::census::{Census, STALL, announce, read_intent, stop, write_intent
 pub const SLEEPING: u64 = 1 << 63;
 /// Bit of the tail: the queue is closed; no sender may claim any more.
 pub const CLOSED: u64 = 1 << 62;
-/// In the tail: some tickets are void (`claim/towpath.rs`).
+/// Part of the tail: some tickets are void (`claim/towpath.rs`).
 pub const HOLES: u64 = 1 << 61;
-/// In the tail: the low bits of the receiving endpoint's generation, so that a sender
-/// that means its predecessor notices.
+/// Part of the tail: the low bits of the receiving endpoint's generation, so that a
+/// sender that means its predecessor notices.
 pub const GENERATION: u64 = 0x1ff << 52;
 /// The ticket proper: 52 bits.
 pub const TICKET: u64 = (1 << 52) - 1;
@@ -174,7 +174,7 @@ impl<P: Processor> Queue<'_, P> {
 /// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits
 /// 20–63: the ticket.
 pub mod intent {
-    /// Between the decision to claim and the knowledge of which ticket was claimed.
+    /// Time between the decision to claim and the knowledge of which ticket was claimed.
     pub const CLAIMING: u64 = 1 << 16;
     /// Holds the ticket, not yet published.
     pub const CLAIMED: u64 = 2 << 16;
@@ -324,7 +324,7 @@ pub struct Receiver {
     pub stalled: Option<(u64, u64)>,
 }
 
-/// At most this many tickets are out beyond the packets that there are, if the algorithm
+/// Maximum number of tickets out beyond the packets that there are, if the algorithm
 /// overdraws.
 const OVERDRAWN: i64 = 4096;
 

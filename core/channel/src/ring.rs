@@ -114,11 +114,11 @@ pub struct RingSender<M, const SLOTS: usize> {
     emptied: u64,
     /// The place of the next bytes, counted without end.
     at: u64,
-    /// Up to here the bytes are free again.
+    /// Position up to which the bytes are free again.
     freed: u64,
     /// Number of bytes that are given out in turn.
     capacity: u64,
-    /// For each slot, the end of the bytes that were given out when it was filled.
+    /// End of the bytes that were given out when a slot was filled, for each.
     ends: Box<[u64; SLOTS]>,
 }
 

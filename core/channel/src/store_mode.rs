@@ -63,7 +63,7 @@ pub struct StoreModes {
     /// The second way is past the caches.
     classes: [AbTest; CLASSES],
     pending: Option<PendingTrial>,
-    /// From so many bytes on past the caches, without measuring; 0: never.
+    /// Number of bytes from which on copies go past the caches, unmeasured; 0: never.
     fixed: Option<usize>,
 }
 

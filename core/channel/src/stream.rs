@@ -62,13 +62,13 @@ use crate::path::{PacketContent, two_args};
 
 /// Number of words of a stream.
 pub const WORDS: usize = 1024;
-/// In a header's place: the receiver sleeps until it is written.
+/// Part of a header's place: the receiver sleeps until it is written.
 pub const SLEEPS: u64 = 8;
-/// In an owner word: the stream can be received from.
+/// Value of an owner word: the stream can be received from.
 pub const OPEN: u64 = 1 << 63;
-/// In an owner word: the stream is taken.
+/// Value of an owner word: the stream is taken.
 const TAKEN: u64 = 1 << 62;
-/// In a header: the ticket that the record comes after follows.
+/// Part of a header: the ticket that the record comes after follows.
 const GATE: u64 = 1 << 48;
 /// Bits of a header that a receiver reads: state, handler, number of arguments, source,
 /// [`GATE`].

@@ -43,11 +43,11 @@ use towpath_machine::{Ordering, Processor, Random};
 use crate::packet::ENDPOINT_BITS;
 use crate::queue::{CLOSED, HOLES, intent, stop};
 
-/// In the tail of a queue under a lock: a waiter asks whether its words are damaged.
+/// Part of the tail of a queue under a lock: a waiter asks whether its words are damaged.
 /// (Such a queue has no [`HOLES`].)
 pub const SUSPECTED: u64 = HOLES;
 
-/// In a [`LOCKING`](intent::LOCKING) intent: its writer certainly has the lock.
+/// Part of a [`LOCKING`](intent::LOCKING) intent: its writer certainly has the lock.
 pub const HOLDS: u64 = 1 << 20;
 
 /// Number of the first bit of the question in a LOCKING intent: the endpoint that asks

@@ -36,7 +36,7 @@ struct RemoteRank {
 /// Ranks of other hosts.
 #[derive(Debug)]
 pub struct RemoteRanks {
-    /// By rank; `None`: it runs here.
+    /// Host of each rank; `None`: it runs here.
     ranks: Vec<Option<RemoteRank>>,
     /// Proxies by place in the directory, with their ranks.
     endpoints: Vec<Option<(Proxy, u32)>>,

@@ -13,7 +13,7 @@ const FRAME: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Routes {
     pub hosts: Hosts,
-    /// By host; hosts other than the hub have one, to the hub.
+    /// Link to each host; hosts other than the hub have one, to the hub.
     links: Vec<Option<(Arc<LinkQueue>, Vec<u8>)>>,
 }
 

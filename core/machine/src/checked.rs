@@ -213,7 +213,7 @@ impl Processor for LoomProcessor {
 }
 
 impl Park for LoomProcessor {
-    /// Never times out, so that a lost wake-up is a deadlock that loom reports.
+    /// Park that never times out, so that a lost wake-up is a deadlock that loom reports.
     fn park(&self, word: &LoomWord, expected: u64, _timeout_ns: u64) {
         let (mutex, condvar) = word.parked.as_ref().expect("make words to park on with LoomArena::parking");
         let mut guard = mutex.lock().expect("loom mutexes are not poisoned");

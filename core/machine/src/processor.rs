@@ -11,18 +11,18 @@ use crate::word_copies::{load_each, store_each};
 pub enum Place {
     /// Starts a new line, homed wherever the arena puts things by default.
     NewLine,
-    /// On the line of the word or datum that this arena made last (a new one once that
-    /// line is full).
+    /// Line of the word or datum that this arena made last (a new one once that line is
+    /// full).
     SameLine,
     /// Starts a new line, homed at the given node.
     Home(u32),
-    /// At memory: never cached, for at-memory operations ([`FetchOp`]); homed at the
+    /// Memory itself: never cached, for at-memory operations ([`FetchOp`]); homed at the
     /// given node.
     AtMemory(u32),
 }
 
 impl Place {
-    /// For the words of a row that begins on a line of its own.
+    /// Place in a row of words that begins on a line of its own.
     ///
     /// ```
     /// use towpath_machine::Place;
@@ -260,7 +260,7 @@ pub trait Park: Processor {
 /// Outcome of an acquisition of a lock of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
-    /// In the ordinary way.
+    /// Ordinary access.
     Acquired,
     /// Its previous owner died while holding it; the caller holds it now and must decide
     /// what that means.
@@ -426,8 +426,8 @@ pub trait RollBack: Processor {
 
 /// Capability: hints that a line will be needed.
 pub trait Prefetch: Processor {
-    /// For writing.
+    /// Access for writing.
     fn prefetch_exclusive(&self, word: &Self::Word);
-    /// For reading.
+    /// Access for reading.
     fn prefetch_shared(&self, word: &Self::Word);
 }

@@ -62,7 +62,7 @@ pub enum TaskWatch {
     Before,
     /// The task is polled until then.
     Until(Instant),
-    /// There was none, or it has ended.
+    /// No process: there was none, or it has ended.
     Over,
 }
 

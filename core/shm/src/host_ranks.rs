@@ -5,7 +5,7 @@ use core::ops::Range;
 use crate::Error;
 use crate::layout::MOST_PROCESSES;
 
-/// In the header: the world spans hosts.
+/// Part of the header: the world spans hosts.
 const SPANS: u64 = 1 << 63;
 /// Number of the first bit of the first rank.
 const FIRST: u32 = 16;

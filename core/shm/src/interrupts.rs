@@ -30,8 +30,8 @@ use crate::{Error, ParticipantId, World, words};
 
 /// Maximum number of real-time signals.
 const SIGNALS: usize = 32;
-/// In an address: there is one. The signal's number counts from `SIGRTMIN` and is in bits
-/// 32 to 39, the thread's in the lower half.
+/// Part of an address: there is one. The signal's number counts from `SIGRTMIN` and is in
+/// bits 32 to 39, the thread's in the lower half.
 const VALID: u64 = 1 << 40;
 
 /// A signal's thread, and its action.
@@ -77,7 +77,7 @@ pub struct Interrupts {
     place: usize,
     thread: i32,
     timer: libc::timer_t,
-    /// To be dropped by the thread that made it.
+    /// Mark of the thread that made it, and must drop it.
     own: PhantomData<*const ()>,
 }
 

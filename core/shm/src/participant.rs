@@ -96,7 +96,7 @@ pub struct EntryWord {
     pub state: EntryState,
 }
 
-/// In `start_hash` of an entry that is JOINING: its maker holds the rank's lock.
+/// Value of `start_hash` of an entry that is JOINING: its maker holds the rank's lock.
 const HAS_LOCK: u16 = 1 << 15;
 
 /// Content of an entry that is JOINING about its maker, beside the pid.

@@ -424,9 +424,9 @@ impl World {
         self.0.check_deaths()
     }
 
-    /// For launchers: the process that was started for a rank has ended, and has or
-    /// hasn't failed. If it was a participant, or has failed (also before it had entered or after
-    /// it had left), that is a death, of which all participants learn now.
+    /// Reports, for launchers, that the process that was started for a rank has ended,
+    /// and has or hasn't failed. If it was a participant, or has failed (also before it had entered
+    /// or after it had left), that is a death, of which all participants learn now.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;

@@ -168,7 +168,8 @@ fn is_sound(ours: &World) {
     again.leave().unwrap();
 }
 
-/// After the victim's death all works, with or without a look at its leftovers.
+/// Checks that all works after the victim's death, with or without a look at its
+/// leftovers.
 fn after_death(ours: Option<World>, clean: bool) {
     if let Some(ours) = &ours {
         is_sound(ours);
@@ -189,7 +190,7 @@ fn after_death(ours: Option<World>, clean: bool) {
     assert!(leftovers().unwrap().is_empty(), "the last one removes the name");
 }
 
-/// While the victim stands still: nothing waits for it.
+/// Checks that nothing waits for the victim while it stands still.
 fn beside_a_stopped_one(act: Act, ours: Option<&World>) {
     leftovers().unwrap();
     if let (Act::Object, Some(ours)) = (act, ours) {

@@ -21,11 +21,11 @@ use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
 use crate::{Abandoned, PARKED, Waiting};
 
-/// In `arrivals`: an arrival.
+/// Part of `arrivals`: an arrival.
 const ARRIVAL: u64 = 1;
-/// In `arrivals`: a participant that is inside.
+/// Part of `arrivals`: a participant that is inside.
 const INSIDE: u64 = 1 << 32;
-/// In `arrivals`: the arrivals; in `episode`: its number.
+/// Part of `arrivals`: the arrivals; in `episode`: its number.
 const LOW: u64 = INSIDE - 1;
 
 /// Barrier of two words. All-zero memory is one without arrivals.

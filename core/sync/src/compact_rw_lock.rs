@@ -31,17 +31,18 @@ use crate::locks::Compact;
 use crate::turns::Turns;
 use crate::{Deadline, Lock, LockError, PARKED, TimedOut, Waiting};
 
-/// In `word`: a writer has it.
+/// Part of `word`: a writer has it.
 const WRITER: u64 = 1;
-/// In `word`: a writer waits for the last reader.
+/// Part of `word`: a writer waits for the last reader.
 const WANTED: u64 = 2;
-/// In `word`: that keeps new readers out.
+/// Part of `word`: that keeps new readers out.
 const INSISTS: u64 = 4;
-/// In `word`: readers sleep, or are about to. In the half that falling asleep compares.
+/// Part of `word`: readers sleep, or are about to. It is in the half that falling asleep
+/// compares.
 const READERS_SLEEP: u64 = 8;
-/// In `word`: one reader.
+/// Part of `word`: one reader.
 const READER: u64 = 16;
-/// In `word`: the number of readers, in the half that falling asleep compares.
+/// Part of `word`: the number of readers, in the half that falling asleep compares.
 const READERS: u64 = 0xffff_fff0;
 /// Maximum sleep of a waiter before it looks again, in nanoseconds: an hour. The last
 /// reader, or the writer, wakes it.

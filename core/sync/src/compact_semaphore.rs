@@ -27,11 +27,11 @@ use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 use crate::turns::Turns;
 use crate::{Deadline, PARKED, TimedOut, Waiting};
 
-/// In `word`: the value.
+/// Part of `word`: the value.
 const VALUE: u64 = 0xffff_ffff;
-/// In `word`: one waiter.
+/// Part of `word`: one waiter.
 const WAITER: u64 = 1 << 32;
-/// In `word`: the number of waiters.
+/// Part of `word`: the number of waiters.
 const WAITERS: u64 = !(PARKED | VALUE);
 /// Maximum sleep of a waiter before it looks again, in nanoseconds: an hour. A post
 /// wakes it.

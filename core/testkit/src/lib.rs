@@ -1,4 +1,4 @@
-//! For the tests: processes that are stepped, killed and watched.
+//! Parts of tests: processes that are stepped, killed and watched.
 //!
 //! A test that kills a process after every instruction forks a [`Victim`] again and again, lets it
 //! run for k instructions, kills it, and looks how the others get on. It is the only thread of its

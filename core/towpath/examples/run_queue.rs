@@ -12,7 +12,7 @@ use std::io::Write;
 use towpath::World;
 use towpath::structures::nonblocking;
 
-/// Up to 200 jobs at a time, up to 16 processes.
+/// Queue of up to 200 jobs at a time, for up to 16 processes.
 type Jobs = nonblocking::in_world::PriorityQueue<201, 16>;
 
 /// Number of jobs that each rank brings.

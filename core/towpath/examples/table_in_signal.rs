@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use towpath::structures::nonblocking;
 use towpath::{Endpoint, SignalEndpoint, World};
 
-/// Up to 400 keys, one participant: rank 0, with its signal handler.
+/// Table of up to 400 keys, one participant: rank 0, with its signal handler.
 type Table = nonblocking::in_world::HashMap<401, 1>;
 
 const PUT: u8 = 1; // key, value

@@ -17,7 +17,7 @@ pub const MAX_ENTRIES: usize = 1 << 16;
 pub(crate) struct Translations {
     /// Number of entries that may be mapped.
     entries: usize,
-    /// For each endpoint of the world: the name, and the entry that leads to it.
+    /// Name of each endpoint of the world, and the entry that leads to it.
     by_endpoint: Vec<(u64, usize)>,
 }
 

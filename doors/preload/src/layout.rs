@@ -110,7 +110,7 @@ impl MutexWords {
         self.kind.load(Ordering::Relaxed) == USUAL.load(Ordering::Relaxed)
     }
 
-    /// From now on no mutex is usual.
+    /// Shows every use: no mutex is usual from now on.
     pub fn show_every_use() {
         // Relaxed: before the program begins.
         USUAL.store(i32::MIN, Ordering::Relaxed);

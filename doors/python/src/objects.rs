@@ -29,7 +29,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString
 
 const RAW: u8 = 1;
 const WITH_BUFFERS: u8 = 2;
-/// In a buffer's length: it may not be written.
+/// Part of a buffer's length: it may not be written.
 const READ_ONLY: u64 = 1 << 63;
 /// Alignment of buffers, in bytes.
 const ALIGN: usize = 64;

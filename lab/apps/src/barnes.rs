@@ -79,16 +79,16 @@ type Position = [f64; 3];
 /// Problem in a machine's memory.
 pub struct Barnes<P: Processor> {
     bodies: Vec<[P::Cell; BODY]>,
-    /// By cell and place: the child.
+    /// Child of each cell and place.
     children: Vec<P::Word>,
     centres: Vec<[P::Cell; CENTRE]>,
     leaves: Vec<[P::Cell; LEAF]>,
-    /// By processor: how many of its cells and of its leaves are taken.
+    /// Numbers of each processor's cells and leaves that are taken.
     taken: Vec<[P::Cell; 2]>,
     /// Bounds of space: three smallest coordinates, three largest; then the depth of the
     /// tree.
     bounds: Vec<P::Cell>,
-    /// By step: the mass of the tree.
+    /// Mass of the tree at each step.
     masses: Vec<P::Cell>,
     /// Cells of each processor, and leaves.
     each: [usize; 2],

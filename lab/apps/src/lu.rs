@@ -32,7 +32,7 @@ pub struct Lu<P: Processor> {
     block: usize,
     /// Processors in each dimension of the deal.
     deal: [usize; 2],
-    /// By block row, then block column: its elements, by rows.
+    /// Elements of each block, by rows: block rows, then block columns.
     blocks: Vec<Vec<P::Cell>>,
     input: Vec<f64>,
 }

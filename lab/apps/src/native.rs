@@ -171,7 +171,7 @@ pub fn parts<'a>(
 /// Course of a native run.
 #[derive(Clone, Debug)]
 pub struct NativeRun {
-    /// From the start of the first processor to the end of the last one.
+    /// Time from the start of the first processor to the end of the last one.
     pub time: Duration,
     /// The result.
     pub verified: Verified,

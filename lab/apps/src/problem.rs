@@ -108,12 +108,12 @@ pub enum PartKind {
 /// Size of a problem. The head of an application's file gives its numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Size {
-    /// For tests: some milliseconds on one core.
+    /// Size for tests: some milliseconds on one core.
     Tiny,
-    /// For simulated machines: some hundred thousand accesses to shared memory.
+    /// Size for simulated machines: some hundred thousand accesses to shared memory.
     #[default]
     Small,
-    /// For real machines: a fraction of a second on one core.
+    /// Size for real machines: a fraction of a second on one core.
     Medium,
     /// The paper's, where it can be had.
     Large,

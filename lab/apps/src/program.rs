@@ -6,9 +6,9 @@ use crate::problem::Application;
 /// Application of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyApplication {
-    /// Over shared memory.
+    /// Program over shared memory.
     Shared(Application),
-    /// Over messages.
+    /// Program over messages.
     Messages(MessageApplication),
 }
 

@@ -144,7 +144,8 @@ struct MemberLinks<'a> {
     endpoint: &'a Endpoint,
     rank: usize,
     board: &'a CrashBoard,
-    /// By rank: the destination's incarnation, and the number of the next message to it.
+    /// Incarnation of each destination, and the number of the next message to it, by
+    /// rank.
     links: HashMap<usize, (Name, u32)>,
     random: Random,
 }

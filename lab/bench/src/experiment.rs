@@ -30,7 +30,7 @@ pub trait Sink {
 
 /// An experiment on this machine: one file, and one line in [`crate::EXPERIMENTS`].
 pub trait Measure: Experiment {
-    /// About how long it may take as one of all, in seconds.
+    /// Approximate duration as one of all, in seconds.
     fn seconds(&self) -> u64;
     /// Returns whether it is run when no experiment is named.
     fn is_one_of_all(&self) -> bool {
@@ -89,9 +89,9 @@ impl Samples {
 /// by which the measuring code knows it.
 #[derive(Clone, Debug)]
 pub struct Variant<T> {
-    /// For the records.
+    /// Subject for the records.
     pub subject: RecordSubject,
-    /// For the measuring code.
+    /// Key for the measuring code.
     pub key: T,
 }
 

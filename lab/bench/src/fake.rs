@@ -1,4 +1,4 @@
-//! For tests: contenders whose figures are known, and a sink that keeps everything.
+//! Parts of tests: contenders whose figures are known, and a sink that keeps everything.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::transport::Circumstances;
 use towpath_host::Error;
 
 const SOURCE: &str = include_str!("../peers/mpi_bench.c");
-/// Beyond the measurement's own limit, for starting and ending.
+/// Time beyond the measurement's own limit, for starting and ending.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The provider of a measurement, and its settings.

@@ -38,7 +38,7 @@ const BATCHES_IN_TURN: usize = 20;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
-/// Beyond the measurement's own limit, time to start and end when cores are few and other
+/// Time beyond the measurement's own limit, to start and end when cores are few and other
 /// programs busy.
 const GRACE: Duration = Duration::from_secs(60);
 

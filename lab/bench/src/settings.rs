@@ -42,7 +42,7 @@ pub struct BenchSettings {
     pub kills: u32,
     /// Seed of pseudo-random choices.
     pub seed: u64,
-    /// About how long one measurement may take.
+    /// Approximate duration of one measurement.
     pub sample: Duration,
     /// Time after which an experiment begins no further round. `None`: it runs them all.
     pub limit: Option<Duration>,

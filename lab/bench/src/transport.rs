@@ -27,7 +27,7 @@ pub struct Circumstances<'a> {
     pub round: u32,
     /// Seed of this measurement's pseudo-random choices.
     pub seed: u64,
-    /// About how long the measurement may take. Measure less rather than longer, and
+    /// Approximate duration of the measurement. Measure less rather than longer, and
     /// report what was really done; never less than a figure needs to mean something.
     pub limit: Duration,
 }
@@ -47,7 +47,7 @@ pub struct ShortMessage {
 pub struct Stress {
     /// Number of messages that arrived (fewer than asked for if the time ran out).
     pub messages: u64,
-    /// From the first writer's start to the last arrival.
+    /// Time from the first writer's start to the last arrival.
     pub seconds: f64,
     /// Number of each writer's messages that had arrived when the first writer's last one
     /// arrived, or when the time ran out. Empty if the contender can't tell.
@@ -68,7 +68,7 @@ pub struct Crash {
     pub duplicated: u64,
     /// Slots that stayed unusable after recovery.
     pub leaked_slots: u64,
-    /// For each kill, the time until the receiver next got a message of a survivor, in
+    /// Time after each kill until the receiver next got a message of a survivor, in
     /// microseconds.
     pub recovery_us: Vec<f64>,
 }

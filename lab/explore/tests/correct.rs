@@ -41,7 +41,7 @@ fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Searc
     SearchSettings { method, ..SearchSettings::new(Plan { threads, ops }, schedules) }
 }
 
-/// By every method, with and without deaths.
+/// Searches by every method, with and without deaths.
 fn passes(case: &Case, threads: usize, ops: usize, schedules: u64) {
     for method in [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }] {
         let settings = settings(method, threads, ops, schedules);

@@ -17,7 +17,7 @@ use towpath_process::may_count_cycles;
 pub struct Host {
     /// The processor's name.
     pub cpu: String,
-    /// On how many cores this process may run.
+    /// Number of cores on which this process may run.
     pub cores: u32,
     /// The kernel's name and release.
     pub kernel: String,

@@ -49,7 +49,7 @@ impl Placement {
         if pinned && !self.cores.is_empty() { Some(self.cores[n % self.cores.len()]) } else { None }
     }
 
-    /// In words, for the records.
+    /// Description in words, for the records.
     pub fn describe(&self) -> String {
         let list = self.cores.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(" ");
         match self.pin {

@@ -30,7 +30,7 @@ pub struct LogP {
     pub receive_overhead: f64,
     /// g: the time from one message to the next in a long stream.
     pub gap: f64,
-    /// From sending the request to having handled the reply.
+    /// Time from sending the request to having handled the reply.
     pub round_trip: f64,
 }
 

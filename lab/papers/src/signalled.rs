@@ -18,7 +18,7 @@ use towpath_host::process::{PANICKED, SharedPages, fork_on, wait};
 
 /// Period of the signal.
 const PERIOD: Duration = Duration::from_micros(200);
-/// For how long the counts must stand still until we say that the process does. It may
+/// Time for which the counts must stand still until we say that the process does. It may
 /// not get a processor for a while.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time-out of the whole run.
@@ -34,7 +34,7 @@ pub enum SignalledEnd {
     },
     /// A handler did not come to its end, nor did the interrupted operation.
     StoodStill {
-        /// After so many handlers.
+        /// End after so many handlers.
         handled: u64,
     },
 }

@@ -65,7 +65,7 @@ pub struct Exhibition {
     pub key: char,
     /// Authors, title, year, machine.
     pub title: String,
-    /// In the order of the paper.
+    /// Claims in the order of the paper.
     pub exhibits: Vec<Exhibit>,
 }
 
@@ -86,7 +86,7 @@ pub struct Chapter {
 pub struct Report {
     /// The recommendation for this machine, with its reasons: one sentence.
     pub advice: String,
-    /// At most four plots, each with a short table of its numbers.
+    /// Plots, at most four, each with a short table of its numbers.
     pub pictures: Vec<Section>,
     /// The papers' claims, judged by this run.
     pub claims: Vec<ClaimLine>,

@@ -1,4 +1,4 @@
-//! From samples to figures.
+//! Figures of samples.
 
 use std::time::{Duration, Instant};
 

@@ -31,7 +31,7 @@ pub struct Call<Op, Res> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedCalls<Op, Res> {
     calls: Vec<Call<Op, Res>>,
-    /// For each call the set of those that came before it.
+    /// Set of the calls that came before each call.
     before: Vec<u128>,
 }
 

@@ -42,7 +42,7 @@ pub struct OpenCalls {
 /// The states that were seen, and the place in the tree of schedules.
 #[derive(Debug, Default)]
 pub(crate) struct SeenStates {
-    /// By state the options, a bit each, that were not tried from there: sleep sets.
+    /// Options of each state, a bit each, that were not tried from there: sleep sets.
     seen: HashMap<u64, u64, BuildHasherDefault<Mixer>>,
     nodes: Vec<Branching>,
     depth: usize,
@@ -252,7 +252,7 @@ pub(crate) struct OpenOrders {
     ended: Rc<[(usize, usize)]>,
 }
 
-/// By the digest of a history.
+/// States by the digest of a history.
 pub(crate) type Histories = HashMap<u64, OpenOrders, BuildHasherDefault<Mixer>>;
 
 impl<Op: Hash, Res: Hash> Hash for CallSoFar<Op, Res> {

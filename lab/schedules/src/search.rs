@@ -23,10 +23,10 @@ const GIVEN_UP: u64 = 50;
 /// Order in which schedules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// At random.
+    /// Schedules at random.
     Random,
-    /// By random priorities that change at `depth` − 1 random steps (Burckhardt et al.
-    /// 2010).
+    /// Schedules by random priorities that change at `depth` − 1 random steps (Burckhardt
+    /// et al. 2010).
     Pct {
         /// Number of orderings of steps that a fault may need.
         depth: u32,
@@ -35,7 +35,7 @@ pub enum Method {
     States,
     /// All of them.
     Dfs {
-        /// Only those with at most so many preemptions.
+        /// Limit to schedules with at most so many preemptions.
         preemptions: Option<u32>,
     },
 }

@@ -17,9 +17,9 @@ use crate::subject::SubjectRun;
 /// An acquisition of a lock for many readers or one writer.
 #[derive(Debug)]
 pub enum Admission<R, W> {
-    /// For reading.
+    /// Holders for reading.
     Reader(R),
-    /// For writing; `true`: the last writer died and may have changed half of the data.
+    /// Writer; `true`: the last one died and may have changed half of the data.
     Writer(W, bool),
 }
 

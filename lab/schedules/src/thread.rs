@@ -80,7 +80,7 @@ pub(crate) struct ExploredThread {
 /// Values that a thread has seen since it backed off last.
 #[derive(Clone, Default)]
 pub(crate) struct SeenWords {
-    /// By word: the round in which it was seen last, and the first value in that round.
+    /// Round in which each word was seen last, and the first value in that round.
     pub values: Vec<(u32, u64)>,
     pub words: Vec<usize>,
     round: u32,

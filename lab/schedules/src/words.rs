@@ -71,7 +71,7 @@ impl MemoryModel {
     }
 }
 
-/// For each word that was written, the place in its modification order that must not be
+/// Place of each word that was written in its modification order that must not be
 /// gone behind. Words have slots in the order of their first writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryView(Vec<u64>);
@@ -227,7 +227,7 @@ pub(crate) struct ThreadView {
     fenced: Option<Rc<MemoryView>>,
     /// View of its last light fence.
     light: MemoryView,
-    /// By slot: number of times in a row that it has taken an old value.
+    /// Number of times in a row that each slot has taken an old value.
     stale: Vec<u8>,
 }
 

@@ -212,8 +212,8 @@ impl EventQueue {
         }
     }
 
-    /// Into the calendar or the heap. Number by number: an event that goes through the
-    /// stack is read back before the host's processor has written it.
+    /// Puts an event into the calendar or the heap. Number by number: an event that goes
+    /// through the stack is read back before the host's processor has written it.
     #[inline(never)]
     fn put(&mut self, time: Time, order: u64, a: u32, b: u32) {
         if time >= self.end {

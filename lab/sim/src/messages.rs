@@ -83,13 +83,13 @@ pub(crate) struct Messages {
     handler: Option<Handler>,
     envelopes: Vec<SentMessage>,
     free: Vec<usize>,
-    /// By node: until when its kernel is busy.
+    /// Time until which each node's kernel is busy.
     busy: Vec<Time>,
-    /// By node: time that its kernel has taken.
+    /// Time that each node's kernel has taken.
     taken: Vec<Time>,
-    /// By node: true if its thread is notified and has not seen it.
+    /// True for each node whose thread is notified and has not seen it.
     notified: Vec<bool>,
-    /// By node: true if its thread is in a critical section.
+    /// True for each node whose thread is in a critical section.
     inside: Vec<bool>,
 }
 

@@ -37,7 +37,7 @@ pub enum Unit {
 /// Error in a parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// There is no such parameter.
+    /// Unknown parameter.
     #[error("no parameter is called `{name}`{}", suggestion.as_ref().map(|s| format!(": do you mean `{s}`?")).unwrap_or_default())]
     Unknown {
         /// The name as given.

@@ -6,7 +6,7 @@ use crate::request::Op;
 /// The next step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskStep {
-    /// There is none: the thread's coroutine goes on.
+    /// No task: the thread's coroutine goes on.
     Done,
     /// One operation.
     Operate,

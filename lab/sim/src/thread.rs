@@ -32,7 +32,7 @@ pub(crate) struct Cpu {
     pub in_system: bool,
     /// The time slice has ended, but the thread had asked to stay.
     pub overdue: bool,
-    /// Until when it is busy with letting go of its last thread.
+    /// Time until which it is busy with letting go of its last thread.
     pub free: Time,
     /// Threads that live here and have not ended.
     pub threads: usize,
@@ -105,13 +105,13 @@ pub(crate) struct Thread {
     pub double: Double,
     /// The count of active threads that it is in.
     pub counted: Option<u32>,
-    /// Between taking a lock that the system knows, and freeing it.
+    /// Time between taking a lock that the system knows, and freeing it.
     pub section: Option<CriticalSection>,
     /// Result of its operation at memory.
     pub result: u64,
     /// Its store-conditional failed at home.
     pub failed: bool,
-    /// Until when it spins or sleeps at most.
+    /// Time until which it spins or sleeps at most.
     pub deadline: Time,
     /// Time of its next [`EventKind::Timer`]; `Time::MAX` if none is under way.
     pub timer: Time,

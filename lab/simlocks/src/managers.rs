@@ -57,7 +57,7 @@ impl Outbox for Letters<'_> {
 struct ManagedLock {
     home: usize,
     at_home: HomeLock,
-    /// By node that has asked for the lock: its state and its last ticket.
+    /// State and last ticket of each node that has asked for the lock.
     at_nodes: BTreeMap<usize, (NodeLock, u32)>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Managers {
     /// Letters under way, by the tag of their message.
     letters: RefCell<Vec<Option<Letter>>>,
     free: RefCell<Vec<usize>>,
-    /// By node: number of locks that it holds.
+    /// Number of locks that each node holds.
     inside: RefCell<Vec<u32>>,
     forwards_inside: Cell<ForwardsInside>,
 }

@@ -30,8 +30,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// On that machine, by that policy. Competitive spinning lasts as long as a context
-    /// switch. Where waiters that block let others run and then look again (`os.blocking`),
+    /// Patience on that machine, by that policy. Competitive spinning lasts as long as a
+    /// context switch. Where waiters that block let others run and then look again (`os.blocking`),
     /// blocking at once is giving way at once, and competitive spinning gives way in the end.
     pub fn new(machine: &Parameters, policy: Policy) -> Self {
         let wait = Wait { policy, around: &Alone, budget: machine.switch / 1000 };

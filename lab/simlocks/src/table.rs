@@ -29,7 +29,7 @@ pub enum Scheme {
     Mcs,
     /// Lim & Agarwal's in shared memory, with their mode variable.
     Reactive,
-    /// By message.
+    /// Locks by message.
     Message(Protocol),
     /// Spinlock by one-sided operations.
     OneSidedSpinlock,
@@ -157,9 +157,9 @@ enum SharedLock {
     TestAndTestAndSet(BackingOff),
     Mcs(Mcs<Sim, NODES>),
     Reactive(Reactive<Sim, NODES, 4, 16, ModeWord<Sim>>),
-    /// For more nodes.
+    /// Table for more nodes.
     LargeMcs(Box<Mcs<Sim, MOST_NODES>>),
-    /// For more nodes.
+    /// Table for more nodes.
     LargeReactive(Box<Reactive<Sim, MOST_NODES, 4, 16, ModeWord<Sim>>>),
     OneSided(OneSidedLock),
 }
@@ -187,11 +187,11 @@ pub struct LockTable {
     locks: Vec<SharedLock>,
     managers: Option<Rc<Managers>>,
     patience: Patience,
-    /// By node: its thread's hold. A thread holds one lock at a time.
+    /// Hold of each node's thread. A thread holds one lock at a time.
     held: RefCell<Vec<HeldState>>,
-    /// By lock: its last holder, and the number of nodes that hold it or wait for it.
+    /// Last holder of each lock, and the number of nodes that hold it or wait for it.
     last: RefCell<Vec<(usize, u32)>>,
-    /// By lock: true if a node is in its critical section.
+    /// True for each lock in whose critical section a node is.
     inside: RefCell<Vec<bool>>,
     mix: Cell<Mix>,
 }

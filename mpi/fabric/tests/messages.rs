@@ -11,8 +11,8 @@ use towpath_fi::device::operation::{Refusal, SendRequest};
 use towpath_fi::device::resource::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
 use towpath_fi::device::tune::settings::{INJECT, Settings};
 
-/// Through the shared queue alone, through the pair's slots as soon as possible, with
-/// direct copies, and as is measured.
+/// Ways of a message: through the shared queue alone, through the pair's slots as soon as
+/// possible, with direct copies, and as is measured.
 fn ways() -> [Settings; 4] {
     let usual = Settings::default();
     [

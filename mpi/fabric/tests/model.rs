@@ -27,8 +27,8 @@ struct World {
     nodes: Vec<Node>,
     /// Messages that were not received yet, by sender and receiver: number, tag, bytes.
     sent: HashMap<(u32, u32), Vec<Numbered>>,
-    /// By receiver, sender, tag and ignored bits: which receive (in the order of posting)
-    /// got which message.
+    /// Receive (in the order of posting) that got each message, by receiver, sender, tag
+    /// and ignored bits.
     got: HashMap<Key, Vec<(usize, u64)>>,
     posted: Vec<HashMap<usize, Posted>>,
     next: usize,

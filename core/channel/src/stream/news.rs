@@ -5,9 +5,9 @@
 
 use towpath_machine::{Ordering, Processor};
 
-/// In the word: the receiver sleeps.
+/// Part of the word: the receiver sleeps.
 pub(super) const NEWS_SLEEP: u64 = 1 << 63;
-/// In the word: the receiver wants no more streams.
+/// Part of the word: the receiver wants no more streams.
 pub(super) const REFUSED: u64 = 1 << 62;
 
 /// Returns whether senders have opened streams since the last look.

@@ -66,9 +66,9 @@ fn kernel(cpu: &Weakened) -> Weakened {
 /// A receiver's way to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleep {
-    /// On the doorbell.
+    /// Sleep on the doorbell.
     Count,
-    /// On the wake pipe.
+    /// Sleep on the wake pipe.
     Pipe,
 }
 

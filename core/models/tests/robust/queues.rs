@@ -488,7 +488,7 @@ fn rings_of_senders_that_left_are_taken_again() {
     assert_eq!(receiver.try_receive(), Err(TransferError::Disconnected));
 }
 
-/// While others send, the queue is closed: all that was sent is received, no more.
+/// Closes the queue while others send: all that was sent is received, no more.
 #[test]
 fn queue_that_is_closed_ends_at_one_value_for_both_ends() {
     for round in 0..50 {

@@ -117,7 +117,7 @@ impl Message {
     fn tag(self) -> u64 {
         (self.sender as u64) << 32 | self.number | 1 << 63
     }
-    /// On the packet's line, or more.
+    /// Arguments that fit on the packet's line, or more.
     fn args(self) -> Vec<u32> {
         let count = [2, 16, 0, 12, 13][(self.number % 5) as usize];
         (0..count).map(|i| self.number as u32 * 1000 + self.sender as u32 * 100 + i).collect()

@@ -227,7 +227,7 @@ impl Prefetch for Weakened {
 }
 
 impl Park for Weakened {
-    /// Never times out.
+    /// Park that never times out.
     fn park(&self, word: &Word, expected: u64, _timeout_ns: u64) {
         let sleepers = word.sleepers.as_ref().expect("a word to park on");
         self.inner.fetch_add(&sleepers.kernel, 1, Ordering::AcqRel);

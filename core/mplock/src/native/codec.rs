@@ -101,7 +101,7 @@ const CLEAN: u32 = 1 << 11;
 const HOLDING: u32 = 12;
 /// The request only tries.
 const TRIES: u32 = 1 << 14;
-/// There are data of the lock.
+/// Mark of a letter with data of the lock.
 const DATA: u32 = 1 << 15;
 
 impl LetterWords {

@@ -61,10 +61,11 @@ use super::serve::{LOOK, ManagerState};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Only when the process polls, waits or acquires.
+    /// Progress only when the process polls, waits or acquires.
     #[default]
     Poll,
-    /// At once: a thread of the manager's sleeps until a message comes, and handles it.
+    /// Progress at once: a thread of the manager's sleeps until a message comes, and
+    /// handles it.
     Thread,
 }
 

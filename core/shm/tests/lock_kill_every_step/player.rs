@@ -19,7 +19,8 @@ pub enum Act {
     /// The victim holds the lock, the other waits for it; only changing and unlocking are
     /// stepped. (Stepping takes longer than a lease of `robust`, so it hands over.)
     Awaited,
-    /// We hold the lock and let go while the victim waits; the other comes later.
+    /// Place of the victim behind this process, which lets go while it waits; the other
+    /// comes later.
     Behind,
     /// Awaited, and the other waits too before we let go.
     Between,

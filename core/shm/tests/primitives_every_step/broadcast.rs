@@ -13,7 +13,7 @@ use super::{Hold, LONG, PLAY, Play, Stage, mark};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
-/// In the note: the reader was told of the writer's death.
+/// Part of the note: the reader was told of the writer's death.
 const TOLD: u64 = 1 << 32;
 
 /// Messages of the victim, and of this process.

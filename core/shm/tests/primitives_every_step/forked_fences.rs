@@ -16,7 +16,7 @@ const CORES: usize = 64;
 const REACH: FenceReach = FenceReach::Processes;
 /// Command of `membarrier` that asks for registrations; since Linux 6.3.
 const GET_REGISTRATIONS: libc::c_int = 1 << 9;
-/// In the answer: fences of other processes reach this one.
+/// Value of the answer: fences of other processes reach this one.
 const REGISTER_GLOBAL_EXPEDITED: u32 = 1 << 2;
 
 /// Side of the fence.

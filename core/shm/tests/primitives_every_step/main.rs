@@ -88,7 +88,7 @@ struct Play {
     /// Number of steps for which the victim waits for this process, unless it sleeps.
     /// More where others must wait behind a victim that sleeps.
     patience: u64,
-    /// Before the victim acts, by this process; let go when the victim waits.
+    /// Act of this process before the victim's; let go when the victim waits.
     hold: fn(&Stage) -> Hold,
     /// The victim's part. It stands at a [`mark`] before and after the act itself.
     victim: fn(&Stage),

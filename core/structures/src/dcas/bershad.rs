@@ -201,7 +201,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         Ok(actor.cpu.load(words.find(word)?, Ordering::Acquire))
     }
 
-    /// Under the lock, too: otherwise a writing back might come later.
+    /// Writes under the lock, too: otherwise a writing back might come later.
     fn write<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,

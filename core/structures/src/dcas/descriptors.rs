@@ -14,9 +14,9 @@ use super::DcasError;
 use super::places::{PLACES, Places};
 use crate::Storage;
 
-/// In a word: it is marked.
+/// Part of a word: it is marked.
 pub(super) const MARK: u64 = 1 << 63;
-/// In a mark: the word is the operation's second one.
+/// Part of a mark: the word is the operation's second one.
 pub(super) const SECOND: u64 = 1 << 61;
 /// Bits of a mark that name a descriptor and its use, and so an operation.
 pub(super) const IDENTITY: u64 = SECOND - 1;
@@ -24,7 +24,7 @@ const USE_BITS: u32 = 45;
 /// A use's bits in an identity.
 pub(super) const USE: u64 = (1 << USE_BITS) - 1;
 
-/// In a status: how far the operation is.
+/// Part of a status: how far the operation is.
 pub(super) const STATE: u64 = 3;
 pub(super) const ACTIVE: u64 = 1;
 pub(super) const SUCCESS: u64 = 2;

@@ -54,7 +54,7 @@ use super::{Actor, Change, DcasError, DoubleCas, Words, in_order, packed, unpack
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
-/// In a mark: it is a condition.
+/// Part of a mark: it is a condition.
 const CONDITION: u64 = 1 << 62;
 
 /// The use's place in a status.
@@ -79,7 +79,7 @@ struct HarrisDescriptor<P: Processor> {
     condition: Condition<P>,
 }
 
-/// To replace `old` by the operation's mark if the operation is undecided.
+/// Replaces `old` by the operation's mark if the operation is undecided.
 #[repr(C, align(64))]
 struct Condition<P: Processor> {
     usage: P::Word,

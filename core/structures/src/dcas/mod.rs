@@ -185,7 +185,7 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// True if it can change only two words that lie beside each other.
     const ADJACENT: bool = false;
 
-    /// For so many participants, in memory of the given arena.
+    /// Makes one for so many participants, in memory of the given arena.
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
     /// Number of participants that it is for.

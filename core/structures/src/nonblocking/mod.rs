@@ -155,9 +155,9 @@ pub trait Recover<P: Processor> {
 /// Numbers of descriptors by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inventory {
-    /// In the free lists, or never used.
+    /// Nodes in the free lists, or never used.
     pub free: usize,
-    /// In the structure.
+    /// Nodes in the structure.
     pub reachable: usize,
     /// All.
     pub all: usize,

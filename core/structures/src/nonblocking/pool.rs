@@ -554,7 +554,7 @@ impl<P: Processor, T: Node<P>, S: Storage, const OWN: u64> Pool<P, T, S, OWN> {
         Ok(None)
     }
 
-    /// From the shared list, from those never used, or from another participant's list.
+    /// Takes a node of the shared list, a fresh one, or one of another participant.
     #[cold]
     fn take_elsewhere(&self, cpu: &P, me: usize, hand: usize) -> Result<Option<u32>, StableError> {
         if let Some(node) = self.pop(cpu, me, hand, &self.shared)? {

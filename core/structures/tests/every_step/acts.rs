@@ -30,7 +30,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// In a word of shared memory; 0 is none.
+    /// Number in a word of shared memory; 0 is none.
     pub fn encode(self) -> u64 {
         match self {
             Act::Op(Op::Put(key, value)) => 1 | key << 8 | value << 32,

@@ -47,7 +47,7 @@ use models::Op;
 use round::{How, Round};
 use subjects::{SmallPageMap, TwoWords};
 
-/// At how many places an operation is interrupted in the ordinary tests.
+/// Number of places at which an operation is interrupted in the ordinary tests.
 const SAMPLES: u64 = 2;
 
 /// Contents of the structure when the victim begins: nothing, something, as much as there

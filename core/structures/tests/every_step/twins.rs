@@ -24,7 +24,7 @@ trait Twin: 'static {
     fn locked(&self, act: impl FnOnce(&TheList));
 }
 
-/// Under one of our locks, spinning or sleeping.
+/// Twin under one of our locks, spinning or sleeping.
 #[repr(transparent)]
 struct Ours<L, const PARKS: bool>(Mutex<TheList, L>);
 
@@ -40,8 +40,8 @@ impl<L: Lock<Native> + Exclusive + Concurrent, const PARKS: bool> Twin for Ours<
     }
 }
 
-/// Under the standard library's. All-zero bytes are an unlocked one on Linux, which is
-/// checked before it is used.
+/// List under the standard library's mutex. All-zero bytes are an unlocked one on Linux,
+/// which is checked before it is used.
 #[repr(transparent)]
 struct Standard(std::sync::Mutex<TheList>);
 

@@ -1,5 +1,5 @@
-//! Between processes: some are killed at any instruction, some are stopped, some are
-//! interrupted by timers whose handlers use the same structure. Nothing is lost, and no process
+//! Tests between processes: some are killed at any instruction, some are stopped, some
+//! are interrupted by timers whose handlers use the same structure. Nothing is lost, and no process
 //! waits.
 //!
 //! `TOWPATH_KILLS` says how many are killed per structure (by default few).

@@ -1,4 +1,5 @@
-//! Against models one after the other; between threads; in zeroed and in hostile memory.
+//! Tests against models, one after the other; between threads; in zeroed and hostile
+//! memory.
 
 use std::sync::atomic::AtomicU64;
 

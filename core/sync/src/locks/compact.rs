@@ -40,15 +40,15 @@ use towpath_machine::{Arena, Heap, Native, Ordering, Place, Processor};
 use crate::turns::Turns;
 use crate::{Deadline, Lock, LockError, PARKED, TimedOut, Waiting};
 
-/// In `word`: held, or handed over.
+/// Part of `word`: held, or handed over.
 const LOCKED: u64 = 1;
-/// In `word`: a waiter has been woken and has not run yet.
+/// Part of `word`: a waiter has been woken and has not run yet.
 const CALLED: u64 = 2;
-/// In `word`: the next owner is a waiter.
+/// Part of `word`: the next owner is a waiter.
 const HANDED: u64 = 4;
-/// In `word`: one waiter.
+/// Part of `word`: one waiter.
 const WAITER: u64 = 8;
-/// In `word`: the number of waiters, in the half that falling asleep compares.
+/// Part of `word`: the number of waiters, in the half that falling asleep compares.
 const WAITERS: u64 = 0xffff_fff8;
 /// Usual time of a lease, in nanoseconds.
 const USUAL_LEASE: u64 = 500_000;

@@ -81,16 +81,16 @@ const TURN: u64 = 4_000_000;
 /// Value of `state` after a holder let go of inconsistent data. Others, but 0: the
 /// identity of a dead owner whose data no holder has repaired, above [`UNREPAIRED`].
 const POISONED: u64 = 1;
-/// In `state`: the data are inconsistent.
+/// Part of `state`: the data are inconsistent.
 const UNREPAIRED: u64 = 2;
-/// In `word`: the owner got the lock by hand-over and has not touched the data yet.
+/// Part of `word`: the owner got the lock by hand-over and has not touched the data yet.
 const HANDED: u64 = 1 << 31;
-/// In a place: its waiter has been woken to take the lock soon.
+/// Part of a place: its waiter has been woken to take the lock soon.
 const CALLED: u64 = 1 << 30;
-/// In a place: its waiter was called, and is awake. With [`CALLED`]: it has not come yet,
-/// and is passed over.
+/// Part of a place: its waiter was called, and is awake. With [`CALLED`]: it has not come
+/// yet, and is passed over.
 const AWAKE: u64 = 1 << 29;
-/// In `word`: the owner's processor + 1.
+/// Part of `word`: the owner's processor + 1.
 const PROCESSOR: u64 = AWAKE - 1;
 /// Marks on the waiter in a place.
 const MARKS: u64 = PARKED | HANDED | CALLED | AWAKE;
@@ -139,9 +139,9 @@ pub struct RobustHeld {
     death: NonZeroU64,
 }
 
-/// In a holder's state: the data are half changed.
+/// Part of a holder's state: the data are half changed.
 const INCONSISTENT: u64 = 1;
-/// In a holder's state, always: so an `Option` of it takes no further word.
+/// Part of a holder's state, always: so an `Option` of it takes no further word.
 const HELD: NonZeroU64 = NonZeroU64::new(1 << 63).unwrap();
 
 impl RobustHeld {

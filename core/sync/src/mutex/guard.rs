@@ -39,7 +39,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
     }
 }
 
-/// In a guard: it has no place among the mutex's intents.
+/// Part of a guard: it has no place among the mutex's intents.
 const NO_PLACE: u32 = u32::MAX;
 
 /// The lock is held while this lives.
@@ -53,13 +53,13 @@ pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     around: &'a dyn Surroundings,
     /// The processor that called.
     caller: Native,
-    /// Among the mutex's intents, or [`NO_PLACE`].
+    /// Place among the mutex's intents, or [`NO_PLACE`].
     place: u32,
     /// Owner of the memory of `mutex` and `around`, if the guard outlives the handle.
     ///
     /// Such a guard leaves a repair to the next owner.
     keep: ManuallyDrop<Option<Keep>>,
-    /// To be dropped by the thread that locked.
+    /// Mark of the thread that locked, and must drop it.
     thread: PhantomData<*const ()>,
 }
 

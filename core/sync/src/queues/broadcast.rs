@@ -53,16 +53,16 @@ use super::positions::Positions;
 use super::{TransferError, WordLine, all_words, word_at};
 use crate::Waiting;
 
-/// In `published`: nothing more is sent.
+/// Part of `published`: nothing more is sent.
 const CLOSED: u64 = 1;
 /// Number of words of a piece beside its bytes.
 const HEAD: u64 = 2;
-/// In a piece's second word: the first, or last, one of its message.
+/// Part of a piece's second word: the first, or last, one of its message.
 const FIRST: u64 = 1;
 const LAST: u64 = 2;
-/// In a piece's second word: nothing comes up to the end of the ring.
+/// Part of a piece's second word: nothing comes up to the end of the ring.
 const GAP: u64 = 4;
-/// In a piece's second word: first bit of its number of bytes.
+/// Part of a piece's second word: first bit of its number of bytes.
 const LENGTH: u32 = 3;
 
 /// Number of words of the longest piece after which lines are prefetched.

@@ -20,9 +20,9 @@ pub enum TransferError {
         /// Rank of the dead, if the queue knows it.
         rank: Option<u32>,
     },
-    /// There are as many processes at the queue as it has places for.
+    /// Full table: as many processes are at the queue as it has places for.
     Capacity,
-    /// There may be one only on this side of the queue, and it is there.
+    /// Taken side: only one may be on this side of the queue, and it is there.
     Taken {
         /// Rank of the process that has the place, if the queue knows it.
         rank: Option<u32>,

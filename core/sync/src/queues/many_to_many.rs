@@ -60,14 +60,14 @@ use super::members::{Members, PLACES, QueueSide};
 use super::{BoundedQueue, QueueGeometry, ReceivedShape, SentWords, TransferError, WordLine, value, word_at};
 use crate::{Deadline, PARKED, Waiting};
 
-/// In an entry of the ring: number of the slot.
+/// Part of an entry of the ring: number of the slot.
 const SLOT: u64 = (1 << 16) - 1;
-/// In an entry of the ring: nothing is sent with this ticket, or a later one.
+/// Part of an entry of the ring: nothing is sent with this ticket, or a later one.
 const CLOSED: u64 = 1 << 17;
-/// In an entry of the ring: first bit of the lap.
+/// Part of an entry of the ring: first bit of the lap.
 const LAP: u32 = 18;
 
-/// In a slot's word: the state, one of the next.
+/// Part of a slot's word: the state, one of the next.
 const STATE: u64 = 7;
 /// Free, after the ticket before this one: never again with this word.
 const FREE: u64 = 0;
@@ -80,7 +80,7 @@ const LEASED: u64 = 3;
 pub(super) const MOVED: u64 = 5;
 /// Sent if the lease that it belongs to was moved.
 pub(super) const PENDING: u64 = 6;
-/// In a slot's word: first bit of the ticket.
+/// Part of a slot's word: first bit of the ticket.
 pub(super) const TICKET: u32 = 3;
 /// Bits of a ticket in a slot's word.
 pub(super) const TICKETS: u64 = (1 << 29) - 1;
@@ -131,7 +131,7 @@ struct TakenLine<P: Processor> {
     next: P::Word,
     /// The receivers' hint for [`gathering`](super::gathering).
     hint: P::Word,
-    /// Always 0, but for the mark of senders that rest.
+    /// Zero, but for the mark of senders that rest.
     resting: P::Word,
 }
 

@@ -37,11 +37,11 @@ pub(super) const PLACES: usize = 64;
 /// Time between two questions for deaths by callers that do not wait, in nanoseconds.
 const ASK_EVERY: u64 = 1_000_000;
 
-/// In the flags: the queue was closed.
+/// Part of the flags: the queue was closed.
 pub(super) const CLOSED: u64 = 1;
-/// In the flags: first of the bits that say that a member of a side has left.
+/// Part of the flags: first of the bits that say that a member of a side has left.
 const LEFT: u32 = 1;
-/// In the flags: first of the bits that hint that a side has gone.
+/// Part of the flags: first of the bits that hint that a side has gone.
 const GONE: u32 = 3;
 
 /// A side of a queue.

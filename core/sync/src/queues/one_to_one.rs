@@ -34,7 +34,7 @@ use super::{
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
-/// In the sender's index: nothing more is sent.
+/// Part of the sender's index: nothing more is sent.
 const CLOSED: u64 = 1;
 
 /// An end's own line.

@@ -33,11 +33,11 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use super::TransferError;
 use crate::{PARKED, Waiting};
 
-/// In a position: its reader does not hold the writer back.
+/// Part of a position: its reader does not hold the writer back.
 const LEFT: u64 = 1;
-/// In an owner: a reader has the place.
+/// Value of an owner: a reader has the place.
 const HELD: u64 = 1;
-/// In an owner: its reader died, and the writer has yet to be told.
+/// Value of an owner: its reader died, and the writer has yet to be told.
 const DROPPED: u64 = 2;
 
 const fn identity(owner: u64) -> u32 {

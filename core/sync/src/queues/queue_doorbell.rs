@@ -15,7 +15,7 @@ use towpath_machine::{Ordering, Processor};
 
 use crate::{PARKED, Waiting};
 
-/// In the word: the doorbell is armed.
+/// Part of the word: the doorbell is armed.
 const ARMED: u64 = 1;
 
 /// The word.

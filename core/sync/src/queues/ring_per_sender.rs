@@ -55,15 +55,15 @@ pub const RINGS: usize = 32;
 /// Number of lines of a ring beside its slots.
 pub(super) const LINES: usize = 3;
 
-/// In the word of fences: not decided yet.
+/// Value of the word of fences: not decided yet.
 const UNDECIDED: u64 = 0;
-/// In the word of fences: asymmetric ones, between processes.
+/// Value of the word of fences: asymmetric ones, between processes.
 const BETWEEN_PROCESSES: u64 = 1;
-/// In the word of fences: asymmetric ones, between threads.
+/// Value of the word of fences: asymmetric ones, between threads.
 const BETWEEN_THREADS: u64 = 2;
-/// In the word of fences: whole ones, of which senders may not know yet.
+/// Value of the word of fences: whole ones, of which senders may not know yet.
 const CHANGING: u64 = 3;
-/// In the word of fences: whole ones.
+/// Value of the word of fences: whole ones.
 const WHOLE: u64 = 4;
 
 /// Line of words that all ends read, and that are seldom written.

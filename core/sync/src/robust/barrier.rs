@@ -47,27 +47,27 @@ use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
 
-/// In a place: the death of its participant was told, or it has left.
+/// Part of a place: the death of its participant was told, or it has left.
 const TOLD: u64 = 1 << 31;
-/// In a place: its participant has arrived, and has not had the outcome yet.
+/// Part of a place: its participant has arrived, and has not had the outcome yet.
 const PENDING: u64 = 1 << 30;
-/// In a place: first bit of the processor's number.
+/// Part of a place: first bit of the processor's number.
 const PROCESSOR: u32 = 16;
-/// In a place: the episode at which its participant has arrived, modulo 2¹⁶.
+/// Part of a place: the episode at which its participant has arrived, modulo 2¹⁶.
 const ARRIVED: u64 = (1 << 16) - 1;
-/// In a place: identity and processor.
+/// Part of a place: identity and processor.
 const OWNER: u64 = !(PARKED | TOLD | PENDING | ARRIVED);
-/// In the episode: its number, modulo 2²⁴.
+/// Part of the episode: its number, modulo 2²⁴.
 const NUMBER: u64 = (1 << 24) - 1;
-/// In the episode: one participant that took the place of another one; they are counted
-/// modulo 2⁸.
+/// Part of the episode: one participant that took the place of another one; they are
+/// counted modulo 2⁸.
 const JOIN: u64 = 1 << 24;
-/// In the episode: number of such participants.
+/// Part of the episode: number of such participants.
 const JOINS: u64 = 0xff * JOIN;
 
-/// In the count: first bit of the number of the last episode that it does not count.
+/// Part of the count: first bit of the number of the last episode that it does not count.
 const COUNTED: u32 = 32;
-/// In the count: number of arrivals and of known deaths.
+/// Part of the count: number of arrivals and of known deaths.
 const ARRIVALS: u64 = (1 << COUNTED) - 1;
 
 /// Reason for an episode that did not succeed.
@@ -82,7 +82,7 @@ pub enum EpisodeError {
     /// The caller's time was over. It has arrived: when it comes again, it waits for
     /// the same episode.
     TimedOut,
-    /// There are as many participants as the barrier is for, and none of them is dead.
+    /// Full barrier: it has all participants that it is for, and none of them is dead.
     Capacity,
     /// The barrier lies in a world that this process has not entered.
     NotEntered,

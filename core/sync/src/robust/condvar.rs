@@ -41,11 +41,11 @@ use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, Exclusive, Lock, LockError, MutexGuard, PARKED, Waiting};
 
-/// In a place: the waiter waits.
+/// Part of a place: the waiter waits.
 const WAITS: u64 = 1 << 30;
-/// In a place: the waiter was notified.
+/// Part of a place: the waiter was notified.
 const NOTIFIED: u64 = 1 << 31;
-/// In a place: number of the wait, modulo 2³⁰.
+/// Part of a place: number of the wait, modulo 2³⁰.
 const TICKET: u64 = WAITS - 1;
 
 const fn identity(value: u64) -> u32 {

@@ -25,9 +25,9 @@ use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Attempt, Deadline, PARKED, TimedOut, Wait, Waiting};
 
-/// In the word: the event is set.
+/// Part of the word: the event is set.
 const SET: u64 = 1;
-/// In the word: number of settings and [`SET`].
+/// Part of the word: number of settings and [`SET`].
 const VALUE: u64 = u32::MAX as u64;
 
 /// A flag that waiters wait for. Between processes: a named object of a world.

@@ -54,15 +54,15 @@ use crate::{Deadline, Lock, LockError, PARKED, Waiting};
 
 /// Usual time for which writers may overtake a reader before it insists, in nanoseconds.
 const USUAL_PATIENCE: u64 = 500_000;
-/// In a place: not in, but to be let in by the writer that leaves.
+/// Part of a place: not in, but to be let in by the writer that leaves.
 const WANTS: u64 = 1 << 31;
-/// In a place: a writer sleeps until it is free.
+/// Part of a place: a writer sleeps until it is free.
 const AWAITED: u64 = 1 << 30;
-/// In a place: number of readers.
+/// Part of a place: number of readers.
 const READERS: u64 = AWAITED - 1;
-/// In the gate: readers may not enter.
+/// Part of the gate: readers may not enter.
 const CLOSED: u64 = 1;
-/// In the gate: number of closings, modulo 2³¹, above `CLOSED`.
+/// Part of the gate: number of closings, modulo 2³¹, above `CLOSED`.
 const CLOSINGS: u64 = (1 << 32) - 2;
 
 /// Lock for many readers or one writer, with `N` places for readers (at most 64). `L`:

@@ -42,21 +42,21 @@ use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Attempt, Deadline, LockError, PARKED, Waiting};
 
-/// In the word: number of free permits.
+/// Part of the word: number of free permits.
 const PERMITS: u64 = (1 << 20) - 1;
-/// In the word: first bit of the place of the last operation.
+/// Part of the word: first bit of the place of the last operation.
 const PLACE: u32 = 20;
 /// Maximum number of places.
 const MOST_PLACES: usize = 1 << 11;
-/// In the word: a waiter sleeps until a permit is free.
+/// Part of the word: a waiter sleeps until a permit is free.
 const AWAITED: u64 = 1 << 31;
-/// In the word: first bit of the kind of the last operation.
+/// Part of the word: first bit of the kind of the last operation.
 const KIND: u32 = 37;
-/// In the word: first bit of the serial number of the last operation.
+/// Part of the word: first bit of the serial number of the last operation.
 const SERIAL: u32 = 40;
 /// The bits of a serial number.
 const SERIALS: u64 = (1 << 22) - 1;
-/// In a place: first bit of the number of permits.
+/// Part of a place: first bit of the number of permits.
 const HELD: u32 = 22;
 /// Maximum number of permits of a process.
 const MOST_HELD: u64 = (1 << 10) - 1;

@@ -37,7 +37,8 @@ fn new(participants: u32) -> Box<Barrier> {
     barrier
 }
 
-/// In each episode all arrive before one leaves, and one is told that it is the last.
+/// Checks that all arrive before one leaves, and one is told that it is the last, in each
+/// episode.
 fn holds(participants: u32, episodes: u32) {
     let (barrier, arrived, serial) = (new(participants), AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {

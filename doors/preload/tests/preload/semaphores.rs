@@ -228,7 +228,7 @@ cases! {
         }
     }
 
-    /// For the report: a named one that is used three times.
+    /// Case for the report: a named semaphore that is used three times.
     fn semaphores_of_libc_s_are_counted() {
         let semaphore = shared::<sem_t>();
         semaphore.init(1, 3);

@@ -36,13 +36,13 @@ const MULTIPLY: u64 = 3;
 /// Problem in a machine's memory.
 pub struct Cholesky<P: Processor> {
     symbolic: Arc<Symbolic>,
-    /// By supernode: its columns, one after the other, each with all of the supernode's
+    /// Columns of each supernode, one after the other, each with all of the supernode's
     /// rows.
     panels: Vec<Vec<P::Cell>>,
     missing: Vec<P::Cell>,
     done: P::Word,
     procs: usize,
-    /// By column: the diagonal, and the entries below.
+    /// Diagonal of each column, and the entries below.
     input: Vec<Vec<f64>>,
 }
 

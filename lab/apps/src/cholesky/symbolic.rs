@@ -27,9 +27,9 @@ pub struct Symbolic {
     pub below: Vec<Vec<u32>>,
     /// Supernodes, in order.
     pub supernodes: Vec<Supernode>,
-    /// By column: its supernode.
+    /// Supernode of each column.
     pub of_column: Vec<u32>,
-    /// By supernode: the number of others that change it.
+    /// Number of others that change each supernode.
     pub changes: Vec<u32>,
 }
 

@@ -149,9 +149,9 @@ impl Forest {
 struct Labels {
     /// Number of the first node.
     first: usize,
-    /// By node: the smallest node of its component within the tile.
+    /// Smallest node of each node's component within the tile.
     root: Vec<AtomicU32>,
-    /// By node that is such a smallest one: the label of its component.
+    /// Label of the component of each such smallest node.
     label: Vec<AtomicU32>,
     /// Answers to this rank's questions.
     answers: Vec<AtomicU32>,

@@ -79,7 +79,7 @@ pub struct MessageInput {
 /// Course of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankRun {
-    /// From the first barrier to the last one, in nanoseconds.
+    /// Time from the first barrier to the last one, in nanoseconds.
     pub ns: u64,
     /// Number of requests that this rank has sent.
     pub requests: u64,

@@ -40,9 +40,9 @@ const ROUNDS: usize = 12;
 /// own thread changes, in its handlers.
 #[derive(Default)]
 struct Arrivals {
-    /// By round: number of messages.
+    /// Number of messages in each round.
     heard: [AtomicU32; ROUNDS],
-    /// By round, and whether the episode's number is odd: the flag.
+    /// Flag of each round, one for odd episodes and one for even ones.
     flags: [[AtomicU32; 2]; ROUNDS],
     /// Number of acknowledgements.
     acknowledged: AtomicU64,

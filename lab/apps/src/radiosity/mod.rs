@@ -78,7 +78,7 @@ pub struct Radiosity<P: Processor> {
     links: Vec<Vec<P::Cell>>,
     /// Numbers of elements and links that are taken.
     taken: [P::Cell; 2],
-    /// By phase: the processors without a task.
+    /// Processors without a task, in each phase.
     idle: Vec<P::Word>,
     most: f64,
     /// Finest level.

@@ -38,7 +38,7 @@ pub struct Raytrace<P: Processor> {
     rows: usize,
     tile: usize,
     procs: usize,
-    /// By pixel: red, green and blue.
+    /// Red, green and blue of each pixel.
     pixels: Vec<P::Cell>,
     rays: P::Cell,
 }

@@ -41,7 +41,7 @@ pub struct Scene {
     spheres: Vec<Sphere>,
     /// Cells along each side of the grid, which fills the cube from -1 to 1.
     side: usize,
-    /// By cell: the spheres that touch it.
+    /// Spheres that touch each cell.
     cells: Vec<Vec<u32>>,
 }
 

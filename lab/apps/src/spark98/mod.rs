@@ -34,9 +34,9 @@ use mesh::{Mesh, SF5, SF10, TINY};
 /// Way in which the parts of an element are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summation {
-    /// Under a lock for each element.
+    /// Sums under a lock for each element.
     Locks,
-    /// In a vector for each processor, then together.
+    /// Sums in a vector for each processor, then together.
     Reduction,
 }
 

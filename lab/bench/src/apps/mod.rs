@@ -49,7 +49,7 @@ pub const SEQUENTIAL: &str = "sequential";
 /// Way to run an application: the part that is compared, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppWay {
-    /// On one processor, without locks and barriers.
+    /// Program on one processor, without locks and barriers.
     Sequential,
     /// A lock, barrier or queue of Towpath's.
     Ours(PartKind, &'static str),
@@ -57,9 +57,9 @@ pub enum AppWay {
     Rival(AppRival),
     /// The kernel's steps as loops of rayon's.
     Rayon,
-    /// Over messages that are claimed so.
+    /// Program over messages that are claimed so.
     Claim(&'static str),
-    /// Over an MPI.
+    /// Program over an MPI.
     Mpi(MpiKind),
 }
 
@@ -132,7 +132,7 @@ pub struct AppRun {
     pub procs: u32,
 }
 
-/// Beyond the measurement's own limit, time to solve a large problem on few cores.
+/// Time beyond the measurement's own limit, to solve a large problem on few cores.
 const GRACE: Duration = Duration::from_secs(120);
 
 impl AppRun {

@@ -55,8 +55,7 @@ fn subscriber<T: IceoryxSend + Debug + ?Sized>(
         .map_err(failed("creating a subscriber (is there room in /dev/shm?)"))
 }
 
-/// Without this a full buffer would not block: it does so only once the subscriber is
-/// connected.
+/// Connects to the publishers: only from then on does a full buffer block.
 fn connect<T: IceoryxSend + Debug + ?Sized>(subscriber: &Subscriber<ipc::Service, T, ()>) -> Attempt {
     subscriber.update_connections().map_err(failed("connecting to the publishers"))
 }
@@ -71,7 +70,7 @@ fn delivered(receivers: usize) -> Attempt {
 
 /// Messages that the reader of the stress test has received.
 struct Tally {
-    /// By writer.
+    /// Counts of each writer.
     counts: Vec<u64>,
     arrived: u64,
     ended: usize,

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_host::Error;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
-/// In the word: shall stop.
+/// Part of the word: shall stop.
 pub const STOP: u64 = 1;
-/// In the word: is in the signal handler, and waits there.
+/// Part of the word: is in the signal handler, and waits there.
 pub const STOPPED: u64 = 2;
-/// In the word: shall wait between two operations.
+/// Part of the word: shall wait between two operations.
 pub const REST: u64 = 3;
-/// In the word: waits between two operations.
+/// Part of the word: waits between two operations.
 pub const RESTING: u64 = 4;
 
 thread_local! {
@@ -47,7 +47,7 @@ extern "C" fn stay(_signal: libc::c_int) {
     unsafe { *errno = before };
 }
 
-/// Between two operations: waits if the word says so, as if the participant were not
+/// Rests between two operations if the word says so, as if the participant were not
 /// there.
 #[inline(always)]
 pub fn rest(word: &AtomicU64) {

@@ -32,10 +32,10 @@ pub struct Damage {
     /// Number of items that came out twice, were there though they should not be, or had
     /// other contents; of descriptors in two places.
     pub inconsistent: u64,
-    /// For each, the time from the kill until all of its descriptors were recovered, in
+    /// Time of each from the kill until all of its descriptors were recovered, in
     /// milliseconds.
     pub recovery_ms: Vec<f64>,
-    /// For each, how much of that passed before the system said that it was dead.
+    /// Part of that, of each, before the system said that it was dead.
     pub death_ms: Vec<f64>,
 }
 

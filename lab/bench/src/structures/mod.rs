@@ -73,17 +73,17 @@ const NOT_ALONE: &str = "a thread cannot be killed without the others of its pro
 /// The algorithm of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StructureAlgorithm {
-    /// Over Guerraoui, Kogan, Marathe and Zablotchi's DCAS: ours.
+    /// Structure over Guerraoui, Kogan, Marathe and Zablotchi's DCAS: ours.
     Guerraoui,
-    /// Over Harris, Fraser and Pratt's DCAS.
+    /// Structure over Harris, Fraser and Pratt's DCAS.
     Harris,
-    /// Over a DCAS under a table of locks.
+    /// Structure over a DCAS under a table of locks.
     Locked,
-    /// Under our lock for processes that may die.
+    /// Structure under our lock for processes that may die.
     Robust,
-    /// Under a test&test&set lock with back-off.
+    /// Structure under a test&test&set lock with back-off.
     TestAndTestAndSet,
-    /// Under the crate parking_lot's mutex; threads.
+    /// Structure under the crate parking_lot's mutex; threads.
     ParkingLot,
     /// Compare-and-swap only: Harris and Michael's list.
     HarrisMichael,

@@ -45,7 +45,7 @@ use towpath_sync::{
 /// Budget of a waiter's spinning before it yields or parks, in nanoseconds. There is no
 /// time: that it is less than the explorer's limit for patience is enough.
 const BUDGET: u64 = 5_000;
-/// Between two looks of a thread that cannot go on, in nanoseconds.
+/// Time between two looks of a thread that cannot go on, in nanoseconds.
 const PAUSE: u64 = 1_000;
 /// Longer than any wait.
 const ENDLESS: u64 = u64::MAX / 2;

@@ -68,11 +68,11 @@ struct SendersQueue {
     slots: Box<[WordLine<Explorer>]>,
     geometry: QueueGeometry,
     policy: Policy,
-    /// By thread: its ring, and the numbers of its values that were sent, and received.
+    /// Ring of each thread, and the numbers of its values that were sent, and received.
     seats: [Cell<u32>; MAX_THREADS],
     sent: [Cell<u64>; MAX_THREADS],
     received: [Cell<u64>; MAX_THREADS],
-    /// By thread: data of its values, written before and read after.
+    /// Data of each thread's values, written before and read after.
     ///
     /// By the time that the next one has room, the receiver has read it for the value before.
     data: [[DatumId; ROOM + 2]; MAX_THREADS],

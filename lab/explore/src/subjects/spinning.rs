@@ -9,9 +9,9 @@ use super::PAUSE;
 /// Wait that spins, with acts of a subject's.
 #[derive(Clone)]
 pub(super) struct SpinningWait<L, B> {
-    /// After the word has the value that is waited for.
+    /// Place after the word has the value that is waited for.
     pub last: L,
-    /// Before each pause between attempts.
+    /// Place before each pause between attempts.
     pub between: B,
 }
 

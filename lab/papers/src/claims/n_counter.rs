@@ -221,8 +221,8 @@ fn n6(context: &Context<'_>) -> Result<Finding, Error> {
     vary_runs(context, finding, &[with_work()], &claim)
 }
 
-/// From how many processors on the time never falls by a tenth any more; 0 if it does up
-/// to the end.
+/// Number of processors from which on the time never falls by a tenth any more; 0 if it
+/// does up to the end.
 fn flat(f: Look<'_>) -> usize {
     let steps =
         PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));

@@ -331,7 +331,7 @@ fn slower_than_a_lock(f: Figure<'_>, name: &str) -> Vec<String> {
     against
 }
 
-/// Under time sharing: times of these, and the locks' in both conscious disciplines, for
+/// Times of these under time sharing, and the locks' in both conscious disciplines, for
 /// two and three copies.
 fn beside_locks(f: Figure<'_>, names: &[&str]) -> String {
     let times =

@@ -330,7 +330,7 @@ fn with_bound(doublings: u32, metric: Metric) -> Result<f64, Error> {
     Ok(measured.values.iter().find(|(m, _)| *m == metric).map_or(f64::NAN, |(_, value)| *value))
 }
 
-/// From how many processors on each of the first is faster than each of the others.
+/// Number of processors from which on each of the first is faster than all others.
 fn from(f: Look<'_>, fast: &[&'static str], slow: &[&'static str]) -> Option<usize> {
     let wins =
         |n: &&usize| fast.iter().all(|a| slow.iter().all(|b| f(at(a, **n), TIME) < f(at(b, **n), TIME)));

@@ -164,7 +164,7 @@ where
     }
 }
 
-/// Up to eight bytes as a word.
+/// Word of up to eight bytes.
 #[inline(always)]
 fn word_of(chunk: &[u8]) -> u64 {
     match chunk.try_into() {

@@ -16,7 +16,7 @@ use towpath_sync::Waiting;
 
 use super::{ControlPackets, LadderSlot, PacketEnvelope, Route, SHORT_BELOW, wait_a_little};
 
-/// In which order the receiver writes its indices.
+/// Order in which the receiver writes its indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indices {
     /// `slots[i][myid]`, as in Figure 2.

@@ -35,7 +35,7 @@ use towpath_report::record::{Extra, Metric, Record, RecordSubject};
 /// One thing to run, once for each seed.
 #[derive(Clone)]
 pub struct Point {
-    /// For the records.
+    /// Name for the records.
     pub subject: RecordSubject,
     /// The setting.
     pub run: Run,

@@ -23,9 +23,9 @@ pub(crate) struct StateScale {
     words: Vec<OpenWord>,
     /// Places of the writes of each word, but of the first that can be taken.
     places: Vec<u64>,
-    /// By word: the oldest write that can be taken.
+    /// Oldest write of each word that can be taken.
     oldest: Vec<usize>,
-    /// By thread: clocks of its own on which something depends, in order.
+    /// Clocks of each thread's own on which something depends, in order.
     clocks: [Vec<u32>; CLOCKS],
 }
 

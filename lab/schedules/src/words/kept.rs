@@ -6,7 +6,7 @@ use crate::thread::ExploredThread;
 
 /// Copy of a run's state, if there are no deaths and no calls of the system.
 pub(crate) struct KeptState {
-    /// Under C11 those that were written, by slot; else all.
+    /// Words that were written, by slot, under C11; else all.
     words: Vec<WordState>,
     views: GlobalViews,
     fences: OrderedSteps,

@@ -74,7 +74,7 @@ pub(crate) struct BlockingHomes {
     packets: Vec<ControllerMessage>,
     free: Vec<u32>,
     pending: Vec<HomeTransaction>,
-    /// By line: processors whose requests wait until it is not busy any more.
+    /// Processors, for each line, whose requests wait until it is not busy any more.
     waiting: Vec<VecDeque<u16>>,
     /// Number of answers to invalidations that have come.
     acknowledged: u64,

@@ -40,7 +40,7 @@ struct Home {
 pub(crate) struct DirectoryNetwork {
     network: Network,
     homes: Vec<Home>,
-    /// By line: requests that wait until it is not busy any more.
+    /// Requests for each line that wait until it is not busy any more.
     waiting: Vec<VecDeque<u16>>,
     /// Number of acknowledgements of invalidations that have come.
     acknowledged: u64,

@@ -15,7 +15,7 @@ use crate::parameters::{CLASSES, Parameters};
 #[derive(Clone, Debug)]
 struct Hub {
     router: u16,
-    /// Until when its ports are occupied.
+    /// Time until which its ports are occupied.
     incoming: Time,
     outgoing: Time,
 }
@@ -23,10 +23,10 @@ struct Hub {
 #[derive(Debug)]
 pub(crate) struct Network {
     classes: bool,
-    /// By processor: its node.
+    /// Node of each processor.
     nodes: Vec<u16>,
     hubs: Vec<Hub>,
-    /// By the bits in which two routers' numbers differ: how many these are.
+    /// Number of bits set, for each pattern in which two routers' numbers differ.
     hops: Vec<u8>,
     to_hub: Time,
     to_processor: Time,
@@ -40,7 +40,7 @@ pub(crate) struct Network {
     highest: u16,
     group: usize,
     socket: usize,
-    /// By class: from cache to cache, and from memory.
+    /// Times of each class: from cache to cache, and from memory.
     between: [Time; 3],
     memory: [Time; 3],
     /// Time that a request has taken when its home replies.
@@ -107,7 +107,7 @@ impl Network {
         }
     }
 
-    /// From hub to hub: when a message that leaves now arrives.
+    /// Time at which a message from hub to hub that leaves now arrives.
     #[inline(always)]
     fn travel(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
         if from == to {

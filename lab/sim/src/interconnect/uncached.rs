@@ -78,7 +78,7 @@ struct Private {
     /// The processor's own stores that are not visible yet, with the times at which they
     /// will be.
     under_way: Vec<(Range, Time)>,
-    /// Until when it has synchronised: no load is performed earlier.
+    /// Time until which it has synchronised: no load is performed earlier.
     synchronised: Time,
     /// Times at which its last accesses were performed, by their words: no access to
     /// these words is performed earlier.

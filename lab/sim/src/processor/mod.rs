@@ -209,7 +209,7 @@ impl Sim {
         self.machine.borrow().all_counters()
     }
 
-    /// Until the engine lets this thread go on.
+    /// Waits until the engine lets this thread go on.
     ///
     /// Inlined: the host predicts none of the returns between the change of stacks and the
     /// algorithm.
@@ -492,7 +492,7 @@ impl LlSc for Sim {
 }
 
 impl Scheduling for Sim {
-    /// From a page that the kernel shares with its users: a load that hits.
+    /// Load from a page that the kernel shares with its users: a load that hits.
     fn is_preempted(&self, id: usize) -> bool {
         self.await_turn();
         let e = &mut *self.engine();
@@ -502,7 +502,7 @@ impl Scheduling for Sim {
         matches!(e.threads[t].doing, Doing::Queued | Doing::Parked(_) | Doing::Done)
     }
 
-    /// In the thread's own state, which the kernel reads: a store that hits.
+    /// Part of the thread's own state, which the kernel reads: a store that hits.
     fn stay(&self, on: bool) {
         self.await_turn();
         let stops = {

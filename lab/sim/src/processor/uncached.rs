@@ -55,7 +55,7 @@ fn one(word: u32) -> Range {
 }
 
 impl Sim {
-    /// From now on, this thread's accesses are performed like that.
+    /// Performs this thread's accesses like that from now on.
     pub fn define_macros(&self, macros: Macros) {
         self.macros.set(macros);
     }

@@ -123,7 +123,7 @@ fn locks_on_epyc_milan() {
     locks("epyc-milan");
 }
 
-/// Without coherence: their orderings are all that keeps them right.
+/// Locks on a machine without coherence: their orderings are all that keeps them right.
 #[test]
 fn locks_on_sx4() {
     locks("sx4");

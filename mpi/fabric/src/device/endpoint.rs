@@ -37,7 +37,7 @@ pub struct EndpointCore {
     /// All peers.
     pub peers: Vec<Peer>,
     pub(crate) by_address: HashMap<Address, u32>,
-    /// By place: count of uses, peer.
+    /// Count of uses and peer of each place.
     pub(crate) by_member: Vec<Option<(u8, u32)>>,
     pub(crate) tagged: Matcher<Receive, UnexpectedMessage>,
     pub(crate) untagged: Matcher<Receive, UnexpectedMessage>,

@@ -44,7 +44,7 @@ enum RingState {
     Made(Box<PairOut>, u64),
     /// Offered.
     Offered(Box<PairOut>),
-    /// In use.
+    /// Link in use.
     Used(Box<PairOut>),
     /// Declined, or impossible.
     Declined,

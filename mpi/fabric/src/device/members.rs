@@ -56,9 +56,9 @@ impl MemberId {
 /// Members of one endpoint, as their owner sees them.
 pub struct Members {
     segment: Arc<EndpointSegment>,
-    /// For senders that can't come through /proc.
+    /// Socket for senders that can't come through /proc.
     pub listener: Option<FdListener>,
-    /// By place: the state that a watch is for, and the watch.
+    /// State that each place's watch is for, and the watch.
     watches: RefCell<Vec<Option<(u64, Watch)>>>,
 }
 

@@ -18,11 +18,11 @@ pub const NOT_LISTED: u64 = u64::MAX;
 /// Destination of the rest of an eager message.
 #[derive(Clone, Copy, Debug)]
 pub enum Assembly {
-    /// To a receive: its number.
+    /// Match with a receive: its number.
     Matched(u64),
-    /// To a message that waits: tagged or not, its place.
+    /// Match with a message that waits: tagged or not, its place.
     Waiting(bool, u32),
-    /// To a message that a peek has claimed: the context of the claim.
+    /// Match with a message that a peek has claimed: the context of the claim.
     Claimed(usize),
     /// Nowhere: the message is not wanted. Number of bytes that are still to come.
     Dropped(usize),

@@ -30,11 +30,11 @@ pub struct Ep {
     pub domain: *const OfiDomain,
     pub endpoint: Endpoint,
     av: *const Av,
-    /// By number in the vector: the peer.
+    /// Peer of each number in the vector.
     peers: Vec<u32>,
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
-    /// Only operations with FI_COMPLETION are reported.
+    /// True if only operations with FI_COMPLETION are reported.
     pub tx_selective: bool,
     pub rx_selective: bool,
     directed: bool,

@@ -12,9 +12,9 @@ use super::sys::*;
 
 /// Addresses of both ends, as `fi_getinfo` found them.
 pub struct EndNames {
-    /// For an endpoint to be opened here.
+    /// Name of an endpoint to be opened here.
     pub source: Option<Locator>,
-    /// For an address vector.
+    /// Name for an address vector.
     pub destination: Option<Locator>,
 }
 

@@ -221,7 +221,7 @@ fn ioc(bytes: &[u8], size: usize) -> [fi_ioc; 2] {
 }
 
 impl Case<'_> {
-    /// By each of the calls: 0 plain, 1 vectors, 2 a message.
+    /// Calls one of the forms: 0 plain, 1 vectors, 2 a message.
     fn call(&mut self, way: usize, n: &Node, to: u64, at: u64) -> isize {
         let Case { form, op, of, size, .. } = *self;
         let count = self.operand.len().max(self.found.len()) / size;

@@ -26,8 +26,8 @@ pub struct Options {
     pub selective: bool,
     /// All endpoints in one domain.
     pub together: bool,
-    /// For the provider's settings. Only where the process has one thread; elsewhere
-    /// `settings.rs` starts one that has them.
+    /// Environment for the provider's settings, where the process has one thread;
+    /// elsewhere `settings.rs` starts one that has them.
     pub environment: Vec<(&'static str, String)>,
 }
 
@@ -72,7 +72,7 @@ impl Info {
         Info::named_as(version, None, None, 0, change)
     }
 
-    /// For a node and a service, either of which may be missing.
+    /// Information on a node and a service, either of which may be missing.
     pub fn named(
         node: Option<&str>,
         service: Option<&str>,

@@ -82,9 +82,9 @@ pub struct Node {
     pub tx: *mut fid_cq,
     pub rx: *mut fid_cq,
     pub av: *mut fid_av,
-    /// For sends, receives, reads, writes, remote reads, remote writes.
+    /// Flags for sends, receives, reads, writes, remote reads, remote writes.
     pub counters: [*mut fid_cntr; 6],
-    /// By number of the node: its address here.
+    /// Address here of each number of a node.
     pub peers: Vec<fi_addr_t>,
     pub format: fi_cq_format,
     pub home: Rc<Home>,

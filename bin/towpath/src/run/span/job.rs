@@ -23,11 +23,11 @@ const HUB: usize = 0;
 /// Event of a job, for a launcher.
 #[derive(Debug)]
 pub enum JobEvent {
-    /// For the hub: a rank of another host has ended.
+    /// End of a rank of another host, for the hub.
     Ended(RankEnd),
-    /// For joiners: their ranks are to get this signal.
+    /// Signal that the ranks of joiners are to get.
     Signal(i32),
-    /// For joiners: their ranks are to be ended.
+    /// Request to joiners to end their ranks.
     Stop,
     /// A host is lost, whose ranks count as dead. Not after its ranks have ended.
     HostLost {
@@ -50,12 +50,12 @@ pub struct Job {
     names: Vec<String>,
     /// True for a joiner that the hub has started.
     is_attached: bool,
-    /// For the hub: ranks of other hosts that have ended.
+    /// Ranks of other hosts that have ended, for the hub.
     ended: Vec<bool>,
     /// Hosts that are lost.
     lost: Vec<bool>,
     shells: Vec<RemoteShell>,
-    /// For joiners: the exit code of the job.
+    /// Exit code of the job, for joiners.
     over: Option<u8>,
     /// True once the hub has told that the job is over.
     is_ending: bool,

@@ -124,7 +124,7 @@ pub struct End {
     pub table: [Option<(Name, Tag)>; 3],
     pub shared: bool,
     pub segment: Vec<u8>,
-    /// On the way to it: `[requests, replies]`.
+    /// Messages on the way to it: `[requests, replies]`.
     pub queues: [VecDeque<Message>; 2],
     /// Its own messages that never left.
     pub returns: VecDeque<Message>,
@@ -166,7 +166,7 @@ impl End {
 #[derive(Debug)]
 pub struct Model {
     pub ends: Vec<End>,
-    /// In which order the bundle polls them.
+    /// Order in which the bundle polls them.
     pub order: Vec<usize>,
     /// Endpoint that was closed and not replaced yet, and the messages that it did not
     /// handle.

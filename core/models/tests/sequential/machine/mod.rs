@@ -106,7 +106,7 @@ struct Thread {
 #[derive(Default)]
 struct WordState {
     value: u64,
-    /// Only read, written, and changed by fetch-and-op.
+    /// True if it is only read, written, and changed by fetch-and-op.
     at_memory: bool,
     /// Processors that have linked it: it has not been written since.
     linked_by: Vec<usize>,

@@ -321,7 +321,7 @@ impl KernelMutex for Sequential {
     }
 }
 
-/// Only for words at memory. Acquires and releases.
+/// Operations for words at memory only. They acquire and release.
 impl FetchOp for Sequential {
     fn fetch_load(&self, word: &Word) -> u64 {
         self.update("fetch-op load", word, Ordering::AcqRel, Ordering::Acquire, |_| None)

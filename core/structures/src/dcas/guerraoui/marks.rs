@@ -30,7 +30,7 @@ use crate::Storage;
 use crate::dcas::descriptors::{ACTIVE, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, two_words};
 use crate::dcas::{DcasError, Words, packed, unpacked};
 
-/// In a mark: the descriptor is a helper's.
+/// Part of a mark: the descriptor is a helper's.
 pub(super) const HELPS: u64 = 1 << 62;
 /// A plain word's value.
 pub(super) const VALUE: u64 = u32::MAX as u64;

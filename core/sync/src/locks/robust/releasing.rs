@@ -26,11 +26,11 @@ enum Next<'a, W> {
 
 /// Maximum number of releases in a row that do not read the clock.
 const MOST_SPARED: u64 = 15;
-/// In `spared`: releases that are left until the clock is read.
+/// Part of `spared`: releases that are left until the clock is read.
 const LEFT: u64 = 0xff;
-/// In `spared`: first bit of the number of releases in a row.
+/// Part of `spared`: first bit of the number of releases in a row.
 const IN_A_ROW: u32 = 8;
-/// In `spared`: once that the clock was read.
+/// Part of `spared`: once that the clock was read.
 const READ: u64 = 1 << 16;
 
 /// The word `spared` after a release.

@@ -11,7 +11,7 @@ use super::{QueueDoorbell, RingPerSender, RingWords};
 use crate::Waiting;
 use crate::queues::members::QueueSide;
 
-/// In the word of a ring's end: there is one.
+/// Part of the word of a ring's end: there is one.
 const ENDS: u64 = 1 << 62;
 
 impl<P: Prefetch, const N: usize> RingPerSender<'_, P, N> {

@@ -37,7 +37,7 @@ impl<T> RingPort<T> {
 }
 
 impl IceoryxRing {
-    /// For messages of so many bytes, and so many participants, of which one publishes.
+    /// Ring for messages of so many bytes, for participants of which one publishes.
     pub fn new(bytes: u64, procs: u32) -> Result<IceoryxRing, Error> {
         set_log_level(LogLevel::Fatal);
         Ok(IceoryxRing { folder: RunFolder::new()?, bytes: bytes as usize, procs: procs as usize })

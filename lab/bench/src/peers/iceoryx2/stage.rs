@@ -117,11 +117,11 @@ pub const GO: usize = 2;
 pub const DONE: usize = 3;
 /// A process has failed.
 const FAILED: usize = 4;
-/// From here on: results.
+/// First word of the results.
 pub const RESULT: usize = 5;
 
 impl Stage {
-    /// For so many processes, and so many words of results from [`RESULT`] on.
+    /// Stage for so many processes, and so many words of results from [`RESULT`] on.
     pub fn new(procs: usize, results: usize) -> Result<Stage, Error> {
         Ok(Stage { pages: SharedPages::new(RESULT + results)?, procs })
     }

@@ -140,7 +140,8 @@ impl Attacked for Buffers {
         Ok(())
     }
 
-    /// Only the middle stage has several participants.
+    /// Returns whether the victim's stage has several participants: only the middle one
+    /// does.
     fn is_independent(&self, victim: usize, _: usize) -> bool {
         victim != 0 && victim + 1 != self.procs && self.procs > 3
     }

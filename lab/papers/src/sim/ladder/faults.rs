@@ -137,7 +137,7 @@ fn payload(n: u64) -> Vec<u8> {
     (0..BYTES).map(|i| (i as u64 + 37 * n) as u8).collect()
 }
 
-/// Between synchronising instructions, for these runs: longer than all that a packet
+/// Time between synchronising instructions, for these runs: longer than all that a packet
 /// takes. How far accesses are moved no source says; what may happen is to happen here.
 const WINDOW: &str = "memory.window=10us";
 

@@ -69,7 +69,7 @@ impl Rung {
 /// Figures of ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LadderFigures {
-    /// From one process to the other, in nanoseconds: half a round trip, the median.
+    /// Time from one process to the other, in nanoseconds: half a round trip, the median.
     pub latency: f64,
     /// Operations on locks (entering, leaving) for each message.
     pub lock_operations: f64,
@@ -188,7 +188,7 @@ impl Trips {
         self.0.borrow_mut().push((cpu.clock() - start) as f64 / 1e3);
     }
 
-    /// Without the first.
+    /// Times without the first.
     fn median(&self) -> f64 {
         percentile(&self.0.borrow()[1..], 50.0).unwrap_or(f64::NAN)
     }

@@ -27,7 +27,7 @@ pub enum Polled {
 
 /// Round trips between the two that talk.
 const TRIPS: usize = 200;
-/// Before them, so that the slots are given.
+/// Rounds before them, so that the slots are given.
 const WARM: usize = 6;
 
 struct RefinedMemory {
@@ -114,7 +114,7 @@ impl Ways {
         ways.push((cpu.clock() - *sent) as f64 / 1e3);
     }
 
-    /// In nanoseconds, without those before the slots were given.
+    /// Nanoseconds of the rounds after the slots were given.
     fn mean(&self) -> f64 {
         let ways = &self.0.borrow().1[2 * WARM..];
         ways.iter().sum::<f64>() / ways.len() as f64
@@ -243,9 +243,9 @@ pub struct Remote {
 /// The place of the sender's "empty".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empty {
-    /// In its own memory, as M §9.3 has it.
+    /// Flag in its own memory, as M §9.3 has it.
     AtTheSender,
-    /// Beside the slot, at the receiver.
+    /// Flag beside the slot, at the receiver.
     AtTheReceiver,
 }
 

@@ -51,7 +51,7 @@ pub struct ListPlan {
     pub first_pause: u64,
     /// The longest.
     pub longest_pause: u64,
-    /// For how long to wait for an advisory lock, in nanoseconds.
+    /// Time to wait for an advisory lock, in nanoseconds.
     pub threshold: u64,
 }
 
@@ -68,7 +68,7 @@ impl ListPlan {
         }
     }
 
-    /// On the machine that this runs on: a cycle is taken for a nanosecond.
+    /// Run on this machine: a cycle is taken for a nanosecond.
     pub fn native(processes: usize, pairs: u64) -> ListPlan {
         let (first_pause, longest_pause, threshold) = (FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD);
         ListPlan { processes, pairs, first_pause, longest_pause, threshold }

@@ -52,8 +52,8 @@ pub struct Simulated<'m> {
 /// An endpoint that lives there.
 pub type Endpoint<'m> = towpath_am::Endpoint<Simulated<'m>>;
 
-/// About the cost of a context switch, in nanoseconds: the spinning time of waiters that
-/// would rather sleep.
+/// Approximate cost of a context switch, in nanoseconds: the spinning time of waiters
+/// that would rather sleep.
 const SWITCH: u64 = 20_000;
 
 impl<'m> Simulated<'m> {

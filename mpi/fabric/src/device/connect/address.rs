@@ -136,7 +136,7 @@ impl Address {
         ]
     }
 
-    /// From eight words; `None` if they are no address.
+    /// Address of eight words; `None` if they are none.
     pub fn from_words(w: [u64; 8]) -> Option<Address> {
         (w[0] == MAGIC).then_some(Address {
             layout: w[1] as u32,
@@ -161,7 +161,7 @@ impl Address {
         bytes
     }
 
-    /// From bytes; `None` if they are no address.
+    /// Address of bytes; `None` if they are none.
     pub fn from_bytes(bytes: &[u8; ADDRESS_BYTES]) -> Option<Address> {
         let word = |i: usize| {
             let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! From memory to queues: the file that makes references into shared memory.
+//! Queues over memory: the file that makes references into shared memory.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;

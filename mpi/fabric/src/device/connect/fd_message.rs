@@ -111,8 +111,8 @@ fn overflow_user() -> u32 {
 }
 
 impl Connection {
-    /// To the endpoint of this address. `WouldBlock`: so many want that too that one has
-    /// to try again. `ConnectionRefused`: it is not there any more.
+    /// Sends to the endpoint of this address. `WouldBlock`: so many want that too that
+    /// one has to try again. `ConnectionRefused`: it is not there any more.
     ///
     /// # Errors
     ///

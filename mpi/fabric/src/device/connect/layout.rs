@@ -68,7 +68,7 @@ pub struct MemberRow {
     spare3: [AtomicU64; 7],
 }
 
-/// In the upper half of a member's state: not a pid, but the number that the receiver's
+/// Part of a member's state: its upper half is no pid, but the number that the receiver's
 /// [`FdListener`](crate::device::connect::fd_listener::FdListener) has given it.
 pub const VISITOR: u32 = 1 << 31;
 

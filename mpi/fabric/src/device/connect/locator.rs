@@ -32,7 +32,7 @@ impl Locator {
         }
     }
 
-    /// From bytes; `None` if they are neither.
+    /// Locator of bytes; `None` if they are neither.
     pub fn from_bytes(bytes: &[u8; ADDRESS_BYTES]) -> Option<Locator> {
         let endpoint = Address::from_bytes(bytes).map(Locator::Endpoint);
         endpoint.or_else(|| Service::from_bytes(bytes).map(Locator::Service))
@@ -59,7 +59,7 @@ impl Locator {
         }
     }
 
-    /// From text, with the node that it names; `None` if it is neither.
+    /// Locator of text, with the node that it names; `None` if it is neither.
     pub fn from_text(text: &str) -> Option<(&str, Locator)> {
         let rest = text.strip_prefix(SCHEME)?;
         // A node in brackets has colons of its own.

@@ -72,7 +72,7 @@ impl Service {
         bytes
     }
 
-    /// From bytes; `None` if they are no service.
+    /// Service of bytes; `None` if they are none.
     pub fn from_bytes(bytes: &[u8; ADDRESS_BYTES]) -> Option<Service> {
         let (begin, rest) = bytes.split_at(BEGIN);
         let name = rest[rest.len() - SERVICE_BYTES..].get(..rest[0].into())?;

@@ -147,7 +147,7 @@ pub struct Reports {
     pub transmit: Option<Rc<CompletionQueue>>,
     /// Receives.
     pub receive: Option<Rc<CompletionQueue>>,
-    /// By [`Class`].
+    /// Counts of each [`Class`].
     pub counters: [Option<Rc<CompletionCounter>>; 6],
 }
 

@@ -34,7 +34,7 @@ struct RegionCounters {
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     all: Rc<RefCell<HashMap<u64, Region>>>,
-    /// By key, of those that have any.
+    /// Regions by key, of those that have any.
     counters: Rc<RefCell<HashMap<u64, RegionCounters>>>,
 }
 

@@ -37,9 +37,9 @@ pub fn now() -> u64 {
 /// Copy mode of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyMode {
-    /// Through the queue, copied twice, by two processes at the same time.
+    /// Copy through the queue, twice, by two processes at the same time.
     Pipelined,
-    /// In one copy.
+    /// One copy.
     Direct,
 }
 

@@ -131,7 +131,7 @@ pub enum Others {
     /// No others.
     #[default]
     None,
-    /// At least one is not ready to sleep.
+    /// Refusal: at least one is not ready to sleep.
     Awake,
     /// All are armed: their doorbells, to sleep on beside one's own.
     Armed(Doorbells),

@@ -30,7 +30,7 @@ enum KillableReceiver {
 #[derive(Clone)]
 struct StreamedRecords {
     victim: KillableReceiver,
-    /// By rank, the numbers of the requests that rank 0 has handled.
+    /// Numbers of the requests of each rank that rank 0 has handled.
     handled: Rc<RefCell<Vec<Vec<u32>>>>,
     returned: Rc<Cell<usize>>,
     /// Number of senders that have had a stream.
