@@ -259,7 +259,7 @@ fn replies_without_space_are_kept() {
     scene.check(17);
 }
 
-/// Other claim algorithms, and places where it would be polled by others, too.
+/// Refusals under other claim algorithms, and where others would poll it, too.
 fn what_would_wait_is_refused() {
     for algorithm in Algorithm::ALL.into_iter().filter(|a| *a != Algorithm::Towpath) {
         let refused = SignalEndpoint::new(Scene::with(algorithm, 2).endpoint, 2);

@@ -174,7 +174,7 @@ impl<P: Processor> Queue<'_, P> {
 /// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits
 /// 20–63: the ticket.
 pub mod intent {
-    /// Time between the decision to claim and the knowledge of which ticket was claimed.
+    /// State between the decision to claim and the knowledge of which ticket was claimed.
     pub const CLAIMING: u64 = 1 << 16;
     /// Holds the ticket, not yet published.
     pub const CLAIMED: u64 = 2 << 16;

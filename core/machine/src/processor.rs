@@ -260,7 +260,7 @@ pub trait Park: Processor {
 /// Outcome of an acquisition of a lock of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
-    /// Ordinary access.
+    /// Acquired in the ordinary way.
     Acquired,
     /// Its previous owner died while holding it; the caller holds it now and must decide
     /// what that means.
@@ -426,8 +426,8 @@ pub trait RollBack: Processor {
 
 /// Capability: hints that a line will be needed.
 pub trait Prefetch: Processor {
-    /// Access for writing.
+    /// Prefetches for writing.
     fn prefetch_exclusive(&self, word: &Self::Word);
-    /// Access for reading.
+    /// Prefetches for reading.
     fn prefetch_shared(&self, word: &Self::Word);
 }

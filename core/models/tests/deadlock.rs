@@ -110,7 +110,7 @@ struct Agent<'a, C> {
     story: &'a Story,
     /// True if it looks at its own queues while it waits.
     polls: bool,
-    /// State of every other endpoint, as [`End::queues`].
+    /// Senders to every other endpoint, as [`End::queues`].
     senders: Vec<[Sender; 2]>,
     receivers: [Receiver; 2],
     served: usize,

@@ -62,7 +62,7 @@ pub enum TaskWatch {
     Before,
     /// The task is polled until then.
     Until(Instant),
-    /// No process: there was none, or it has ended.
+    /// No time: there was none, or it has ended.
     Over,
 }
 

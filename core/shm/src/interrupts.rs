@@ -77,7 +77,7 @@ pub struct Interrupts {
     place: usize,
     thread: i32,
     timer: libc::timer_t,
-    /// Mark of the thread that made it, and must drop it.
+    /// Keeps it in the thread that made it.
     own: PhantomData<*const ()>,
 }
 

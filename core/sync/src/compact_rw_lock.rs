@@ -35,7 +35,7 @@ use crate::{Deadline, Lock, LockError, PARKED, TimedOut, Waiting};
 const WRITER: u64 = 1;
 /// Part of `word`: a writer waits for the last reader.
 const WANTED: u64 = 2;
-/// Part of `word`: that keeps new readers out.
+/// Part of `word`: the writer that waits keeps new readers out.
 const INSISTS: u64 = 4;
 /// Part of `word`: readers sleep, or are about to. It is in the half that falling asleep
 /// compares.

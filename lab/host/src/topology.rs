@@ -49,7 +49,7 @@ impl Placement {
         if pinned && !self.cores.is_empty() { Some(self.cores[n % self.cores.len()]) } else { None }
     }
 
-    /// Description in words, for the records.
+    /// Describes it in words, for the records.
     pub fn describe(&self) -> String {
         let list = self.cores.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(" ");
         match self.pin {

@@ -34,7 +34,7 @@ pub enum SignalledEnd {
     },
     /// A handler did not come to its end, nor did the interrupted operation.
     StoodStill {
-        /// End after so many handlers.
+        /// Number of handlers that had run.
         handled: u64,
     },
 }

@@ -65,7 +65,7 @@ pub struct Exhibition {
     pub key: char,
     /// Authors, title, year, machine.
     pub title: String,
-    /// Claims in the order of the paper.
+    /// Exhibits in the order of the paper.
     pub exhibits: Vec<Exhibit>,
 }
 

@@ -44,7 +44,7 @@ impl Park for Explorer {
             inner.line(self.index, what, Default::default);
         });
     }
-    /// Sleepers in the order in which they fell asleep.
+    /// Wakes sleepers in the order in which they fell asleep.
     fn wake(&self, word: &Word, count: u32) -> u32 {
         self.step("wake", word, WordAccess::Latest, Other::None, |inner| {
             inner.footprint.touch(TouchedObject::Word(word.0), true);

@@ -19,7 +19,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Description in words.
+    /// Describes it in words.
     pub fn name(self) -> &'static str {
         match self {
             Fault::NotLinearizable => "not linearizable",

@@ -17,7 +17,7 @@ use crate::subject::SubjectRun;
 /// An acquisition of a lock for many readers or one writer.
 #[derive(Debug)]
 pub enum Admission<R, W> {
-    /// Holders for reading.
+    /// Holder for reading.
     Reader(R),
     /// Writer; `true`: the last one died and may have changed half of the data.
     Writer(W, bool),

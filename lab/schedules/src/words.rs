@@ -71,8 +71,8 @@ impl MemoryModel {
     }
 }
 
-/// Place of each word that was written in its modification order that must not be
-/// gone behind. Words have slots in the order of their first writes.
+/// Place in the modification order of each word that was written that must not be gone
+/// behind. Words have slots in the order of their first writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryView(Vec<u64>);
 

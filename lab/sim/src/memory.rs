@@ -78,7 +78,7 @@ pub(crate) struct Mark {
 pub(crate) struct Memory {
     pub values: Vec<u64>,
     pub lines: Vec<Line>,
-    /// State of each line, if the machine has such.
+    /// Marks of each line, if the machine has such.
     pub marks: Vec<Mark>,
     has_marks: bool,
     /// Copies, by [`BLOCK`] lines, then processor, then line.

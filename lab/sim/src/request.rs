@@ -91,7 +91,7 @@ pub(crate) struct Request {
     pub word: u32,
     /// The home (or the bus) has put it into its order.
     pub served: bool,
-    /// Requests in the bus's order.
+    /// Number in the bus's order.
     pub order: u64,
     /// Acknowledgements still to come, less those that came early.
     pub acks: i32,

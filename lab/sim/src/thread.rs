@@ -105,7 +105,7 @@ pub(crate) struct Thread {
     pub double: Double,
     /// The count of active threads that it is in.
     pub counted: Option<u32>,
-    /// Time between taking a lock that the system knows, and freeing it.
+    /// Section between taking a lock that the system knows, and freeing it.
     pub section: Option<CriticalSection>,
     /// Result of its operation at memory.
     pub result: u64,

@@ -29,7 +29,7 @@ pub enum Scheme {
     Mcs,
     /// Lim & Agarwal's in shared memory, with their mode variable.
     Reactive,
-    /// Locks by message.
+    /// Lock by message.
     Message(Protocol),
     /// Spinlock by one-sided operations.
     OneSidedSpinlock,
@@ -157,9 +157,9 @@ enum SharedLock {
     TestAndTestAndSet(BackingOff),
     Mcs(Mcs<Sim, NODES>),
     Reactive(Reactive<Sim, NODES, 4, 16, ModeWord<Sim>>),
-    /// Table for more nodes.
+    /// MCS lock for more nodes.
     LargeMcs(Box<Mcs<Sim, MOST_NODES>>),
-    /// Table for more nodes.
+    /// Reactive lock for more nodes.
     LargeReactive(Box<Reactive<Sim, MOST_NODES, 4, 16, ModeWord<Sim>>>),
     OneSided(OneSidedLock),
 }

@@ -180,7 +180,7 @@ fn work(text: &str) -> Result<Amount, String> {
 }
 
 impl Amount {
-    /// Nanoseconds.
+    /// Returns it in nanoseconds.
     fn on(self, machine: &Parameters) -> Result<u64, CommandFailure> {
         match self {
             Amount::Nanoseconds(ns) => Ok(ns),

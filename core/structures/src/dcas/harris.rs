@@ -79,7 +79,7 @@ struct HarrisDescriptor<P: Processor> {
     condition: Condition<P>,
 }
 
-/// Replaces `old` by the operation's mark if the operation is undecided.
+/// Replacement of `old` by the operation's mark if the operation is undecided.
 #[repr(C, align(64))]
 struct Condition<P: Processor> {
     usage: P::Word,

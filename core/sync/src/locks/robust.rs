@@ -141,7 +141,7 @@ pub struct RobustHeld {
 
 /// Part of a holder's state: the data are half changed.
 const INCONSISTENT: u64 = 1;
-/// Part of a holder's state, always: so an `Option` of it takes no further word.
+/// Part of every holder's state: so an `Option` of it takes no further word.
 const HELD: NonZeroU64 = NonZeroU64::new(1 << 63).unwrap();
 
 impl RobustHeld {

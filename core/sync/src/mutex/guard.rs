@@ -39,7 +39,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> Caller<'a, T, L> {
     }
 }
 
-/// Part of a guard: it has no place among the mutex's intents.
+/// Place of a guard that has none among the mutex's intents.
 const NO_PLACE: u32 = u32::MAX;
 
 /// The lock is held while this lives.
@@ -59,7 +59,7 @@ pub struct MutexGuard<'a, T, L: Lock<Native> = Robust<Native>> {
     ///
     /// Such a guard leaves a repair to the next owner.
     keep: ManuallyDrop<Option<Keep>>,
-    /// Mark of the thread that locked, and must drop it.
+    /// Keeps the guard in the thread that locked.
     thread: PhantomData<*const ()>,
 }
 

@@ -30,7 +30,7 @@ pub struct RwLockReadGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>> 
     pub(super) wait: Wait<'a>,
     pub(super) held: Option<ReadHeld>,
     pub(super) cpu: Native,
-    /// Mark of the thread that locked, and must drop it.
+    /// Keeps the guard in the thread that locked.
     pub(super) thread: PhantomData<*const ()>,
 }
 
@@ -43,7 +43,7 @@ pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>>
     cpu: Native,
     /// Owner of the memory of `lock` and `wait`, if the guard outlives the handle.
     keep: ManuallyDrop<Option<Arc<dyn Any + Send + Sync>>>,
-    /// Mark of the thread that locked, and must drop it.
+    /// Keeps the guard in the thread that locked.
     thread: PhantomData<*const ()>,
 }
 

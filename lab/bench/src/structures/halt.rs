@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_host::Error;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
-/// Part of the word: shall stop.
+/// Value of the word: shall stop.
 pub const STOP: u64 = 1;
-/// Part of the word: is in the signal handler, and waits there.
+/// Value of the word: is in the signal handler, and waits there.
 pub const STOPPED: u64 = 2;
-/// Part of the word: shall wait between two operations.
+/// Value of the word: shall wait between two operations.
 pub const REST: u64 = 3;
-/// Part of the word: waits between two operations.
+/// Value of the word: waits between two operations.
 pub const RESTING: u64 = 4;
 
 thread_local! {

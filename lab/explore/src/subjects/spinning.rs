@@ -9,9 +9,9 @@ use super::PAUSE;
 /// Wait that spins, with acts of a subject's.
 #[derive(Clone)]
 pub(super) struct SpinningWait<L, B> {
-    /// Place after the word has the value that is waited for.
+    /// Act after the word has the value that is waited for.
     pub last: L,
-    /// Place before each pause between attempts.
+    /// Act before each pause between attempts.
     pub between: B,
 }
 

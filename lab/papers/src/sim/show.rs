@@ -102,7 +102,7 @@ pub(crate) fn by_processors_beside(
     lines(title, &curves.collect::<Vec<_>>(), |x| format!("{x:.0} P"), format)
 }
 
-/// Values in the order of their first appearance.
+/// Distinct values in the order of their first appearance.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for value in values {

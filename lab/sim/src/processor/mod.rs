@@ -492,7 +492,7 @@ impl LlSc for Sim {
 }
 
 impl Scheduling for Sim {
-    /// Load from a page that the kernel shares with its users: a load that hits.
+    /// Loads from a page that the kernel shares with its users, and hits.
     fn is_preempted(&self, id: usize) -> bool {
         self.await_turn();
         let e = &mut *self.engine();
@@ -502,7 +502,7 @@ impl Scheduling for Sim {
         matches!(e.threads[t].doing, Doing::Queued | Doing::Parked(_) | Doing::Done)
     }
 
-    /// Part of the thread's own state, which the kernel reads: a store that hits.
+    /// Stores into the thread's own state, which the kernel reads, and hits.
     fn stay(&self, on: bool) {
         self.await_turn();
         let stops = {

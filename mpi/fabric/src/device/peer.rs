@@ -18,11 +18,11 @@ pub const NOT_LISTED: u64 = u64::MAX;
 /// Destination of the rest of an eager message.
 #[derive(Clone, Copy, Debug)]
 pub enum Assembly {
-    /// Match with a receive: its number.
+    /// Receive that it goes to: its number.
     Matched(u64),
-    /// Match with a message that waits: tagged or not, its place.
+    /// Message that waits: tagged or not, its place.
     Waiting(bool, u32),
-    /// Match with a message that a peek has claimed: the context of the claim.
+    /// Message that a peek has claimed: the context of the claim.
     Claimed(usize),
     /// Nowhere: the message is not wanted. Number of bytes that are still to come.
     Dropped(usize),

@@ -82,7 +82,7 @@ pub struct Node {
     pub tx: *mut fid_cq,
     pub rx: *mut fid_cq,
     pub av: *mut fid_av,
-    /// Flags for sends, receives, reads, writes, remote reads, remote writes.
+    /// Counters of sends, receives, reads, writes, remote reads, remote writes.
     pub counters: [*mut fid_cntr; 6],
     /// Address here of each number of a node.
     pub peers: Vec<fi_addr_t>,

@@ -188,7 +188,7 @@ impl Trips {
         self.0.borrow_mut().push((cpu.clock() - start) as f64 / 1e3);
     }
 
-    /// Times without the first.
+    /// Median of the times without the first.
     fn median(&self) -> f64 {
         percentile(&self.0.borrow()[1..], 50.0).unwrap_or(f64::NAN)
     }

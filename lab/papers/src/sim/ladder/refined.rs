@@ -114,7 +114,7 @@ impl Ways {
         ways.push((cpu.clock() - *sent) as f64 / 1e3);
     }
 
-    /// Nanoseconds of the rounds after the slots were given.
+    /// Mean in nanoseconds of the rounds after the slots were given.
     fn mean(&self) -> f64 {
         let ways = &self.0.borrow().1[2 * WARM..];
         ways.iter().sum::<f64>() / ways.len() as f64

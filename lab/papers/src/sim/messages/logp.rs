@@ -20,7 +20,7 @@ use crate::paper::LogP;
 /// Figures of LogP.
 #[derive(Clone, Debug, Default)]
 pub struct LogPWithSend {
-    /// Nanoseconds.
+    /// LogP in nanoseconds.
     pub logp: LogP,
     /// Counts during the sending of one message alone, to an idle server.
     pub one_send: Counters,

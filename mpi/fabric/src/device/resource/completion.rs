@@ -147,7 +147,7 @@ pub struct Reports {
     pub transmit: Option<Rc<CompletionQueue>>,
     /// Receives.
     pub receive: Option<Rc<CompletionQueue>>,
-    /// Counts of each [`Class`].
+    /// Counter of each [`Class`].
     pub counters: [Option<Rc<CompletionCounter>>; 6],
 }
 

@@ -81,7 +81,7 @@ impl AtomicOp {
         AtomicOp::Mswap,
     ];
 
-    /// Operation of a number.
+    /// Returns the operation of a number.
     pub fn from_number(number: u64) -> Option<AtomicOp> {
         AtomicOp::ALL.get(usize::try_from(number).ok()?).copied()
     }
@@ -108,7 +108,7 @@ impl Type {
         (Type::C64, 16),
     ];
 
-    /// Type of a number.
+    /// Returns the type of a number.
     pub fn from_number(number: u64) -> Option<Type> {
         Type::ALL.get(usize::try_from(number).ok()?).map(|t| t.0)
     }

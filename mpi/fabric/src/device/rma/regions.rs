@@ -34,7 +34,7 @@ struct RegionCounters {
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     all: Rc<RefCell<HashMap<u64, Region>>>,
-    /// Regions by key, of those that have any.
+    /// Counters by key, of regions that have any.
     counters: Rc<RefCell<HashMap<u64, RegionCounters>>>,
 }
 
