@@ -40,7 +40,7 @@ LC_ALL=C awk '
             first = $0
             sub(/^ *\/\/[\/!] */, "", first)
             if (columns > 90) report("first line of more than 90 columns")
-            if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |If |With |Of |Not |It |They |That |By how|By which|By what|From which|On which|Under which|For which|(In|By|For|From|Under|Over|At|To|On|Until|Between|Before|After|While|Without|Only|Up to|There|Never|Always|About|Beyond|Beside|Among|Against|Into|Within|Through|During|Since|Once|Then|We) )/)
+            if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |Not |It |They |That |(If|With|Of|In|By|For|From|Under|Over|At|To|On|Until|Between|Before|After|While|Without|Only|Up to|There|Never|Always|About|Beyond|Beside|Among|Against|Into|Within|Through|During|Since|Once|Then|We) )/)
                 report("first line that is neither a noun phrase nor a verb")
             else if (tolower(first) ~ /(^|[^a-z`_])what([^a-z_]|$)/) report("forbidden subject")
         }
