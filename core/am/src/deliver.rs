@@ -27,7 +27,7 @@ use crate::queue::{Arrival, Queue, TICKET};
 use crate::state::{Core, Domain, PeerEndpoint, Token};
 
 /// Number of empty polls between two looks at deaths and late packets.
-const LOOK_EVERY: u32 = 8192;
+pub(crate) const LOOK_EVERY: u32 = 8192;
 
 /// Number of polls that find messages in lines before one looks at the queues first.
 const QUEUES_EVERY: u32 = 8;

@@ -107,7 +107,7 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
     }
     fn look_around(&self) -> bool {
         let _replying = self.replying();
-        self.core.look_after(false);
+        self.core.look_after_bundle();
         self.core.domain.is_alive(self.peer.participant)
     }
 }
@@ -441,5 +441,35 @@ impl<D: Domain> Core<D> {
         // If its sender is gone it need not come back here: this endpoint did not send the
         // original.
         !matches!(self.packet(&peer, Direction::Reply, &content, None, on_full), Err(Failure::NotSent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::LOOK_EVERY;
+    use crate::packet::Header;
+    use crate::{Algorithm, Bundle, Endpoint, WorldConfig};
+
+    #[test]
+    fn waiting_sender_frees_claims_of_the_dead_in_its_bundle() {
+        let config = WorldConfig { algorithm: Algorithm::Posix, ..WorldConfig::new(2) };
+        let world = towpath_shm::World::create(&config.spec(None)).unwrap();
+        world.enter(None).unwrap();
+        let [receiver, sender] = [(); 2].map(|()| Endpoint::new(&world).unwrap());
+        let bundle = Bundle::new();
+        bundle.add(&receiver);
+        bundle.add(&sender);
+        receiver.set_handler(1, |_| {});
+        sender.map(0, receiver.name(), Tag::ALL).unwrap();
+        // Left by a predecessor of the sender that died under the lock, before it moved the tail.
+        let q = receiver.core.request.side.queue();
+        let tail = q.control.tail.load(Ordering::Relaxed) & crate::queue::TICKET;
+        let claimed = Header::claimed(sender.name().endpoint, 0);
+        q.slot(tail).header.store(claimed.0, Ordering::Relaxed);
+        sender.request(0, 1, &[]).unwrap();
+        // By itself a receiver looks after its queue only that often.
+        assert!(receiver.core.upkeep.idle_polls.get() < LOOK_EVERY);
+        assert_eq!(bundle.poll(), 1);
     }
 }

@@ -68,6 +68,16 @@ impl<D: Domain> Core<D> {
         }
     }
 
+    /// Looks after this endpoint and those that are polled with it: a sender may wait for a place
+    /// that only the receiver beside it frees.
+    #[cold]
+    pub(crate) fn look_after_bundle(&self) {
+        match self.company.bundle.borrow().upgrade() {
+            Some(bundle) => bundle.members.borrow().iter().for_each(|core| core.look_after(false)),
+            None => self.look_after(false),
+        }
+    }
+
     /// Looks after one of the endpoint's queues. `acquit`: takes intents to lock it back
     /// from the dead; `sweep`: frees packets and blocks of the dead.
     pub(crate) fn look_after_queue(&self, own: &Own<D>, acquit: bool, sweep: bool) {
