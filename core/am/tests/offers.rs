@@ -157,7 +157,7 @@ fn transfers_arrive_in_order(page: Page, permitted: bool) {
     // this process. On a very busy one it never does; that transfers are taken at all is asserted
     // in `kill_every_step`, where the sender is stepped.
     let mut count = 0;
-    while count < 300 || count < 20_000 && permitted && sender.endpoint.offers_taken() == 0 {
+    while count < 300 || count < 2_000 && permitted && sender.endpoint.offers_taken() == 0 {
         sender.send(count);
         count += 1;
     }
