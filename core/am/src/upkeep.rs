@@ -68,8 +68,9 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Looks after this endpoint and those that are polled with it: a sender may wait for a place
-    /// that only the receiver beside it frees.
+    /// Looks after all endpoints that are polled together with this one.
+    ///
+    /// A sender may wait for a place that only the receiver beside it frees.
     #[cold]
     pub(crate) fn look_after_bundle(&self) {
         match self.company.bundle.borrow().upgrade() {
