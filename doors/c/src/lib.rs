@@ -27,12 +27,5 @@ pub mod queue;
 pub mod rw_lock;
 pub mod semaphore;
 pub mod structures;
-mod thread_number;
+pub mod thread_number;
 pub mod world;
-
-#[cfg(test)]
-mod endpoint_tests;
-#[cfg(test)]
-mod header_tests;
-#[cfg(test)]
-mod misuse_tests;

@@ -5,18 +5,18 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 
-use crate::barrier::*;
-use crate::broadcast::*;
-use crate::call::guarded;
-use crate::condition::*;
-use crate::event::*;
-use crate::fault::{Fault, tp_last_error, tp_strerror};
-use crate::messages::*;
-use crate::mutex::*;
-use crate::queue::*;
-use crate::rw_lock::*;
-use crate::semaphore::*;
-use crate::world::*;
+use towpath_c::barrier::*;
+use towpath_c::broadcast::*;
+use towpath_c::call::guarded;
+use towpath_c::condition::*;
+use towpath_c::event::*;
+use towpath_c::fault::{Fault, tp_last_error, tp_strerror};
+use towpath_c::messages::*;
+use towpath_c::mutex::*;
+use towpath_c::queue::*;
+use towpath_c::rw_lock::*;
+use towpath_c::semaphore::*;
+use towpath_c::world::*;
 
 const FOREVER: u64 = u64::MAX;
 
@@ -189,7 +189,8 @@ fn readers_and_a_writer_exclude_each_other() {
         assert_eq!(tp_rwlock_write(Some(lock), 0), Fault::TIMEDOUT.number());
         assert_eq!(tp_rwlock_read_unlock(Some(other), Some(second.assume_init_mut())), 0);
     }
-    let mut damaged = TpReading { words: [9999; 2] };
+    // SAFETY: two words each, of numbers.
+    let mut damaged = unsafe { core::mem::transmute::<[u64; 2], TpReading>([9999; 2]) };
     // SAFETY: no reader's state, which is noticed.
     let told = unsafe { tp_rwlock_read_unlock(Some(lock), Some(&mut damaged)) };
     assert_eq!(told, Fault::PANIC.number());
@@ -230,7 +231,7 @@ fn memory_says_what_it_holds() {
         more.into_iter().for_each(|handle| tp_sem_close(owned(handle)));
         // The header's first lines, word by word: no damage is believed.
         let words = core::slice::from_raw_parts_mut(at.cast::<u32>(), 64);
-        let version = words.iter().position(|&word| word == crate::fault::tp_layout_version()).unwrap();
+        let version = words.iter().position(|&word| word == towpath_c::fault::tp_layout_version()).unwrap();
         let damaged = (0..words.len()).filter(|&k| {
             let before = words[k];
             words[k] = before ^ 0x40;

@@ -5,24 +5,24 @@
 
 use std::collections::BTreeMap;
 
-use crate::fault::Fault;
+use towpath_c::fault::Fault;
 
-const HEADER: &str = include_str!("../include/towpath.h");
+const HEADER: &str = include_str!("../../include/towpath.h");
 
 const SOURCES: &[&str] = &[
-    include_str!("barrier.rs"),
-    include_str!("broadcast.rs"),
-    include_str!("condition.rs"),
-    include_str!("endpoint.rs"),
-    include_str!("event.rs"),
-    include_str!("fault.rs"),
-    include_str!("messages.rs"),
-    include_str!("mutex.rs"),
-    include_str!("queue.rs"),
-    include_str!("rw_lock.rs"),
-    include_str!("semaphore.rs"),
-    include_str!("structures.rs"),
-    include_str!("world.rs"),
+    include_str!("../../src/barrier.rs"),
+    include_str!("../../src/broadcast.rs"),
+    include_str!("../../src/condition.rs"),
+    include_str!("../../src/endpoint.rs"),
+    include_str!("../../src/event.rs"),
+    include_str!("../../src/fault.rs"),
+    include_str!("../../src/messages.rs"),
+    include_str!("../../src/mutex.rs"),
+    include_str!("../../src/queue.rs"),
+    include_str!("../../src/rw_lock.rs"),
+    include_str!("../../src/semaphore.rs"),
+    include_str!("../../src/structures.rs"),
+    include_str!("../../src/world.rs"),
 ];
 
 /// Types of the parameters, and of the result.

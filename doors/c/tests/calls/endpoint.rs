@@ -5,12 +5,12 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 
-use crate::call::Handle;
-use crate::endpoint::*;
-use crate::fault::Fault;
-use crate::misuse_tests::{opened, owned};
-use crate::structures::*;
-use crate::world::*;
+use crate::misuse::{opened, owned};
+use towpath_c::call::Handle;
+use towpath_c::endpoint::*;
+use towpath_c::fault::Fault;
+use towpath_c::structures::*;
+use towpath_c::world::*;
 
 /// Messages that handlers got.
 #[derive(Default)]
