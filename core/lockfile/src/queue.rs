@@ -463,7 +463,8 @@ fn try_enter(
     description: &str,
 ) -> Result<Option<(OwnedFd, usize, PlaceRecord)>, Error> {
     let Some(desk) = file.at_desk()? else { return Ok(None) };
-    let PlaceTable { mut header, free, .. } = file.read()?;
+    let mut table = file.read()?;
+    let PlaceTable { ref mut header, free, .. } = table;
     if !header.name.is_empty() && header.name != name {
         let why = format!("it is that of the lock {:?}", header.name);
         return Err(Error::NotTrusted { path: file.path.clone(), why });
@@ -477,7 +478,6 @@ fn try_enter(
         .map_err(Error::file("locking", &file.path))?;
     header.next_ticket += 1;
     name.clone_into(&mut header.name);
-    desk.write_header(&header)?;
     let record = PlaceRecord {
         state: PlaceState::Waits,
         access,
@@ -487,7 +487,14 @@ fn try_enter(
         process: std::process::id(),
         description: description.to_owned(),
     };
-    desk.write_place(free, &record)?;
+    let written = desk.write_header(header).and_then(|()| desk.write_place(free, &record));
+    if let Err(error) = written {
+        // In a full file system no file without a place is left behind. Survivors do what fails of
+        // this.
+        let _ = lock_byte(&lifeline, byte_of(ticket), ByteRight::None, false);
+        let _ = desk.remove_if_unused(&mut table, false);
+        return Err(error);
+    }
     drop(desk);
     Ok(Some((lifeline, free, record)))
 }

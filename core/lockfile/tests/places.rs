@@ -187,3 +187,32 @@ fn holder_whose_file_was_removed_is_told() {
     assert!(matches!(error, Error::Removed { .. }), "{error}");
     assert!(error.to_string().contains("towpath clean"), "{error}");
 }
+
+/// The child writes no further than the header, as in a file system that is full.
+#[test]
+fn place_that_can_not_be_written_leaves_no_file() {
+    const NAME: &str = "TOWPATH_TEST_NAME";
+    if let Ok(name) = std::env::var(NAME) {
+        let error = LockPlace::enter(&name, ALONE, "a test").unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
+        return;
+    }
+    let name = unique();
+    let limited =
+        "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact place_that_can_not_be_written_leaves_no_file";
+    let run = |name: &str| {
+        let program = std::env::current_exe().unwrap();
+        let output =
+            std::process::Command::new("sh").args(["-c", limited]).arg(program).env(NAME, name).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    };
+    run(&name);
+    assert!(!is_there(&name), "no file is left");
+    let holder = enter(&name, ALONE);
+    holder.try_take().unwrap().unwrap();
+    run(&name);
+    assert!(is_there(&name), "a file with a holder stays");
+    holder.leave(Leaving::Consistent).unwrap();
+    assert!(!is_there(&name));
+}
