@@ -332,9 +332,10 @@ typedef struct tp_lease {
 size_t tp_queue_size(uint32_t users, int kind, size_t message, size_t capacity);
 /* Makes a queue in this memory. */
 int tp_queue_init(void *at, size_t room, uint32_t users, int kind, size_t message, size_t capacity, tp_queue **out);
-/* Opens the queue in this memory. */
+/* Opens the queue in this memory. It has the room that it was made with, whatever `capacity` says. */
 int tp_queue_open(void *at, size_t room, int kind, size_t message, size_t capacity, tp_queue **out);
-/* Opens the queue in this memory, or makes it if the memory is zeroed. */
+/* Opens the queue in this memory, or makes it, with room for so many messages, if the memory is
+ * zeroed. */
 int tp_queue_open_or_init(void *at, size_t room, uint32_t users, int kind, size_t message, size_t capacity, tp_queue **out);
 /* Ends the handle; its senders and receivers stay. NULL is none. */
 void tp_queue_close(tp_queue *queue);
