@@ -180,6 +180,13 @@ impl MemberEpisodes for Inner {
     fn store_arrival(&self, index: u32, episode: u32, order: Ordering) {
         self.segment.arrivals()[index as usize].store(episode, order);
     }
+    // Relaxed, both: a hint of this process to itself.
+    fn last_awaited(&self) -> u32 {
+        self.local.awaited.load(Ordering::Relaxed)
+    }
+    fn note_awaited(&self, rank: u32) {
+        self.local.awaited.store(rank, Ordering::Relaxed);
+    }
 }
 
 impl Inner {
@@ -232,5 +239,38 @@ impl Inner {
         // value is one before it.
         let now = number(self.episode().load(Ordering::Relaxed));
         self.store_arrival(index, now, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inner::WorldSpec;
+
+    #[test]
+    fn looks_begin_at_the_rank_that_was_awaited_last() {
+        const RANKS: u32 = 5;
+        let spec =
+            WorldSpec { name: None, processes: RANKS, area_bytes: 0, object_bytes: 0, params: [0; 16] };
+        let world = World::create(&spec).unwrap();
+        let handles = [(); RANKS as usize].map(|()| world.reopen().unwrap());
+        for (rank, handle) in handles.iter().enumerate() {
+            handle.enter(Some(rank as u32)).unwrap();
+        }
+        let first = handles[0].arrive().unwrap();
+        let awaited = || handles[0].0.local.awaited.load(Ordering::Relaxed);
+        for (arrives, found) in [(3, 1), (1, 2), (2, 4)] {
+            handles[arrives].arrive().unwrap();
+            first.look_around().unwrap();
+            assert!(!first.is_over());
+            assert_eq!(awaited(), found, "after {arrives} has arrived");
+        }
+        handles[4].arrive().unwrap();
+        assert!(first.is_over());
+        // Of the next episode, the rank that was last is the first.
+        let [mut next, ..] = [4, 0, 2, 1].map(|rank| handles[rank as usize].arrive().unwrap());
+        assert!(!next.is_over());
+        next = handles[3].arrive().unwrap();
+        assert!(next.is_over());
     }
 }

@@ -223,7 +223,23 @@ pub trait MemberEpisodes: ParticipantTable<Cpu: Park> {
 
     /// Returns whether a rank that counts has not arrived: a quick look before the
     /// thorough.
+    ///
+    /// It begins at the rank that was found last, so that a wait costs as many looks at ranks as
+    /// there are, and not as many at each turn.
     fn is_awaited(&self, wanted: u32) -> bool {
-        (0..self.ranks()).any(|index| !self.has_arrived(index, wanted) && is_expected(self.entry_word(index)))
+        let (ranks, first) = (self.ranks(), self.last_awaited());
+        let awaited = (0..ranks)
+            .map(|i| first.wrapping_add(i) % ranks)
+            .find(|&index| !self.has_arrived(index, wanted) && is_expected(self.entry_word(index)));
+        if let Some(rank) = awaited.filter(|&rank| rank != first) {
+            self.note_awaited(rank);
+        }
+        awaited.is_some()
     }
+    /// Returns the rank that this process found last not to have arrived: a hint.
+    fn last_awaited(&self) -> u32 {
+        0
+    }
+    /// Notes such a rank.
+    fn note_awaited(&self, _rank: u32) {}
 }

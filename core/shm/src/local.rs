@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -31,6 +31,8 @@ pub(crate) struct Local {
     pub handles: AtomicU64,
     /// 1 in the process that opened the world, 0 in its children.
     pub opener: AtomicU64,
+    /// Rank that was found last not to have arrived at the barrier.
+    pub awaited: AtomicU32,
 }
 
 const LEN: usize = 4096;
