@@ -236,10 +236,12 @@ pub trait MemberEpisodes: ParticipantTable<Cpu: Park> {
         }
         awaited.is_some()
     }
+
     /// Returns the rank that this process found last not to have arrived: a hint.
     fn last_awaited(&self) -> u32 {
         0
     }
+
     /// Notes such a rank.
     fn note_awaited(&self, _rank: u32) {}
 }
