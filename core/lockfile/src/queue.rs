@@ -489,9 +489,8 @@ fn try_enter(
     };
     let written = desk.write_header(header).and_then(|()| desk.write_place(free, &record));
     if let Err(error) = written {
-        // In a full file system no file without a place is left behind. Survivors do what fails of
-        // this.
-        let _ = lock_byte(&lifeline, byte_of(ticket), ByteRight::None, false);
+        // In a full file system no file without a place is left behind. Survivors do it if this
+        // fails. The byte is unlocked with the lifeline, before the desk is free.
         let _ = desk.remove_if_unused(&mut table, false);
         return Err(error);
     }
