@@ -49,7 +49,7 @@ pub use native_bytes::NativeBytes;
 pub use park::UNHEARD_NS;
 #[doc(hidden)]
 pub use plain::describe_type;
-pub use plain::{Concurrent, Object, Plain, TypeText};
+pub use plain::{Concurrent, Object, Plain, TypeText, zeroed};
 pub use processor::{
     ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome,
     Park, Place, Prefetch, Processor, RollBack, Scheduling,

@@ -158,6 +158,20 @@ pub unsafe trait Object: Sync + 'static {
     fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
+/// An object in its initial state, as zeroed memory is one. For constructors of statics.
+///
+/// ```
+/// use std::sync::atomic::AtomicU64;
+///
+/// static VISITS: [AtomicU64; 4] = towpath_machine::zeroed();
+/// assert_eq!(VISITS[3].load(std::sync::atomic::Ordering::Relaxed), 0);
+/// ```
+#[must_use]
+pub const fn zeroed<T: Object>() -> T {
+    // SAFETY: every bit pattern is a valid value of an `Object`, all zero its initial state.
+    unsafe { core::mem::zeroed() }
+}
+
 /// An object's type as text: see [`Object::describe`].
 #[derive(Debug)]
 pub struct TypeText<T: ?Sized>(PhantomData<fn(&T)>);

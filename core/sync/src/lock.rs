@@ -62,7 +62,7 @@ impl<G> LockError<G> {
     /// use std::time::Duration;
     /// use towpath_sync::Mutex;
     ///
-    /// let jobs: Mutex<u32> = Mutex::new(7);
+    /// let jobs = Mutex::new(7);
     /// let held = jobs.lock()?;
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub use guard::MutexGuard;
 pub use raw_lock::{Init, RawLock};
-use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeText};
+use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeText, zeroed};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
@@ -24,7 +24,8 @@ pub(crate) fn adaptive() -> Wait<'static> {
 
 /// Data and the lock that protects it.
 ///
-/// Between threads: made with [`Mutex::new`], locked with [`Mutex::lock`].
+/// Between threads: made with [`Mutex::new`], also as a `static`, or under another lock with
+/// [`Mutex::with_lock`]; locked with [`Mutex::lock`].
 ///
 /// Between processes: a named object of a world. The handle that `World::shared` returns has a
 /// `lock` of its own, which knows the world: it names the holder to the others, and learns of
@@ -34,7 +35,7 @@ pub(crate) fn adaptive() -> Wait<'static> {
 /// ```
 /// use towpath_sync::Mutex;
 ///
-/// let count: Mutex<u64> = Mutex::new(0);
+/// let count = Mutex::new(0);
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
 ///         scope.spawn(|| *count.lock().unwrap() += 1);
@@ -47,7 +48,7 @@ pub(crate) fn adaptive() -> Wait<'static> {
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
-/// let count: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+/// let count = towpath_sync::Mutex::new(0);
 /// count.lock().unwrap();
 /// ```
 #[derive(Debug)]
@@ -75,13 +76,47 @@ unsafe impl<T: Plain, L: Concurrent + Object> Object for Mutex<T, L> {
     }
 }
 
-impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
-    /// An unlocked mutex between threads.
+impl<T> Mutex<T> {
+    /// An unlocked mutex between threads, under the default lock.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// use towpath_sync::Mutex;
+    ///
+    /// static TOTAL: Mutex<u64> = Mutex::new(0);
+    /// *TOTAL.lock()? += 1;
+    ///
+    /// let names = Mutex::new(vec!["first"]);
+    /// names.lock()?.push("second");
+    /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
-    pub fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
+        Mutex { lock: zeroed(), intents: Intents::of_threads(), data: UnsafeCell::new(value) }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Mutex::new(value)
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
+    /// An unlocked mutex between threads, under the lock of its type.
+    ///
+    /// ```
+    /// use towpath_sync::{Mutex, locks::Ticket};
+    ///
+    /// let counter: Mutex<u64, Ticket<_>> = Mutex::with_lock(0);
+    /// *counter.lock()? += 1;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn with_lock(value: T) -> Self {
         Mutex { lock: L::new(&Heap), intents: Intents::of_threads(), data: UnsafeCell::new(value) }
     }
 
@@ -90,7 +125,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// be locked already, and it may move.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(7);
+    /// let counter = towpath_sync::Mutex::new(7);
     /// counter.prepare(); // in a world: world.shared("counter", Mutex::prepare)
     /// assert_eq!(*counter.lock().unwrap(), 7);
     /// ```
@@ -106,17 +141,21 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         }
     }
 
-    /// Prepares a mutex that came to be as zeroed shared memory, with its first data.
+    /// Prepares a mutex that came to be as zeroed shared memory, with a copy of
+    /// its first data. By reference: large data shall not lie on the stack several times.
     ///
     /// # Safety
     ///
     /// * No thread uses it yet.
     /// * If the lock is bound to its address ([`Lock::IN_PLACE`]), all processes keep it mapped as
     ///   long as they hold it.
-    pub unsafe fn prepare_with(&self, value: T) {
+    pub unsafe fn prepare_with(&self, value: &T)
+    where
+        T: Plain,
+    {
         self.prepare();
-        // SAFETY: no thread uses it yet (the caller's promise).
-        unsafe { self.data.get().write(value) };
+        // SAFETY: no thread uses it yet (the caller's promise); plain data may be copied.
+        unsafe { self.data.get().copy_from_nonoverlapping(value, 1) };
     }
 
     /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does.
@@ -128,7 +167,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// [`Posix`](crate::locks::Posix) mutex in a world, which only its handle locks.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// *counter.lock().expect("no holder has died") += 1;
     /// ```
     #[inline]
@@ -143,7 +182,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// [`LockError::TimedOut`] if it is not; as [`Mutex::lock`].
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// let guard = counter.lock()?;
     /// assert!(counter.try_lock().is_err());
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -160,7 +199,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// *counter.lock_timeout(Duration::from_millis(1))? += 1;
     /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
@@ -176,7 +215,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// *counter.lock_until(Instant::now() + Duration::from_millis(1))? += 1;
     /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
@@ -223,7 +262,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// use towpath_machine::Native;
     /// use towpath_sync::{Alone, Deadline, Mutex, Policy, Wait};
     ///
-    /// let counter: Mutex<u64> = Mutex::new(0);
+    /// let counter = Mutex::new(0);
     /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
     /// let (cpu, deadline) = (Native::of_thread(), Deadline::NEVER);
     /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
@@ -357,7 +396,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// Data of a mutex that no other thread can reach.
     ///
     /// ```
-    /// let mut counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let mut counter = towpath_sync::Mutex::new(0);
     /// *counter.get_mut() += 1;
     /// ```
     pub fn get_mut(&mut self) -> &mut T {
@@ -367,7 +406,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// The data, without the mutex.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(7);
+    /// let counter = towpath_sync::Mutex::new(7);
     /// assert_eq!(counter.into_inner(), 7);
     /// ```
     pub fn into_inner(self) -> T {

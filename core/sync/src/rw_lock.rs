@@ -21,14 +21,16 @@ const PLACES: usize = 64;
 /// Data, and the lock under which many read them or one changes them. `L`: the lock of
 /// the writers.
 ///
-/// Between threads: made with [`RwLock::new`]. Between processes: a named object of a world, whose
-/// handle has `read` and `write` of its own, which know the world: dead readers are removed, and
-/// the next that locks after the death of a writer is told.
+/// Between threads: made with [`RwLock::new`], also as a `static`.
+///
+/// Between processes: a named object of a world, whose handle has `read` and `write` of its own,
+/// which know the world: dead readers are removed, and the next that locks after the death of a
+/// writer is told.
 ///
 /// ```
 /// use towpath_sync::RwLock;
 ///
-/// let prices: RwLock<[u64; 3]> = RwLock::new([5, 7, 11]);
+/// let prices = RwLock::new([5u64, 7, 11]);
 /// prices.write()?[1] = 8;
 /// assert_eq!(prices.read()?.iter().sum::<u64>(), 24);
 /// # Ok::<(), towpath_sync::LockError>(())
@@ -56,29 +58,67 @@ unsafe impl<T: Plain, L: Concurrent + Object> Object for RwLock<T, L> {
     }
 }
 
-impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
-    /// A free lock between threads.
+impl<T> RwLock<T> {
+    /// A free lock between threads, whose writers use the default lock.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<[u64; 4]> = towpath_sync::RwLock::new([0; 4]);
+    /// use towpath_sync::RwLock;
+    ///
+    /// static TABLE: RwLock<[u64; 4]> = RwLock::new([0; 4]);
+    /// TABLE.write()?[3] = 7;
+    /// assert_eq!(TABLE.read()?[3], 7);
+    /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
-    pub fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
+        // SAFETY: made of atomic words, so every bit pattern is valid; all zero is a free lock.
+        let lock = unsafe { core::mem::zeroed() };
+        RwLock { lock, data: UnsafeCell::new(value) }
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        RwLock::new(T::default())
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        RwLock::new(value)
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
+    /// A free lock between threads, whose writers use the lock of its type.
+    ///
+    /// ```
+    /// use towpath_sync::{RwLock, locks::Robust};
+    ///
+    /// let table: RwLock<u64, Robust<_>> = RwLock::with_lock(7);
+    /// assert_eq!(*table.read()?, 7);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    pub fn with_lock(value: T) -> Self {
         RwLock { lock: ReadersWriter::new(&Heap), data: UnsafeCell::new(value) }
     }
 
-    /// Prepares a lock that came to be as zeroed shared memory, with its first data.
+    /// Prepares a lock that came to be as zeroed shared memory, with a copy of its first
+    /// data. By reference: large data shall not lie on the stack several times.
     ///
     /// # Safety
     ///
     /// * No thread uses it yet.
     /// * If the lock of the writers is bound to its address ([`Lock::IN_PLACE`]), all processes
     ///   keep it mapped as long as they hold it.
-    pub unsafe fn prepare(&self, value: T) {
+    pub unsafe fn prepare_with(&self, value: &T)
+    where
+        T: Plain,
+    {
         // SAFETY: no thread uses it yet, and it stays where it is while it is held (the caller's
-        // promises).
+        // promises); plain data may be copied.
         unsafe {
             self.lock.writers().prepare();
-            self.data.get().write(value);
+            self.data.get().copy_from_nonoverlapping(value, 1);
         }
     }
 
@@ -89,7 +129,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// Those of the writers' lock; with the default there are none.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// let (first, second) = (table.read()?, table.read()?);
     /// assert_eq!(*first + *second, 14);
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -106,7 +146,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// [`LockError::TimedOut`] if it can't be had at once.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// let writer = table.write()?;
     /// assert!(table.try_read().is_err());
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -123,7 +163,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// assert_eq!(*table.read_timeout(Duration::from_millis(1))?, 7);
     /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
@@ -156,7 +196,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// Those of the writers' lock; with the default there are none.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// *table.write()? += 1;
     /// # Ok::<(), towpath_sync::LockError>(())
     /// ```
@@ -172,7 +212,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// [`LockError::TimedOut`] if it can't be had at once.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// let reader = table.read()?;
     /// assert!(table.try_write().is_err());
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -464,7 +504,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// Data of a lock that no other thread can reach.
     ///
     /// ```
-    /// let mut table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(0);
+    /// let mut table = towpath_sync::RwLock::new(0);
     /// *table.get_mut() += 1;
     /// ```
     pub fn get_mut(&mut self) -> &mut T {
@@ -474,7 +514,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// The data, without the lock.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// assert_eq!(table.into_inner(), 7);
     /// ```
     pub fn into_inner(self) -> T {

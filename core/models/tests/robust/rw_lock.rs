@@ -73,7 +73,7 @@ fn more_readers_than_places_share_them() {
 
 #[test]
 fn waiters_give_up_at_their_deadlines() {
-    let table: RwLock<u64> = RwLock::new(7);
+    let table = RwLock::new(7);
     let brief = Duration::from_millis(3);
     let timed_out = |error: Option<LockError>| assert_eq!(error, Some(LockError::TimedOut));
     let reader = table.read().unwrap();
@@ -167,7 +167,7 @@ fn next_after_a_dead_writer_is_told_until_it_repairs() {
 /// Writers that never leave the lock alone don't starve a reader.
 #[test]
 fn readers_get_in_among_endless_writers() {
-    let table: RwLock<u64> = RwLock::new(0);
+    let table = RwLock::new(0);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -68,6 +68,32 @@ impl Shared<Condvar> {
         self.wait_before(guard, Deadline::NEVER).map(|(guard, _)| guard)
     }
 
+    /// Waits as [`Shared::wait`] while the condition holds, which is looked at under the
+    /// mutex, for the first time before the wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::wait`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let (level, risen) = (world.mutex("level", 3u64)?, world.condvar("risen")?);
+    /// let level = risen.wait_while(level.lock()?, |level| *level < 3)?;
+    /// # drop(level);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_while<'a, T: Plain, L: Lock<Native> + Exclusive + Concurrent + Object>(
+        &self,
+        mut guard: MutexGuard<'a, T, L>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> Result<MutexGuard<'a, T, L>, Told<T, L>> {
+        while condition(&mut guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
+    }
+
     /// Waits as [`Shared::wait`]; gives up after that time.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ impl World {
     pub fn mutex<T: Plain>(&self, name: &str, value: T) -> Result<Shared<Mutex<T>>, Error> {
         // SAFETY: no thread has a handle of it before it is made; `Robust` is not bound to its
         // address.
-        self.shared(name, |mutex: &Mutex<T>| unsafe { mutex.prepare_with(value) })
+        self.shared(name, |mutex: &Mutex<T>| unsafe { mutex.prepare_with(&value) })
     }
 
     /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the

@@ -38,7 +38,7 @@ impl World {
     pub fn rw_lock<T: Plain>(&self, name: &str, value: T) -> Result<Shared<RwLock<T>>, Error> {
         // SAFETY: no thread has a handle of it before it is made; `Robust` is not bound to its
         // address.
-        self.shared(name, |lock: &RwLock<T>| unsafe { lock.prepare(value) })
+        self.shared(name, |lock: &RwLock<T>| unsafe { lock.prepare_with(&value) })
     }
 }
 

@@ -98,7 +98,7 @@ impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
     /// when this guard is dropped.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// let guard = counter.lock().expect("no holder has died");
     /// assert!(!guard.owner_died());
     /// ```
@@ -109,7 +109,7 @@ impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
     /// Declares the data consistent.
     ///
     /// ```
-    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let counter = towpath_sync::Mutex::new(0);
     /// let mut guard = counter.lock().expect("no holder has died");
     /// if guard.owner_died() {
     ///     *guard = 0; // repairs what the dead holder may have left half done
@@ -170,7 +170,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
     /// use towpath_machine::Native;
     /// use towpath_sync::{Alone, Deadline, Mutex, Policy, Wait};
     ///
-    /// let counter: Mutex<u64> = Mutex::new(0);
+    /// let counter = Mutex::new(0);
     /// let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: 2_000 };
     /// let cpu = Native::of_thread();
     /// // SAFETY: this process alone has the mutex; each thread has a number of its own.

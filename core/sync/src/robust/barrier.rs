@@ -38,10 +38,11 @@
 //! **Don't use it** where no participant can die alone: `centralized` and its like are faster.
 //! Use the barrier of a world where all its ranks take part.
 
+use core::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use towpath_derive::SentenceDebug;
-use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
@@ -137,7 +138,7 @@ const fn has_reached(episode: u64, mine: u64) -> bool {
 /// ```
 /// use towpath_sync::robust::Barrier;
 ///
-/// let barrier: Barrier = Barrier::new(2);
+/// let barrier = Barrier::new(2);
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| barrier.wait());
 ///     barrier.wait()
@@ -456,11 +457,13 @@ impl Barrier<Native> {
     /// ```
     /// use towpath_sync::robust::Barrier;
     ///
-    /// let alone: Barrier = Barrier::new(1);
+    /// let alone = Barrier::new(1);
     /// assert_eq!(alone.wait(), Ok(()));
     /// ```
-    pub fn new(participants: usize) -> Self {
-        Barrier::in_arena(&Heap, participants)
+    pub const fn new(participants: usize) -> Self {
+        assert!(0 < participants && participants <= 64, "a barrier of threads has 1 to 64 participants");
+        let (count, participants) = (AtomicU64::new(0), AtomicU64::new(participants as u64));
+        Barrier { arrivals: ArrivalCount { count, participants }, ..zeroed() }
     }
 
     /// Arrives, and waits until all threads have arrived.
@@ -471,7 +474,7 @@ impl Barrier<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::{Barrier, EpisodeError};
-    /// let barrier: Barrier = Barrier::new(2);
+    /// let barrier = Barrier::new(2);
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| barrier.wait());
     ///     barrier.wait() // returns when both are there
@@ -488,7 +491,7 @@ impl Barrier<Native> {
     /// ```
     /// use towpath_sync::robust::Barrier;
     ///
-    /// let barrier: Barrier = Barrier::new(2);
+    /// let barrier = Barrier::new(2);
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| {
     ///         barrier.wait()?;
@@ -513,7 +516,7 @@ impl Barrier<Native> {
     /// ```
     /// # use std::time::Duration;
     /// # use towpath_sync::robust::{Barrier, EpisodeError};
-    /// let barrier: Barrier = Barrier::new(2);
+    /// let barrier = Barrier::new(2);
     /// let brief = Duration::from_millis(1);
     /// assert_eq!(barrier.wait_timeout(brief), Err(EpisodeError::TimedOut));
     /// ```
@@ -530,7 +533,7 @@ impl Barrier<Native> {
     /// ```
     /// # use std::time::{Duration, Instant};
     /// # use towpath_sync::robust::{Barrier, EpisodeError};
-    /// let barrier: Barrier = Barrier::new(2);
+    /// let barrier = Barrier::new(2);
     /// let end = Instant::now() + Duration::from_millis(1);
     /// assert_eq!(barrier.wait_until(end), Err(EpisodeError::TimedOut));
     /// ```

@@ -35,7 +35,7 @@
 
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
@@ -75,7 +75,7 @@ pub struct ConditionWait {
 /// ```
 /// use towpath_sync::{Mutex, robust::Condvar};
 ///
-/// let (jobs, more): (Mutex<Vec<u32>>, Condvar) = (Mutex::new(vec![]), Condvar::new());
+/// let (jobs, more) = (Mutex::new(vec![]), Condvar::new());
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| {
 ///         let mut jobs = jobs.lock()?;
@@ -337,11 +337,11 @@ impl Condvar<Native> {
     /// ```
     /// use towpath_sync::robust::Condvar;
     ///
-    /// let changed: Condvar = Condvar::new();
+    /// let changed = Condvar::new();
     /// changed.notify_one(); // no thread waits
     /// ```
-    pub fn new() -> Self {
-        Condvar::in_arena(&Heap)
+    pub const fn new() -> Self {
+        zeroed()
     }
 
     /// Lets go of the mutex, waits until it is notified, and acquires the mutex again.
@@ -353,7 +353,7 @@ impl Condvar<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Mutex, robust::Condvar};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| {
     ///         *count.lock()? = 1;
@@ -384,7 +384,7 @@ impl Condvar<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Mutex, robust::Condvar};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(1), Condvar::new());
+    /// let (count, changed) = (Mutex::new(1), Condvar::new());
     /// let count = changed.wait_while(count.lock()?, |count| *count == 0)?;
     /// assert_eq!(*count, 1);
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -409,7 +409,7 @@ impl Condvar<Native> {
     /// ```
     /// # use std::time::Duration;
     /// # use towpath_sync::{Mutex, robust::{Condvar, Woken}};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(1), Condvar::new());
+    /// let (count, changed) = (Mutex::new(1), Condvar::new());
     /// let (_count, woken) = changed.wait_timeout(count.lock()?, Duration::from_millis(1))?;
     /// assert_eq!(woken, Woken::TimedOut);
     /// # Ok::<(), towpath_sync::LockError>(())
@@ -431,7 +431,7 @@ impl Condvar<Native> {
     /// ```
     /// # use std::time::{Duration, Instant};
     /// # use towpath_sync::{Mutex, robust::{Condvar, Woken}};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(1), Condvar::new());
+    /// let (count, changed) = (Mutex::new(1), Condvar::new());
     /// let end = Instant::now() + Duration::from_millis(1);
     /// let (_count, woken) = changed.wait_until(count.lock()?, end)?;
     /// assert_eq!(woken, Woken::TimedOut);
@@ -463,7 +463,7 @@ impl Condvar<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Mutex, robust::Condvar};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| changed.wait_while(count.lock()?, |count| *count == 0).map(drop));
     ///     *count.lock()? = 1;
@@ -480,7 +480,7 @@ impl Condvar<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Mutex, robust::Condvar};
-    /// let (count, changed): (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
     /// std::thread::scope(|scope| {
     ///     for _ in 0..2 {
     ///         scope.spawn(|| changed.wait_while(count.lock()?, |count| *count == 0).map(drop));

@@ -19,7 +19,7 @@
 
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
@@ -35,7 +35,7 @@ const VALUE: u64 = u32::MAX as u64;
 /// ```
 /// use towpath_sync::robust::Event;
 ///
-/// let ready: Event = Event::new();
+/// let ready = Event::new();
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| ready.wait());
 ///     ready.set();
@@ -146,18 +146,18 @@ impl Event<Native> {
     /// ```
     /// use towpath_sync::robust::Event;
     ///
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// assert!(!ready.is_set());
     /// ```
-    pub fn new() -> Self {
-        Event::in_arena(&Heap)
+    pub const fn new() -> Self {
+        zeroed()
     }
 
     /// Sets it, and wakes all threads that wait for it.
     ///
     /// ```
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| ready.wait());
     ///     ready.set();
@@ -171,7 +171,7 @@ impl Event<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// ready.set();
     /// assert!(ready.reset() && !ready.reset());
     /// ```
@@ -183,7 +183,7 @@ impl Event<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// ready.set();
     /// assert!(ready.is_set());
     /// ```
@@ -195,7 +195,7 @@ impl Event<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// ready.set();
     /// ready.wait(); // returns at once
     /// ```
@@ -208,7 +208,7 @@ impl Event<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// let before = ready.count();
     /// ready.set();
     /// assert_ne!(ready.count(), before);
@@ -222,7 +222,7 @@ impl Event<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Attempt, robust::Event};
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// let since = ready.count();
     /// assert!(matches!(ready.attempt_wait(since), Attempt::Asleep(..)));
     /// ready.set();
@@ -242,7 +242,7 @@ impl Event<Native> {
     /// ```
     /// # use std::time::Duration;
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// assert!(ready.wait_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn wait_timeout(&self, time: Duration) -> Result<(), TimedOut> {
@@ -258,7 +258,7 @@ impl Event<Native> {
     /// ```
     /// # use std::time::{Duration, Instant};
     /// # use towpath_sync::robust::Event;
-    /// let ready: Event = Event::new();
+    /// let ready = Event::new();
     /// assert!(ready.wait_until(Instant::now() + Duration::from_millis(1)).is_err());
     /// ```
     pub fn wait_until(&self, instant: Instant) -> Result<(), TimedOut> {

@@ -20,7 +20,7 @@
 //!
 //! **Don't use it** recursively: a runner that runs it again waits for itself.
 
-use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
@@ -146,11 +146,11 @@ impl Once<Native> {
     /// ```
     /// use towpath_sync::robust::Once;
     ///
-    /// let once: Once = Once::new();
+    /// let once = Once::new();
     /// assert!(!once.is_done());
     /// ```
-    pub fn new() -> Self {
-        Once::in_arena(&Heap)
+    pub const fn new() -> Self {
+        zeroed()
     }
 
     /// Does it, unless it is done, or another thread does it: then waits. If `act`
@@ -181,7 +181,7 @@ impl Once<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Once;
-    /// let once: Once = Once::new();
+    /// let once = Once::new();
     /// once.call(|_| ());
     /// assert!(once.is_done());
     /// ```

@@ -34,9 +34,10 @@
 //! process that is stopped between two instructions for four million operations of the others may
 //! lose count.
 
+use core::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Arena, Heap, Native, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
@@ -104,7 +105,7 @@ const fn after(word: u64, permits: u64, kind: u64, place: usize) -> u64 {
 /// ```
 /// use towpath_sync::robust::Semaphore;
 ///
-/// let connections: Semaphore = Semaphore::new(2);
+/// let connections = Semaphore::new(2);
 /// let (first, _second) = (connections.acquire()?, connections.acquire()?);
 /// assert!(connections.try_acquire().is_err());
 /// drop(first);
@@ -359,11 +360,12 @@ impl Semaphore<Native> {
     /// ```
     /// use towpath_sync::robust::Semaphore;
     ///
-    /// let connections: Semaphore = Semaphore::new(4);
+    /// let connections = Semaphore::new(4);
     /// assert_eq!(connections.available(), 4);
     /// ```
-    pub fn new(permits: u64) -> Self {
-        Semaphore::in_arena(&Heap, permits)
+    pub const fn new(permits: u64) -> Self {
+        assert!(permits <= PERMITS, "more permits than `Semaphore::MOST`");
+        Semaphore { word: OwnLine(AtomicU64::new(permits)), ..zeroed() }
     }
 
     /// Takes a permit. It is given back when the [`ThreadPermit`] is dropped.
@@ -374,7 +376,7 @@ impl Semaphore<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Semaphore;
-    /// let connections: Semaphore = Semaphore::new(4);
+    /// let connections = Semaphore::new(4);
     /// let permit = connections.acquire()?;
     /// assert_eq!(connections.available(), 3);
     /// drop(permit); // given back
@@ -393,7 +395,7 @@ impl Semaphore<Native> {
     ///
     /// ```
     /// # use towpath_sync::{LockError, robust::Semaphore};
-    /// let none: Semaphore = Semaphore::new(0);
+    /// let none = Semaphore::new(0);
     /// assert_eq!(none.try_acquire().err(), Some(LockError::TimedOut));
     /// ```
     pub fn try_acquire(&self) -> Result<ThreadPermit<'_>, LockError> {
@@ -409,7 +411,7 @@ impl Semaphore<Native> {
     /// ```
     /// # use std::time::Duration;
     /// # use towpath_sync::{LockError, robust::Semaphore};
-    /// let none: Semaphore = Semaphore::new(0);
+    /// let none = Semaphore::new(0);
     /// assert_eq!(none.acquire_timeout(Duration::from_millis(1)).err(), Some(LockError::TimedOut));
     /// ```
     pub fn acquire_timeout(&self, time: Duration) -> Result<ThreadPermit<'_>, LockError> {
@@ -425,7 +427,7 @@ impl Semaphore<Native> {
     /// ```
     /// # use std::time::{Duration, Instant};
     /// # use towpath_sync::{LockError, robust::Semaphore};
-    /// let none: Semaphore = Semaphore::new(0);
+    /// let none = Semaphore::new(0);
     /// let end = Instant::now() + Duration::from_millis(1);
     /// assert_eq!(none.acquire_until(end).err(), Some(LockError::TimedOut));
     /// ```
@@ -437,7 +439,7 @@ impl Semaphore<Native> {
     ///
     /// ```
     /// # use towpath_sync::{Attempt, robust::Semaphore};
-    /// let none: Semaphore = Semaphore::new(0);
+    /// let none = Semaphore::new(0);
     /// assert!(matches!(none.attempt_acquire(), Attempt::Asleep(..)));
     /// ```
     pub fn attempt_acquire(&self) -> Attempt<Result<ThreadPermit<'_>, LockError>> {
@@ -456,7 +458,7 @@ impl Semaphore<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Semaphore;
-    /// let items: Semaphore = Semaphore::new(0);
+    /// let items = Semaphore::new(0);
     /// items.add(3);
     /// items.acquire()?.forget();
     /// assert_eq!(items.available(), 2);
@@ -470,7 +472,7 @@ impl Semaphore<Native> {
     ///
     /// ```
     /// # use towpath_sync::robust::Semaphore;
-    /// let connections: Semaphore = Semaphore::new(4);
+    /// let connections = Semaphore::new(4);
     /// assert_eq!(connections.available(), 4);
     /// ```
     pub fn available(&self) -> u64 {

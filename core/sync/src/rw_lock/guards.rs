@@ -107,7 +107,7 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
     /// The guard itself if no place for a reader is free.
     ///
     /// ```
-    /// let table: towpath_sync::RwLock<u64> = towpath_sync::RwLock::new(7);
+    /// let table = towpath_sync::RwLock::new(7);
     /// let mut writer = table.write()?;
     /// *writer += 1;
     /// let reader = writer.downgrade().expect("there is a place");

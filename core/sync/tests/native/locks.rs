@@ -541,7 +541,7 @@ fn robust_list_is_empty() -> bool {
 #[test]
 fn posix_mutex_of_threads_stays_off_the_robust_list() {
     let play = || {
-        let mutex: Mutex<u64, Posix<Native>> = Mutex::new(1);
+        let mutex: Mutex<u64, Posix<Native>> = Mutex::with_lock(1);
         mutex.prepare();
         std::mem::forget(mutex.lock().unwrap());
         assert!(robust_list_is_empty(), "its entry would outlive it");

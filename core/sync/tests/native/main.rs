@@ -5,6 +5,7 @@
 mod barriers;
 mod cost;
 mod locks;
+mod statics;
 
 use std::sync::Mutex;
 

@@ -142,3 +142,20 @@ fn derived_value_under_a_lock_keeps_its_fields() {
     // The same fields under another name.
     refused::<Mutex<Cents>, Mutex<u64>>(&world);
 }
+
+#[test]
+fn large_value_needs_little_more_stack_than_its_size() {
+    const BYTES: usize = 1 << 20;
+    let make = || {
+        let config = WorldConfig { object_bytes: 4 << 20, ..WorldConfig::new(1) };
+        let world = towpath::create(None, &config).unwrap();
+        world.enter(None).unwrap();
+        let table = world.mutex("table", [7u8; BYTES]).unwrap();
+        table.lock().unwrap()[5] += 1;
+        let prices = world.rw_lock("prices", [7u8; BYTES]).unwrap();
+        assert_eq!((table.lock().unwrap()[5], prices.read().unwrap()[BYTES - 1]), (8, 7));
+    };
+    // Two values at this function's call sites, and half of one more.
+    let thread = std::thread::Builder::new().stack_size(2 * BYTES + BYTES / 2);
+    thread.spawn(make).unwrap().join().unwrap();
+}
