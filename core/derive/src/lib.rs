@@ -1,11 +1,13 @@
 //! Derives of Towpath's crates.
 //!
-//! `Plain`, which the crate `towpath` exports, and `SentenceDebug` of their errors.
+//! `Plain`, which the crate `towpath` exports, `SentenceDebug` of their errors, and
+//! `OpaqueDebug` of handles.
 //!
 //! Written over `proc_macro` alone: a program that uses it compiles no parser of Rust.
 
 use proc_macro::TokenStream;
 
+mod opaque;
 mod parse;
 mod plain;
 mod sentence;
@@ -36,4 +38,13 @@ pub fn plain(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(SentenceDebug, attributes(opaque))]
 pub fn sentence_debug(input: TokenStream) -> TokenStream {
     sentence::debug(input).unwrap_or_else(parse::NotDerived::into_error)
+}
+
+/// Implements `Debug` of a type by its name: `Receiver { .. }`.
+///
+/// For handles, guards and views, so that a program's structure that has one may derive `Debug`.
+/// Asks nothing of the types of its parameters.
+#[proc_macro_derive(OpaqueDebug)]
+pub fn opaque_debug(input: TokenStream) -> TokenStream {
+    opaque::debug(input).unwrap_or_else(parse::NotDerived::into_error)
 }

@@ -145,8 +145,18 @@ impl Parameter<'_> {
 
 /// The parameters between the pointed brackets behind a name.
 pub(crate) fn parameters(generics: &[TokenTree]) -> impl Iterator<Item = Parameter<'_>> {
+    // Outside of pointed brackets: a bound may name an associated type.
     let until = |tokens: &[TokenTree], end| {
-        tokens.iter().position(|token| is_punct(token, end)).unwrap_or(tokens.len())
+        let mut depth = 0usize;
+        let ends = |token: &TokenTree| {
+            if is_punct(token, '<') {
+                depth += 1;
+            } else if is_punct(token, '>') {
+                depth = depth.saturating_sub(1);
+            }
+            depth == 0 && is_punct(token, end)
+        };
+        tokens.iter().position(ends).unwrap_or(tokens.len())
     };
     split_at_commas(generics).into_iter().filter(|parameter| !parameter.is_empty()).map(move |parameter| {
         let declared = &parameter[..until(parameter, '=')];

@@ -1,6 +1,7 @@
 //! Operations that can be tried again and again: those of queues, rings, events,
 //! semaphores and barriers.
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Plain;
 use towpath_shm::{SemaphorePermit, Shared};
 use towpath_sync::queues::{
@@ -21,7 +22,7 @@ pub trait AsyncOperation {
 }
 
 /// Reception of a value.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct ValueReception<'a, T, V: Venue>(pub &'a ValueReceiver<T, V>);
 
 impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueReception<'_, T, V> {
@@ -32,7 +33,7 @@ impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueReception<'_, T, V> {
 }
 
 /// Sending of a value.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct ValueSending<'a, T, V: Venue>(pub &'a ValueSender<T, V>, pub T);
 
 impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueSending<'_, T, V> {
@@ -44,7 +45,7 @@ impl<T: Plain + Copy, V: Venue> AsyncOperation for ValueSending<'_, T, V> {
 
 /// Arrival of a message at a reader of a ring; returns how many the reader missed before
 /// it. [`BroadcastReader::last`] has the message.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct NextMessage<'a, V: BroadcastVenue>(pub &'a mut BroadcastReader<V>);
 
 impl<V: BroadcastVenue> AsyncOperation for NextMessage<'_, V> {

@@ -51,7 +51,6 @@ pub(crate) fn adaptive() -> Wait<'static> {
 /// let count = towpath_sync::Mutex::new(0);
 /// count.lock().unwrap();
 /// ```
-#[derive(Debug)]
 #[repr(C)]
 pub struct Mutex<T, L = Robust<Native>> {
     lock: L,
@@ -74,6 +73,27 @@ unsafe impl<T: Plain, L: Concurrent + Object> Object for Mutex<T, L> {
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "mutex v1<{}, {}>", TypeText::<T>::default(), TypeText::<L>::default())
     }
+}
+
+impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for Mutex<T, L> {
+    /// The data, if they can be had at once.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        show(f, "Mutex", self.try_lock())
+    }
+}
+
+/// Shows a lock by its data; by a word in their place if the guard could not be had.
+pub(crate) fn show<G: core::fmt::Debug, E>(
+    f: &mut core::fmt::Formatter<'_>,
+    name: &str,
+    guard: Result<G, E>,
+) -> core::fmt::Result {
+    let mut shown = f.debug_struct(name);
+    match guard {
+        Ok(guard) => shown.field("data", &guard),
+        Err(_) => shown.field("data", &format_args!("<locked>")),
+    };
+    shown.finish_non_exhaustive()
 }
 
 impl<T> Mutex<T> {

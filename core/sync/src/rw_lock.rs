@@ -11,7 +11,7 @@ pub use guards::{Entrance, RwLockReadGuard, RwLockWriteGuard};
 use towpath_machine::{Concurrent, Heap, Native, Object, Plain, TypeText};
 
 use crate::locks::Robust;
-use crate::mutex::adaptive;
+use crate::mutex::{adaptive, show};
 use crate::robust::{Access, ReadHeld, ReadersWriter, Unreleased, WriteHeld};
 use crate::{Deadline, Exclusive, Lock, LockError, Wait};
 
@@ -35,7 +35,6 @@ const PLACES: usize = 64;
 /// assert_eq!(prices.read()?.iter().sum::<u64>(), 24);
 /// # Ok::<(), towpath_sync::LockError>(())
 /// ```
-#[derive(Debug)]
 #[repr(C)]
 pub struct RwLock<T, L = Robust<Native>> {
     lock: ReadersWriter<Native, PLACES, L>,
@@ -55,6 +54,13 @@ unsafe impl<T: Plain, L: Concurrent + Object> Object for RwLock<T, L> {
 
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "readers-writer v1<{}, {}>", TypeText::<T>::default(), TypeText::<L>::default())
+    }
+}
+
+impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLock<T, L> {
+    /// The data, if they can be read at once.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        show(f, "RwLock", self.try_read())
     }
 }
 

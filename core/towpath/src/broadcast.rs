@@ -47,6 +47,7 @@ pub type WorldReader<M = HoldsBack> = BroadcastReader<WorldRing<M>>;
 /// })?;
 /// # Ok::<(), towpath::TransferError>(())
 /// ```
+#[doc(alias("channel"))]
 pub fn ring(bytes: usize) -> (Writer, Reader) {
     broadcast_between_threads(bytes)
 }

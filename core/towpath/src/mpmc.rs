@@ -4,8 +4,8 @@
 
 use towpath_machine::Plain;
 use towpath_shm::WorldVenue;
-pub use towpath_sync::queues::Unsent;
 use towpath_sync::queues::{Mpmc, Threads, ValueReceiver, ValueSender, between_threads};
+pub use towpath_sync::queues::{ReceivedValues, Unsent};
 
 /// Sender of a queue between threads.
 pub type Sender<T> = ValueSender<T, Threads<Mpmc>>;
@@ -76,6 +76,7 @@ pub type WorldInPlace<'a, T> = towpath_sync::queues::ValueInPlace<'a, T, WorldVe
 /// assert_eq!(outbox.receive()?, [7, 49]);
 /// # Ok::<(), towpath::TransferError>(())
 /// ```
+#[doc(alias("channel", "bounded"))]
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     between_threads(capacity)
 }

@@ -40,6 +40,7 @@ pub type WorldLease<T> = towpath_sync::queues::ValueLease<T, WorldVenue<T, Mpsc>
 ///     assert_eq!(receiver.iter().map(|[_, square]| square).sum::<u32>(), 5);
 /// });
 /// ```
+#[doc(alias("channel", "bounded"))]
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     between_threads(capacity)
 }

@@ -30,6 +30,7 @@ pub type WorldReceiver<T> = ValueReceiver<T, WorldVenue<T, Spsc>>;
 /// assert_eq!(receiver.receive_timeout(Duration::from_secs(1))?, 0.5);
 /// # Ok::<(), towpath::TransferError>(())
 /// ```
+#[doc(alias("channel", "bounded"))]
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     between_threads(capacity)
 }

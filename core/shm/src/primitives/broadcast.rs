@@ -1,6 +1,7 @@
 //! Broadcast rings in a world, by name.
 #![allow(unsafe_code)]
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Native;
 use towpath_sync::Wait;
 use towpath_sync::queues::{
@@ -13,11 +14,11 @@ use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
 /// Broadcast ring in a world: makes its writer and readers.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct WorldBroadcast<M: BroadcastMode>(WorldRing<M>);
 
 /// Place of a broadcast ring in a world.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct WorldRing<M: BroadcastMode> {
     object: Shared<BroadcastObject<M>>,
     lines: usize,

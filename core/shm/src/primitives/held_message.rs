@@ -6,13 +6,14 @@ use core::ops::Deref;
 use core::time::Duration;
 use std::sync::Arc;
 
+use towpath_derive::OpaqueDebug;
 use towpath_sync::Deadline;
 use towpath_sync::queues::TransferError;
 
 use super::message_receiver::{MessageGuard, MessageReceiver};
 
 /// A message and the receiver that has it. Dropped, the message is done with.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct HeldMessage {
     // Dropped in this order.
     guard: MessageGuard<'static>,

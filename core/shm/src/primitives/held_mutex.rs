@@ -10,6 +10,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Native;
 use towpath_sync::locks::Robust;
 use towpath_sync::robust::{Condvar, Woken};
@@ -21,7 +22,7 @@ type Value = Mutex<u64>;
 type Held = <Robust<Native> as Lock<Native>>::Held;
 
 /// A process's handle of a mutex, with the state of its holder.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct HeldMutex {
     object: Shared<Value>,
     /// Token of the thread that holds it by this handle; 0: none.
@@ -39,7 +40,7 @@ unsafe impl Sync for HeldMutex {}
 unsafe impl Send for HeldMutex {}
 
 /// State of a holder whose release takes more than the usual case.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct StillHeld {
     cpu: Native,
     held: Held,

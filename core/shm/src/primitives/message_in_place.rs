@@ -3,6 +3,7 @@
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
+use towpath_derive::OpaqueDebug;
 use towpath_sync::Deadline;
 use towpath_sync::queues::TransferError;
 
@@ -12,7 +13,7 @@ use super::pool::PoolBuffer;
 /// A buffer of a queue, to be filled with a message in place. Dropped, nothing is sent.
 ///
 /// At first it has any bytes.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "nothing is sent unless `send_timeout` is called"]
 pub struct ReservedMessage<'a> {
     sender: &'a MessageSender,

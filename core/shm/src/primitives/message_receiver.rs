@@ -3,6 +3,7 @@
 use core::ops::Deref;
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_sync::queues::{TransferError, ValueInPlace, ValueReceiver, Venue};
 use towpath_sync::{Attempt, Deadline};
 
@@ -10,8 +11,7 @@ use super::message_slot::{MessageSlot, MessageVenue, NO_BUFFER, SHORT};
 use super::pool::{BufferLease, PoolBuffer, WorldPool};
 
 /// Receiver of messages.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
+#[derive(OpaqueDebug, Clone)]
 pub struct MessageReceiver {
     pool: WorldPool,
     venue: MessageVenue,
@@ -210,7 +210,7 @@ enum MessagePlace<'a> {
 
 /// A message that was received, where it lies. Dropped, it is done with; if this process
 /// dies before, it comes in again.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "the message is done with at once"]
 pub struct MessageGuard<'a> {
     place: MessagePlace<'a>,

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Native;
 use towpath_sync::queues::{Leasing, Mpmc, TransferError, ValueSender, Venue};
 use towpath_sync::{Attempt, Deadline, Wait};
@@ -58,7 +59,7 @@ impl Default for MessageSpec {
 /// Many senders, many receivers; first in, first out. A message that was sent is received, also if
 /// its sender dies; one that its receiver had not done with when it died comes in again, behind
 /// those that wait.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct WorldMessages {
     pool: WorldPool,
     queue: WorldQueue<MessageSlot, Mpmc>,
@@ -166,8 +167,7 @@ impl WorldMessages {
 }
 
 /// Sender of messages.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
+#[derive(OpaqueDebug, Clone)]
 pub struct MessageSender {
     pub(super) pool: WorldPool,
     venue: MessageVenue,

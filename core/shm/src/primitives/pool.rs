@@ -35,6 +35,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Object};
 use towpath_sync::queues::{
     BoundedQueue, ManyHead, ManyToMany, Mpmc, QueueGeometry, QueueKind, TransferError, WordLine, lines_of,
@@ -55,7 +56,7 @@ const MOST_BYTES: usize = 1 << 40;
 const BYTES_OF_A_SPIN: usize = 1 << 17;
 
 /// Head of a pool in a segment, behind which its queue, its holders and its buffers lie.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct PoolObject {
     head: ManyHead<Native>,
@@ -114,8 +115,7 @@ impl PoolShape {
 }
 
 /// Pool of buffers in a world.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
+#[derive(OpaqueDebug, Clone)]
 pub struct WorldPool {
     pub(super) object: Shared<PoolObject>,
     shape: PoolShape,

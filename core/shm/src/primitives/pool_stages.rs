@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_sync::Deadline;
 use towpath_sync::queues::{Leasing, Mpmc, TransferError, Unsent, ValueReceiver, ValueSender, Venue};
 
@@ -35,7 +36,7 @@ impl WorldPool {
 }
 
 /// Stage of a pipeline: buffers of a pool that were sent and wait for a receiver.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct PoolStage {
     pool: WorldPool,
     queue: WorldQueue<BufferNumber, Mpmc>,
@@ -85,8 +86,7 @@ impl PoolStage {
 }
 
 /// Sender of buffers into a stage.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
+#[derive(OpaqueDebug, Clone)]
 pub struct PoolSender {
     pool: WorldPool,
     venue: WorldVenue<BufferNumber, Mpmc>,
@@ -204,8 +204,7 @@ impl PoolSender {
 }
 
 /// Receiver of buffers from a stage.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
-#[derive(Clone)]
+#[derive(OpaqueDebug, Clone)]
 pub struct PoolReceiver {
     pool: WorldPool,
     venue: WorldVenue<BufferNumber, Mpmc>,

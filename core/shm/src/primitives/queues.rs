@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::queues::{
     CALLER, LinkedWords, MakerNote, Mpmc, Mpsc, PerSender, QueueGeometry, QueueKind, QueueObject, QueueOf,
@@ -16,14 +17,14 @@ use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
 /// Queue of values in a world: makes senders and receivers.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct WorldQueue<T, K>(WorldVenue<T, K>)
 where
     K: QueueKind,
     QueueObject<T, K>: Object;
 
 /// Place of a queue in a world.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct WorldVenue<T, K>
 where
     K: QueueKind,

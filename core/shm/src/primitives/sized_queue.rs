@@ -5,6 +5,7 @@
 //! A value of 8, 16, … bytes is `[u64; N]` to programs that know its type, another one `[u8; N]`.
 #![allow(unsafe_code)]
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Object;
 use towpath_sync::Deadline;
 use towpath_sync::queues::{
@@ -38,7 +39,7 @@ fn value_text(bytes: usize) -> String {
 type Venued<K> = WorldVenue<u64, K>;
 
 /// Queue, sender or receiver of each kind.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 enum OfKind<A, B, C> {
     Mpmc(A),
     Mpsc(B),
@@ -68,7 +69,7 @@ macro_rules! ends {
 type EachQueue = OfKind<WorldQueue<u64, Mpmc>, WorldQueue<u64, Mpsc>, WorldQueue<u64, Spsc>>;
 
 /// Queue of values of a size, of any kind.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct SizedQueue {
     of: EachQueue,
     bytes: usize,
@@ -89,7 +90,7 @@ type ReceivingEnd<K> = QueueEnd<K, ValueReceiver<u64, Venued<K>>>;
 /// Sender of values of a size.
 ///
 /// At a queue of one sender one thread at a time uses it.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct SizedSender {
     of: OfKind<SendingEnd<Mpmc>, SendingEnd<Mpsc>, SendingEnd<Spsc>>,
     bytes: usize,
@@ -98,7 +99,7 @@ pub struct SizedSender {
 /// Receiver of values of a size.
 ///
 /// At a queue of one receiver one thread at a time uses it.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct SizedReceiver {
     of: OfKind<ReceivingEnd<Mpmc>, ReceivingEnd<Mpsc>, ReceivingEnd<Spsc>>,
     bytes: usize,

@@ -69,6 +69,12 @@ impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for MutexGuard<'_, T
     }
 }
 
+impl<T: core::fmt::Display, L: Lock<Native>> core::fmt::Display for MutexGuard<'_, T, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
     #[inline(always)]
     pub(super) fn new(mutex: &'a Mutex<T, L>, caller: Native, wait: Wait<'a>, held: L::Held) -> Self {

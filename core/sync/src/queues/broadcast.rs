@@ -43,6 +43,7 @@
 mod reading;
 mod writing;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 pub use reading::{ReaderEnd, RingPiece};
@@ -85,7 +86,7 @@ struct WriterLine<P: Processor> {
 }
 
 /// Head of the ring. All-zero memory is that of an empty one.
-#[allow(missing_debug_implementations, reason = "words without a form to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct BroadcastHead<P: Processor, const N: usize = PLACES> {
     writer: WriterLine<P>,
@@ -111,7 +112,7 @@ impl<P: Processor, const N: usize> BroadcastHead<P, N> {
 }
 
 /// The ring, wherever its parts lie.
-#[allow(missing_debug_implementations, reason = "a view")]
+#[derive(OpaqueDebug)]
 pub struct Broadcast<'a, P: Processor, const N: usize = PLACES> {
     head: &'a BroadcastHead<P, N>,
     ring: &'a [WordLine<P>],

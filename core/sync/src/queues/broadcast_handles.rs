@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Heap, Native};
 
 use super::broadcast_reader::BroadcastReader;
@@ -61,7 +62,7 @@ pub unsafe trait BroadcastVenue: Clone {
 }
 
 /// A ring between threads.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct ThreadRing<M>(Arc<ThreadRingParts>, PhantomData<M>);
 
 struct ThreadRingParts {
@@ -107,7 +108,7 @@ pub fn broadcast_between_threads<M: BroadcastMode>(
 }
 
 /// The writer of a ring.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct BroadcastWriter<V: BroadcastVenue> {
     pub(super) venue: V,
     pub(super) end: WriterEnd,

@@ -7,6 +7,7 @@ use super::broadcast_handles::{BroadcastVenue, HoldsBack};
 use super::in_place::MessageInPlace;
 use super::{ReaderEnd, TransferError};
 use crate::{Attempt, Deadline};
+use towpath_derive::OpaqueDebug;
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Deref for BroadcastMessage<'_> {
 }
 
 /// A reader of a ring: gets the messages that are sent after it came.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct BroadcastReader<V: BroadcastVenue> {
     pub(super) venue: V,
     pub(super) end: ReaderEnd,

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Plain};
 
 use super::kinds::{CALLER, SeatOf, SharingOf};
@@ -51,7 +52,7 @@ fn leave<V: Venue>(venue: &V, side: QueueSide, seat: SeatOf<V>) {
 }
 
 /// Sender of a queue: one of several, if it can be cloned.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct ValueSender<T, V: Venue> {
     pub(super) venue: V,
     seat: SeatOf<V>,
@@ -286,7 +287,7 @@ impl<T> From<Unsent<T>> for TransferError {
 }
 
 /// Receiver of a queue: one of several, if it can be cloned.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct ValueReceiver<T, V: Venue> {
     pub(super) venue: V,
     seat: SeatOf<V>,
@@ -506,10 +507,43 @@ impl<T: Plain + Copy, V: Venue> ValueReceiver<T, V> {
     /// assert_eq!(receiver.iter().sum::<u64>(), 15);
     /// # Ok::<(), TransferError>(())
     /// ```
-    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
-        core::iter::from_fn(|| self.receive().ok())
+    pub fn iter(&self) -> ReceivedValues<'_, T, V> {
+        ReceivedValues(self)
     }
 }
+
+/// Iterator over the values that a receiver gets, until the queue has come to its end.
+///
+/// ```
+/// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+/// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+/// sender.send_all([7, 8])?;
+/// drop(sender);
+/// let mut sum = 0;
+/// for value in &receiver {
+///     sum += value;
+/// }
+/// assert_eq!(sum, 15);
+/// # Ok::<(), TransferError>(())
+/// ```
+#[derive(OpaqueDebug)]
+pub struct ReceivedValues<'a, T, V: Venue>(&'a ValueReceiver<T, V>);
+
+impl<T: Plain + Copy, V: Venue> Iterator for ReceivedValues<'_, T, V> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.0.receive().ok()
+    }
+}
+
+impl<'a, T: Plain + Copy, V: Venue> IntoIterator for &'a ValueReceiver<T, V> {
+    type Item = T;
+    type IntoIter = ReceivedValues<'a, T, V>;
+    fn into_iter(self) -> ReceivedValues<'a, T, V> {
+        self.iter()
+    }
+}
+
 macro_rules! either {
     ($handle:ident, $side:ident, $many:ident) => {
         impl<T, V: Venue<Kind: $many>> Clone for $handle<T, V> {

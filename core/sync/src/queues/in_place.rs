@@ -4,6 +4,7 @@
 use core::ops::{Deref, DerefMut};
 use core::slice;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Native;
 
 use super::broadcast_handles::HoldsBack;
@@ -25,7 +26,7 @@ fn first_of(ring: &Broadcast<'_, Native>, at: u64, bytes: usize) -> *mut u8 {
 }
 
 /// Room in a ring, to be filled where it lies. Dropped, nothing is sent.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "nothing is sent unless it is committed"]
 pub struct RoomInPlace<'a, V: BroadcastVenue<Mode = HoldsBack>> {
     writer: &'a mut BroadcastWriter<V>,
@@ -92,7 +93,7 @@ impl<V: BroadcastVenue<Mode = HoldsBack>> DerefMut for RoomInPlace<'_, V> {
 }
 
 /// A message that was received and lies in the ring until this is dropped.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct MessageInPlace<'a, V: BroadcastVenue<Mode = HoldsBack>> {
     reader: &'a mut BroadcastReader<V>,
     /// Its first byte in the ring, and their number; `None` if it came in pieces.

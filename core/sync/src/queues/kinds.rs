@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Heap, Native, OwnLine};
 
 use super::{
@@ -282,7 +283,7 @@ pub(super) type SeatOf<V> = <<V as Venue>::Kind as QueueKind>::Seat;
 pub(super) type SharingOf<V> = <<V as Venue>::Kind as QueueKind>::Sharing;
 
 /// A queue between threads.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 pub struct Threads<K: QueueKind>(Arc<ThreadParts<K>>);
 
 impl<K: QueueKind> Clone for Threads<K> {

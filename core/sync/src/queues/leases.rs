@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::Plain;
 
 use super::{Leased, Leasing, TransferError, ValueReceiver, ValueSender, Venue};
@@ -95,7 +96,7 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
 
 /// A value that this process has, and that comes in again if it dies. Dropped, it is
 /// given back.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "the value comes in again at once"]
 pub struct ValueLease<T, V: Venue<Kind: Leasing>> {
     venue: V,

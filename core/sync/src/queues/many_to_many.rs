@@ -53,6 +53,7 @@ mod repair;
 mod sending;
 mod taking;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
 
 use super::complete_into::LinkedWords;
@@ -136,7 +137,7 @@ struct TakenLine<P: Processor> {
 }
 
 /// Head of the queue. All-zero memory is that of an empty one.
-#[allow(missing_debug_implementations, reason = "words without a form to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct ManyHead<P: Processor, const N: usize = PLACES> {
     sent: SentLine<P>,
@@ -145,7 +146,7 @@ pub struct ManyHead<P: Processor, const N: usize = PLACES> {
 }
 
 /// The queue, wherever its parts lie.
-#[allow(missing_debug_implementations, reason = "a view")]
+#[derive(OpaqueDebug)]
 pub struct ManyToMany<'a, P: Processor, const N: usize = PLACES> {
     head: &'a ManyHead<P, N>,
     ring: &'a [WordLine<P>],

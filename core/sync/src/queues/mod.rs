@@ -31,7 +31,7 @@ pub use broadcast_handles::{
 pub use broadcast_reader::{BroadcastMessage, BroadcastReader};
 pub use complete_into::LinkedWords;
 pub use error::TransferError;
-pub use handles::{Unsent, ValueReceiver, ValueSender, between_threads};
+pub use handles::{ReceivedValues, Unsent, ValueReceiver, ValueSender, between_threads};
 pub use in_place::{MessageInPlace, RoomInPlace};
 pub use kinds::{
     CALLER, Leasing, MakerNote, Mpmc, Mpsc, PerSender, QueueKind, QueueOf, SharedReceivers, SharedSenders,

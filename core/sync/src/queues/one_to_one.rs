@@ -25,6 +25,7 @@
 //!
 //! **Don't use it** where two threads may send, or receive: the handles refuse that.
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Ordering, Place, Plain, Prefetch, Processor};
 
 use super::members::{Members, QueueSide};
@@ -54,7 +55,7 @@ impl<P: Processor> EndLine<P> {
 }
 
 /// Head of the queue. All-zero memory is that of an empty one.
-#[allow(missing_debug_implementations, reason = "words without a form to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct OneHead<P: Processor> {
     sender: EndLine<P>,
@@ -81,7 +82,7 @@ impl<P: Processor> OneHead<P> {
 }
 
 /// The queue, wherever its parts lie.
-#[allow(missing_debug_implementations, reason = "a view")]
+#[derive(OpaqueDebug)]
 pub struct OneToOne<'a, P: Processor> {
     head: &'a OneHead<P>,
     slots: &'a [WordLine<P>],

@@ -4,12 +4,13 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Object, Plain, TypeText};
 
 use super::{BroadcastHead, BroadcastMode, Mpmc, Mpsc, PerSender, QueueKind, Spsc};
 
 /// A queue in a segment: its head, behind which its lines lie.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct QueueObject<T, K: QueueKind> {
     /// The head.
@@ -42,7 +43,7 @@ macro_rules! queue_objects {
 queue_objects!(Mpmc Mpsc PerSender Spsc);
 
 /// A broadcast ring in a segment: its head, behind which its lines lie.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct BroadcastObject<M> {
     /// The head.

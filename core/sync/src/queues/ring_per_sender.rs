@@ -43,6 +43,7 @@ mod closing;
 mod joining;
 mod waiting;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, FenceReach, Ordering, Place, Plain, Prefetch, Processor};
 
 use super::members::{Members, PLACES, QueueSide};
@@ -87,7 +88,7 @@ struct ReceiverLine<P: Processor> {
 }
 
 /// Head of the queue. All-zero memory is that of an empty one.
-#[allow(missing_debug_implementations, reason = "words without a form to show")]
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct RingsHead<P: Processor, const N: usize = PLACES> {
     shared: DoorbellLine<P>,
@@ -157,7 +158,7 @@ impl<'a, P: Processor> RingWords<'a, P> {
 }
 
 /// The queue, wherever its parts lie.
-#[allow(missing_debug_implementations, reason = "a view")]
+#[derive(OpaqueDebug)]
 pub struct RingPerSender<'a, P: Processor, const N: usize = PLACES> {
     head: &'a RingsHead<P, N>,
     rings: &'a [WordLine<P>],

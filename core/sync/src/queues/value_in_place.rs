@@ -4,6 +4,7 @@
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Plain};
 
 use super::leases::end;
@@ -39,7 +40,7 @@ impl ManyToMany<'_, Native> {
 ///
 /// At first it has any bytes. A value of up to 56 bytes is kept in this
 /// guard until it is sent: receivers may still read the slot that lost the value before.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "nothing is sent unless `send` is called"]
 pub struct SlotInPlace<'a, T: Plain + Copy, V: Venue<Kind: Leasing>> {
     sender: &'a ValueSender<T, V>,
@@ -200,7 +201,7 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
 
 /// A value that was received and lies in its slot until this is dropped: then it is done
 /// with. It comes in again if this process dies before.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "the value is done with at once"]
 pub struct ValueInPlace<'a, T: Plain + Copy, V: Venue<Kind: Leasing>> {
     receiver: &'a ValueReceiver<T, V>,

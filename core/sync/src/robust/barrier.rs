@@ -145,12 +145,17 @@ const fn has_reached(episode: u64, mine: u64) -> bool {
 /// })?;
 /// # Ok::<(), towpath_sync::robust::EpisodeError>(())
 /// ```
-#[derive(Debug)]
 #[repr(C)]
 pub struct Barrier<P: Processor = Native, const N: usize = 64> {
     episode: OwnLine<P::Word>,
     arrivals: ArrivalCount<P>,
     places: [P::Word; N],
+}
+
+impl<P: Processor, const N: usize> core::fmt::Debug for Barrier<P, N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Barrier").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]

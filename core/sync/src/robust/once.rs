@@ -20,6 +20,7 @@
 //!
 //! **Don't use it** recursively: a runner that runs it again waits for itself.
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
@@ -197,7 +198,7 @@ impl Default for Once<Native> {
 }
 
 /// A native runner, which gives up when it is dropped before it has finished.
-#[allow(missing_debug_implementations, reason = "a wait has none")]
+#[derive(OpaqueDebug)]
 pub struct OnceRunner<'a, W: Waiting<Native>> {
     once: &'a Once,
     cpu: Native,

@@ -112,11 +112,16 @@ const fn after(word: u64, permits: u64, kind: u64, place: usize) -> u64 {
 /// assert!(connections.try_acquire().is_ok());
 /// # Ok::<(), towpath_sync::LockError>(())
 /// ```
-#[derive(Debug)]
 #[repr(C)]
 pub struct Semaphore<P: Processor = Native, const N: usize = 64> {
     word: OwnLine<P::Word>,
     places: [P::Word; N],
+}
+
+impl<P: Processor, const N: usize> core::fmt::Debug for Semaphore<P, N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Semaphore").finish_non_exhaustive()
+    }
 }
 
 impl<P: Processor, const N: usize> Semaphore<P, N> {

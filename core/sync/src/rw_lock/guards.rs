@@ -211,7 +211,19 @@ impl<T, L: Lock<Native> + Exclusive> Drop for RwLockWriteGuard<'_, T, L> {
     }
 }
 
+impl<T: core::fmt::Display, L: Lock<Native> + Exclusive> core::fmt::Display for RwLockReadGuard<'_, T, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 impl<T: core::fmt::Debug, L: Lock<Native> + Exclusive> core::fmt::Debug for RwLockReadGuard<'_, T, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: core::fmt::Display, L: Lock<Native> + Exclusive> core::fmt::Display for RwLockWriteGuard<'_, T, L> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         (**self).fmt(f)
     }

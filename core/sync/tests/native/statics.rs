@@ -1,10 +1,12 @@
-//! Primitives between threads as statics, made while the program is compiled.
+//! Primitives between threads as programs write them: as statics, without annotations,
+//! printed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_machine::Native;
 use towpath_sync::locks::{Anderson, Mcs, Posix, Ticket};
+use towpath_sync::queues::{Mpmc, between_threads};
 use towpath_sync::robust::{Barrier, Condvar, Event, Once, Semaphore};
 use towpath_sync::{Exclusive, Lock, Mutex, RwLock};
 
@@ -90,4 +92,23 @@ fn numbers_that_make_no_sense_are_refused() {
     assert!(refused(|| _ = Barrier::new(65)));
     assert!(Semaphore::new(0).acquire_timeout(Duration::ZERO).is_err());
     assert_eq!(Barrier::new(1).wait(), Ok(()));
+}
+
+#[test]
+fn locks_and_handles_print_what_programs_look_for() {
+    let (count, name) = (Mutex::new(7), RwLock::new("first"));
+    assert_eq!(format!("{count:?} {name:?}"), r#"Mutex { data: 7, .. } RwLock { data: "first", .. }"#);
+    let (guard, reader) = (count.lock().unwrap(), name.read().unwrap());
+    assert_eq!(format!("{guard} {guard:?} {reader} {reader:?}"), r#"7 7 first "first""#);
+    assert_eq!(format!("{count:?}"), "Mutex { data: <locked>, .. }");
+    drop(reader);
+    let writer = name.write().unwrap();
+    assert_eq!(format!("{writer} {name:?}"), "first RwLock { data: <locked>, .. }");
+    assert_eq!(
+        format!("{PHASE:?} {PERMITS:?} {CHANGED:?}"),
+        "Barrier { .. } Semaphore { .. } Condvar { .. }"
+    );
+    let (sender, receiver) = between_threads::<u64, Mpmc>(2);
+    assert_eq!(format!("{sender:?} {receiver:?}"), "ValueSender { .. } ValueReceiver { .. }");
+    assert_eq!(format!("{:?}", receiver.iter()), "ReceivedValues { .. }");
 }

@@ -6,6 +6,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Native, Object, Plain};
 use towpath_sync::queues::{Leased, Leasing, ManyToMany, Mpmc, TransferError, Venue};
 use towpath_sync::{Deadline, Wait};
@@ -68,7 +69,7 @@ impl BufferLease {
 ///
 /// If this process dies, a buffer that it took is free again, and one that it received comes in
 /// again where it was received.
-#[allow(missing_debug_implementations, reason = "nothing to show")]
+#[derive(OpaqueDebug)]
 #[must_use = "the buffer is free again at once"]
 pub struct PoolBuffer {
     pub(in crate::primitives) pool: WorldPool,

@@ -1,0 +1,35 @@
+//! `#[derive(OpaqueDebug)]`.
+
+use proc_macro::{Delimiter, Span, TokenStream, TokenTree};
+
+use crate::parse::{NotDerived, is_group, is_ident, is_punct, parameters, split_generics, tokens};
+
+/// Returns `Debug` that prints the name of a type and no field.
+pub(crate) fn debug(input: TokenStream) -> Result<TokenStream, NotDerived> {
+    let input: Vec<TokenTree> = input.into_iter().collect();
+    let at = input.iter().position(|token| is_ident(token, "struct") || is_ident(token, "enum"));
+    let at = at.ok_or_else(|| NotDerived::new("only structures and enums are opaque", Span::call_site()))?;
+    let name = &input[at + 1];
+    let (generics, rest) = split_generics(&input[at + 2..]);
+    let (mut declared, mut arguments) = (TokenStream::new(), TokenStream::new());
+    for parameter in parameters(generics) {
+        declared.extend(parameter.declared.iter().cloned().chain(tokens(",")));
+        arguments.extend(parameter.argument.iter().cloned().chain(tokens(",")));
+    }
+    // Before the fields of a structure with names, behind those of a tuple.
+    let conditions: TokenStream = rest
+        .iter()
+        .skip_while(|token| !is_ident(token, "where"))
+        .take_while(|token| !is_group(token, Delimiter::Brace) && !is_punct(token, ';'))
+        .cloned()
+        .collect();
+    let text = name.to_string();
+    Ok(tokens(&format!(
+        "#[automatically_derived]
+        impl<{declared}> ::core::fmt::Debug for {name}<{arguments}> {conditions} {{
+            fn fmt(&self, formatter: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{
+                formatter.debug_struct({text:?}).finish_non_exhaustive()
+            }}
+        }}"
+    )))
+}
