@@ -8,7 +8,8 @@
 //!
 //! **How.** A record is its header, the ticket that it comes after if that has changed, and its
 //! arguments, two in a word. Where the next one will begin stands a 0, written before the header is
-//! published. The receiver reads a header there, or waits. It counts the words that it has handled
+//! published. The sender prefetches the line two lines ahead, as far as it has seen room. The
+//! receiver reads a header there, or waits. It counts the words that it has handled
 //! in `handled`, and those that may be written again in `space`, a quarter of the words at a time.
 //!
 //! **Start.** An endpoint has some streams beside its request queue; a sender takes a free one by
@@ -50,7 +51,7 @@ mod news;
 use core::cell::{Cell, OnceCell};
 use core::ops::Deref;
 
-use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Prefetch, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
 
 use news::{NEWS_SLEEP, REFUSED};
@@ -75,6 +76,12 @@ const GATE: u64 = 1 << 48;
 const FIELDS: u64 = GATE | 0xffff_f000_0000 | 0x1f << 15 | 0xff << 7 | 7;
 /// Number of times in a lap that the receiver publishes the space.
 const PUBLICATIONS: u64 = 4;
+
+/// Number of words of a line.
+const LINE: u64 = 8;
+/// Number of words by which the sender prefetches lines. The exchange of a header waits
+/// until all words before it are written, those of a new line, too.
+const AHEAD: u64 = 2 * LINE;
 
 /// Maximum number of arguments of a record.
 pub const STREAM_ARGS: usize = LINE_ARGS;
@@ -156,6 +163,16 @@ impl<P: Processor, const N: usize> Stream<P, N> {
         // sender. Relaxed on failure: it is another sender's already.
         let _ = cpu.compare_exchange(&self.owner, owner, 0, Ordering::Release, Ordering::Relaxed);
     }
+}
+
+/// Word whose line the sender prefetches with the record of so many words at a place.
+///
+/// `None` if the record ends in the line in which it begins, or if the receiver may not have read
+/// that line yet: words from `limit` on are its own.
+const fn word_to_prefetch(at: u64, len: u64, limit: u64) -> Option<u64> {
+    let ahead = at + len + AHEAD;
+    let begins_a_line = at / LINE != (at + len) / LINE;
+    if begins_a_line && ahead | (LINE - 1) < limit { Some(ahead) } else { None }
 }
 
 /// Sender and receiver of a stream, as its owner word names them.
@@ -345,7 +362,7 @@ impl<L> StreamSender<L> {
     ///
     /// [`NoSpace`]: nothing was sent.
     #[inline(always)]
-    pub fn send<P: Processor, const N: usize>(
+    pub fn send<P: Prefetch, const N: usize>(
         &self,
         cpu: &P,
         out: &PacketContent<'_>,
@@ -367,6 +384,9 @@ impl<L> StreamSender<L> {
             }
         }
         let (header, len) = self.fill(cpu, stream, out, gate);
+        if let Some(ahead) = word_to_prefetch(self.at.get(), len, self.space.get() + N as u64) {
+            cpu.prefetch_exclusive(stream.word(ahead));
+        }
         // (M1) Release: the record comes before; pairs with the Acquire (M2) in
         // `StreamReceiver::look`.
         let before = cpu.swap(stream.word(self.at.get()), header, Ordering::Release);

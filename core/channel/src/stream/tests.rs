@@ -290,3 +290,27 @@ proptest! {
         assert_eq!(stream.owner(&cpu), 0);
     }
 }
+
+#[test]
+fn sender_prefetches_each_line_once_and_none_that_may_be_unread() {
+    for lens in [[1, 2, 3, 4], [2, 2, 2, 2], [9, 1, 5, 3]] {
+        let limit = 200;
+        let (mut at, mut lines) = (0, Vec::new());
+        for len in lens.into_iter().cycle() {
+            if at >= limit {
+                break;
+            }
+            if let Some(word) = word_to_prefetch(at, len, limit) {
+                assert!(word >= at + len + LINE, "{word} is where the sender writes");
+                assert!(word / LINE < limit / LINE, "the line of {word} is not free");
+                lines.push(word / LINE);
+            }
+            at += len;
+        }
+        assert!(lines.is_sorted_by(|a, b| a < b), "twice: {lines:?}");
+        let last = limit / LINE - 1;
+        assert_eq!(lines.last(), Some(&last), "{lines:?}");
+        // A record of nine words jumps over a line.
+        assert!(lines.len() as u64 * 2 > last, "{lines:?}");
+    }
+}
