@@ -7,8 +7,10 @@
 //! **Fields.** `maker`: by compare-and-swap, until the world is ready. All others: as in a segment.
 //!
 //! **Making.** Zeroed memory has no maker. [`World::open_or_init_in`] claims it: with one
-//! compare-and-swap it writes its process into `maker`. Then it clears all before the heap, writes
-//! the header, and stores READY, the last step.
+//! compare-and-swap it writes its process into `maker`. Memory that is not zero beside that, before
+//! the heap and at its beginning, is the caller's data: it is refused as it was. Then the maker
+//! clears all before the heap, writes the header, `magic` first, and stores READY, the last step.
+//! Where `magic` is set a dead maker's world was begun: that is begun anew.
 //!
 //! | if the maker dies | then |
 //! | --- | --- |
@@ -202,14 +204,26 @@ impl World {
         while words::header_state(&Native::with_id(0), &header.state) != READY {
             // Relaxed, both: the exchange decides.
             let (magic, maker) = (header.magic.load(Ordering::Relaxed), header.maker.load(Ordering::Relaxed));
-            if maker == 0 && magic != 0 {
-                let why = "it was not zeroed before";
-                return Err(Error::NotAWorld { what: MEMORY.to_owned(), why });
+            let not_zeroed = || Error::NotAWorld { what: MEMORY.to_owned(), why: "it was not zeroed before" };
+            if magic != 0 && (maker == 0 || magic != MAGIC) {
+                return Err(not_zeroed());
             }
             if maker == 0 || is_dead(maker) {
                 // Relaxed, both: nothing of a dead maker is read; what it wrote and what this
                 // process writes are atomic, and the dead write no more.
                 if header.maker.compare_exchange(maker, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    // From now on no other process makes it, and none that has died meanwhile.
+                    let is_made = words::header_state(&Native::with_id(0), &header.state) == READY;
+                    // Relaxed: a dead maker's first store, without which there is no other.
+                    let is_begun = header.magic.load(Ordering::Relaxed) == MAGIC;
+                    if is_made || !is_begun && !is_zeroed(&segment, &geometry) {
+                        // Relaxed: nothing was written.
+                        header.maker.store(maker, Ordering::Relaxed);
+                        if is_made {
+                            continue;
+                        }
+                        return Err(not_zeroed());
+                    }
                     make(&segment, processes, &geometry);
                     return World::enter_mapped(segment);
                 }
@@ -240,19 +254,30 @@ fn is_dead(maker: u64) -> bool {
     }
 }
 
+/// The words of so many bytes of the memory, but the one that names the maker.
+fn words_beside_maker(segment: &Segment, bytes: u64) -> impl Iterator<Item = &AtomicU64> {
+    let keep = &raw const segment.control().header.maker;
+    let words = bytes.min(segment.len()) as usize / size_of::<AtomicU64>();
+    // SAFETY: within the segment; every bit pattern is an atomic word, and all accesses of other
+    // processes are atomic.
+    let words = unsafe { core::slice::from_raw_parts(segment.base().cast::<AtomicU64>().as_ptr(), words) };
+    words.iter().filter(move |word| !core::ptr::eq(*word, keep))
+}
+
+/// Returns whether the memory is zero, apart from the maker's word: the part that a world
+/// is written into, and where its first objects will lie.
+fn is_zeroed(segment: &Segment, geometry: &Geometry) -> bool {
+    /// Bytes of objects that are looked at: not all, since a page that is read may be allocated.
+    const OBJECTS: u64 = 1 << 12;
+    // Relaxed: no other process makes a world here meanwhile.
+    words_beside_maker(segment, geometry.heap() + OBJECTS).all(|word| word.load(Ordering::Relaxed) == 0)
+}
+
 /// Writes a world into memory in which no process has one.
 fn make(segment: &Segment, processes: u32, geometry: &Geometry) {
-    let control = segment.control();
-    let keep = &raw const control.header.maker;
-    let words = geometry.heap() as usize / size_of::<AtomicU64>();
-    // SAFETY: the geometry is within the segment; every bit pattern is an atomic word, and all
-    // accesses of other processes are atomic.
-    let words = unsafe { core::slice::from_raw_parts(segment.base().cast::<AtomicU64>().as_ptr(), words) };
     // Relaxed, all: (H1) publishes them. A process that finds READY of an earlier world has no
     // business here: no process may open what is made anew.
-    for word in words.iter().filter(|word| !core::ptr::eq(*word, keep)) {
-        word.store(0, Ordering::Relaxed);
-    }
+    words_beside_maker(segment, geometry.heap()).for_each(|word| word.store(0, Ordering::Relaxed));
     let spec = WorldSpec {
         name: None,
         processes,
@@ -475,6 +500,32 @@ mod tests {
             assert!(Once::init_in(memory, 2, ()).unwrap().call(|_| ()).is_ok());
             assert_eq!(RwLock::init_in(memory, 2, [7u64; 8]).unwrap().read().unwrap()[3], 7);
         }
+    }
+
+    #[test]
+    fn data_of_the_caller_are_not_made_a_world() {
+        const WORDS: usize = 4096;
+        let words = shared_words(WORDS);
+        let memory = NonNull::slice_from_raw_parts(NonNull::from(words).cast::<u8>(), WORDS * 8);
+        let refused = |fill: &dyn Fn(usize) -> u64| {
+            words.iter().enumerate().for_each(|(n, word)| word.store(fill(n), Ordering::Relaxed));
+            // SAFETY: mapped for good, and used by these worlds only.
+            let opened = unsafe { World::open_or_init_in(memory, 2) };
+            assert!(matches!(opened, Err(Error::NotAWorld { .. })), "{opened:?}");
+            let is_as_it_was =
+                words.iter().enumerate().all(|(n, word)| word.load(Ordering::Relaxed) == fill(n));
+            assert!(is_as_it_was, "data were changed");
+        };
+        for byte in [1, 0x41, 0x5a, 0x80, 0xff] {
+            refused(&|_| u64::from_le_bytes([byte; 8]));
+        }
+        // Text somewhere, the rest zero.
+        for at in [0, 2, 3, 100, 625] {
+            refused(&|n| if n == at { u64::from_le_bytes(*b"the data") } else { 0 });
+        }
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        // SAFETY: as above.
+        assert!(unsafe { World::open_or_init_in(memory, 2) }.is_ok());
     }
 
     #[test]

@@ -416,6 +416,12 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.read_unlock_at_once(&cpu, held)
     }
 
+    /// Returns whether the state can be that of a reader of this lock which has given its guard
+    /// up. It can't tell two threads of a process from each other.
+    pub fn can_have_reader(&self, cpu: Native, held: &ReadHeld) -> bool {
+        self.lock.can_have(&cpu, held)
+    }
+
     /// Releases for a writer that has given its guard up, if that can be done at once.
     ///
     /// Returns what is left to do: [`RwLock::release_write_after`].

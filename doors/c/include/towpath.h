@@ -195,7 +195,7 @@ int tp_rwlock_open_or_init(void *at, size_t room, uint32_t users, tp_rwlock **ou
 void tp_rwlock_close(tp_rwlock *lock);
 /* Acquires for reading. With TP_EOWNERDEAD the caller has the lock for writing, to repair. */
 int tp_rwlock_read(tp_rwlock *lock, uint64_t ns, tp_reading *reading);
-/* Releases as a reader; TP_EPERM if that was done already. */
+/* Releases as a reader; TP_EPERM if that was done already, or if no call has filled the state. */
 int tp_rwlock_read_unlock(tp_rwlock *lock, tp_reading *reading);
 /* Acquires for writing. With TP_EOWNERDEAD the caller has the lock, and repairs. */
 int tp_rwlock_write(tp_rwlock *lock, uint64_t ns);

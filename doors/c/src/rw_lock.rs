@@ -118,7 +118,9 @@ impl TpRwlock {
     fn read_unlock_at_once(&self, reading: &mut TpReading) -> bool {
         // SAFETY: made by `tp_rwlock_read` of this lock and thread, says the header, or `RELEASED`,
         // which is refused. A reader that leaves does not need its processor's number.
+        // All zero is a state that no call has filled.
         let released = self.handle.callers.are_as_before()
+            && reading.words[1] != 0
             && unsafe { self.lock().release_read_at_once(Native::with_id(0), reading.held()) }.is_none();
         if released {
             reading.words[0] = RELEASED.words[0];
@@ -137,6 +139,10 @@ impl TpRwlock {
         }
         // SAFETY: made by `of` (the caller's promise).
         let held = unsafe { reading.held() };
+        // A program's mistake: a state that no call has filled, or that was released as a copy.
+        if !self.lock().can_have_reader(cpu, &held) {
+            return false;
+        }
         reading.words[0] = RELEASED.words[0];
         // SAFETY: the caller's promise; the surroundings are the world's.
         drop(unsafe { self.lock().resume_read(cpu, self.handle.callers.wait, held) });
@@ -279,6 +285,7 @@ extern "C" fn read_guarded(
     rest: TpReading,
 ) -> c_int {
     guarded(|| {
+        reading.write(RELEASED);
         reading.write(lock.read_after(deadline(ns), rest)?);
         Ok(())
     })

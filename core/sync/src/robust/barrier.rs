@@ -98,7 +98,10 @@ impl EpisodeError {
             EpisodeError::TimedOut => {
                 "not all participants had arrived before the time was over: come again, and wait longer"
             }
-            EpisodeError::Capacity => "the barrier has all its participants: make it for more",
+            EpisodeError::Capacity => {
+                "the barrier has all its participants: make it for more, or let one leave first; one that has died keeps \
+                 its place until the others were told"
+            }
             EpisodeError::NotEntered => {
                 "this process has not entered the world in which the barrier lies: call World::enter first (after a fork, in the child too)"
             }

@@ -189,11 +189,31 @@ fn readers_and_a_writer_exclude_each_other() {
         assert_eq!(tp_rwlock_write(Some(lock), 0), Fault::TIMEDOUT.number());
         assert_eq!(tp_rwlock_read_unlock(Some(other), Some(second.assume_init_mut())), 0);
     }
-    // SAFETY: two words each, of numbers.
-    let mut damaged = unsafe { core::mem::transmute::<[u64; 2], TpReading>([9999; 2]) };
-    // SAFETY: no reader's state, which is noticed.
-    let told = unsafe { tp_rwlock_read_unlock(Some(lock), Some(&mut damaged)) };
-    assert_eq!(told, Fault::PANIC.number());
+    // SAFETY: two words, of numbers.
+    let state = |words: [u64; 2]| unsafe { core::mem::transmute::<[u64; 2], TpReading>(words) };
+    // SAFETY: no reader's states, which is noticed.
+    let refused = |mut state: TpReading| unsafe { tp_rwlock_read_unlock(Some(lock), Some(&mut state)) };
+    let perm = Fault::PERM.number();
+    // First without a reader, then with one in the first place, which none of them releases.
+    for _ in 0..2 {
+        assert_eq!([[9999; 2], [0; 2], [0, 1], [3, 0]].map(|words| refused(state(words))), [perm; 4]);
+        assert_eq!(tp_rwlock_read(Some(lock), 0, Some(first)), 0);
+        assert_eq!(refused(state([0; 2])), perm);
+        assert_eq!(tp_rwlock_write(Some(other), 0), Fault::TIMEDOUT.number(), "a reader is in");
+        // SAFETY: written by the call above; two words, of numbers, each.
+        let copy =
+            state(unsafe { core::mem::transmute_copy::<TpReading, [u64; 2]>(first.assume_init_ref()) });
+        // SAFETY: as above.
+        assert_eq!(unsafe { tp_rwlock_read_unlock(Some(lock), Some(first.assume_init_mut())) }, 0);
+        assert_eq!(refused(copy), perm, "it was released");
+    }
+    // A call whose time is over leaves a state that is refused.
+    assert_eq!(tp_rwlock_write(Some(other), 0), 0);
+    first.write(state([0, 1]));
+    assert_eq!(tp_rwlock_read(Some(lock), 0, Some(first)), Fault::TIMEDOUT.number());
+    // SAFETY: written above.
+    assert_eq!(unsafe { tp_rwlock_read_unlock(Some(lock), Some(first.assume_init_mut())) }, perm);
+    assert_eq!(tp_rwlock_write_unlock(Some(other)), 0);
     assert_eq!(tp_rwlock_write_unlock(Some(lock)), Fault::PERM.number());
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), 0);
     assert_eq!(tp_rwlock_write(Some(lock), FOREVER), Fault::DEADLOCK.number());

@@ -248,6 +248,16 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         left.is_err().then_some(held)
     }
 
+    /// Returns whether the state can be a reader's of this lock: readers of its process have its
+    /// place. For rooms whose callers keep the state themselves.
+    pub(crate) fn can_have(&self, cpu: &P, held: &ReadHeld) -> bool {
+        let Some(OwnLine(word)) = self.places.get(held.place) else { return false };
+        // Relaxed: the release compares.
+        let seen = cpu.load(word, Ordering::Relaxed);
+        let same_process = (seen ^ held.only) & !(READERS | AWAITED | PARKED) == 0;
+        same_process && seen & READERS > 0 && held.only & READERS == 1
+    }
+
     #[cold]
     fn leave_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, place: usize) {
         let word = &self.places[place].0;
