@@ -1,6 +1,7 @@
 //! `Broadcast`: messages from one writer to many readers.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
@@ -29,7 +30,7 @@ impl PyBroadcast {
 impl PyBroadcast {
     fn _writer(&self) -> PyResult<PyWriter> {
         participation(self.ring.world())?;
-        Ok(PyWriter(Mutex::new(Some(self.ring.writer().map_err(Fault::Transfer)?))))
+        Ok(PyWriter::new(self.ring.writer().map_err(Fault::Transfer)?))
     }
 
     fn _reader(&self) -> PyResult<PyReader> {
@@ -58,30 +59,72 @@ impl PyBroadcast {
 
 /// The writer of a ring.
 #[pyclass(frozen, name = "_Writer", module = "towpath._towpath")]
-pub struct PyWriter(Mutex<Option<BroadcastWriter<WorldRing<HoldsBack>>>>);
+pub struct PyWriter(Mutex<WriterState>);
+
+struct WriterState {
+    /// `None` once it is closed.
+    writer: Option<BroadcastWriter<WorldRing<HoldsBack>>>,
+    /// Number of calls of `send`.
+    calls: u64,
+    /// Call of which a part was sent, and the rest waits for room.
+    begun: Option<u64>,
+}
+
+impl PyWriter {
+    fn new(writer: BroadcastWriter<WorldRing<HoldsBack>>) -> PyWriter {
+        PyWriter(Mutex::new(WriterState { writer: Some(writer), calls: 0, begun: None }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_call(&self) -> u64 {
+        let mut state = self.state();
+        state.calls += 1;
+        state.calls
+    }
+
+    /// Sends the rest of a call's message, for a turn. Only waits while another thread's
+    /// message waits for room between two turns.
+    fn send_rest(&self, call: u64, message: &[u8], sent: &mut usize, turn: Duration) -> Result<(), Fault> {
+        const AGAIN: Duration = Duration::from_millis(1);
+        let mut state = self.state();
+        if state.begun.is_some_and(|begun| begun != call) {
+            drop(state);
+            std::thread::sleep(turn.min(AGAIN));
+            return Err(Fault::Transfer(TransferError::TimedOut));
+        }
+        let writer = state.writer.as_mut().ok_or(Fault::Transfer(TransferError::Closed))?;
+        let result = writer.send_rest(message, sent, turn);
+        state.begun = (result == Err(TransferError::TimedOut) && *sent > 0).then_some(call);
+        Ok(result?)
+    }
+}
 
 #[pymethods]
 impl PyWriter {
     /// Sends bytes to all readers; False if the time was over.
     #[pyo3(signature = (message, timeout=None))]
     fn send(&self, py: Python<'_>, message: &[u8], timeout: Option<f64>) -> PyResult<bool> {
-        let act = |turn| {
-            let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let writer = writer.as_mut().ok_or(Fault::Transfer(TransferError::Closed))?;
-            Ok(writer.send_timeout(message, turn)?)
-        };
-        Ok(waiting(py, self::timeout(timeout)?, act)?.is_some())
+        let (call, mut sent) = (self.next_call(), 0);
+        let act = |turn| self.send_rest(call, message, &mut sent, turn);
+        let done = waiting(py, self::timeout(timeout)?, act);
+        // Readers throw away the part that was sent of a message whose time is over.
+        let mut state = self.state();
+        state.begun = state.begun.filter(|begun| *begun != call);
+        drop(state);
+        Ok(done?.is_some())
     }
 
     /// Number of readers.
     fn readers(&self) -> usize {
-        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.as_ref().map_or(0, BroadcastWriter::readers)
+        self.state().writer.as_ref().map_or(0, BroadcastWriter::readers)
     }
 
     /// Ends the writer: readers are told when they have read all.
     fn close(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.state().writer.take());
     }
 }
 

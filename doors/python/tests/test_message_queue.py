@@ -107,3 +107,62 @@ def test_reader_is_told_that_the_writer_was_killed():
         queue.enqueue(1)
     with pytest.raises(ValueError):
         MessageQueue.create_from_handle(queue.export_handle(), 5)
+
+
+def write_and_never_be_ready(send):
+    queue = MessageQueue(2, 2, max_chunk_bytes=1 << 16, max_chunks=1)
+    send.send(queue.export_handle())
+    queue.wait_until_ready()
+
+
+def test_reader_is_told_of_a_writer_that_was_killed_before_all_were_there(ctx):
+    before = files()
+    receive, send = ctx.Pipe(False)
+    writer = ctx.Process(target=write_and_never_be_ready, args=(send,))
+    writer.start()
+    handle = receive.recv()
+    queue = MessageQueue.create_from_handle(handle, 0)
+    with pytest.raises(TimeoutError, match="not ready in time"):
+        queue.wait_until_ready(timeout=0.05)
+    threading.Timer(0.2, os.kill, (writer.pid, signal.SIGKILL)).start()
+    with pytest.raises(towpath.PeerDied, match="the writer") as told:
+        queue.wait_until_ready()
+    assert told.value.pid == writer.pid
+    writer.join()
+    assert files() == before
+
+
+def test_writer_gives_up_when_readers_do_not_come():
+    queue = MessageQueue(1, 1, max_chunk_bytes=1 << 16, max_chunks=1)
+    with pytest.raises(TimeoutError, match="readers"):
+        queue.wait_until_ready(timeout=0.02)
+
+
+def receive_slowly(ring, ready, results, count):
+    ring.subscribe()
+    ready.set()
+    for _ in range(count):
+        time.sleep(0.12)
+        message = ring.receive_bytes(60)
+        results.put((message[:1], len(message), len(set(message))))
+
+
+def test_long_messages_of_two_threads_arrive_whole(ctx):
+    # Each waits for room, between turns, while the reader sleeps for longer than a turn.
+    ring, ready, results = ctx.broadcast(1 << 16), ctx.Event(), ctx.Queue()
+    reader = ctx.Process(target=receive_slowly, args=(ring, ready, results, 6))
+    reader.start()
+    assert ready.wait(40)
+
+    def send(byte):
+        for _ in range(3):
+            assert ring.send_bytes(byte * 1_000_000, 60)
+
+    threads = [threading.Thread(target=send, args=(byte,)) for byte in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    got = sorted(results.get(timeout=60) for _ in range(6))
+    assert got == [(b"a", 1_000_000, 1)] * 3 + [(b"b", 1_000_000, 1)] * 3
+    for thread in threads:
+        thread.join()
+    reader.join()

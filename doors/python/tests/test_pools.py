@@ -315,3 +315,69 @@ if __name__ == "__main__":
 """
     done = subprocess.run([sys.executable, "-c", script], timeout=30)
     assert done.returncode == 0
+
+
+def test_pool_of_more_workers_than_a_queue_has_places_for():
+    numbers = []
+    with towpath.get_context("fork").Pool(70) as pool:
+        done = [pool.apply_async(sleep_and_return, (number,), callback=numbers.append) for number in range(280)]
+        results = [each.get(timeout=120) for each in done]
+        pool.close()
+        pool.join()
+    assert [number for number, _ in results] == list(range(280))
+    assert sorted(number for number, _ in numbers) == list(range(280))
+    assert len({pid for _, pid in results}) > 48, "workers of more than one group ran jobs"
+
+
+def fail_to_start():
+    raise OSError("no device")
+
+
+def test_every_call_of_a_broken_pool_has_the_reason():
+    with towpath.get_context("fork").Pool(2, initializer=fail_to_start) as pool:
+        with pytest.raises(OSError, match="no device"):
+            pool.apply(square, (3,))
+        while any(process is not None for process in pool._pool):
+            time.sleep(0.01)
+        for call in (pool.map, lambda f, them: pool.starmap(f, [(one,) for one in them])):
+            with pytest.raises(OSError, match="no device"):
+                call(square, range(4))
+        assert "pool_size=2" in repr(pool)
+
+
+def ignore_the_signal(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.set()
+    time.sleep(0.3)
+
+
+def test_worker_whose_job_ignores_the_signal_ends_after_the_job():
+    context = towpath.get_context("fork")
+    ready = context.Event()
+    pool = context.Pool(1, initializer=globals().__setitem__, initargs=("READY", ready))
+    job = pool.apply_async(ignore_ready)
+    assert ready.wait(40)
+    pool.terminate()
+    pool.join()
+    job.get(timeout=40)
+
+
+def ignore_ready():
+    ignore_the_signal(globals()["READY"])
+
+
+def test_job_that_terminate_ends_says_so():
+    context = towpath.get_context("fork")
+    ready = context.Event()
+    pool = context.Pool(1, initializer=globals().__setitem__, initargs=("READY", ready))
+    job = pool.apply_async(wait_long)
+    assert ready.wait(40)
+    pool.terminate()
+    with pytest.raises(towpath.WorkerDied, match="were terminated"):
+        job.get(timeout=40)
+    pool.join()
+
+
+def wait_long():
+    globals()["READY"].set()
+    time.sleep(1000)

@@ -230,6 +230,33 @@ fn messages_are_written_and_read_in_place() {
 }
 
 #[test]
+fn message_is_sent_in_several_calls() {
+    let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1024);
+    let (long, mut sent) = (message(7, 5_000), 0);
+    let full = Err(TransferError::TimedOut);
+    let mut calls = 0;
+    while writer.send_rest(&long, &mut sent, Duration::ZERO) == full {
+        calls += 1;
+        assert!(0 < sent && sent < long.len(), "{sent}");
+        assert_eq!(reader.try_receive().unwrap_err(), TransferError::TimedOut, "it is not whole");
+    }
+    assert!(calls > 3, "{calls} calls for five rings");
+    assert_eq!((sent, &*reader.try_receive().unwrap()), (long.len(), &long[..]));
+    // Of a message that is given up for another one readers get nothing.
+    sent = 0;
+    assert_eq!(writer.send_rest(&long, &mut sent, Duration::ZERO), full);
+    assert_eq!(reader.try_receive().unwrap_err(), TransferError::TimedOut);
+    writer.try_send(b"another").unwrap();
+    assert_eq!(*reader.try_receive().unwrap(), *b"another");
+    // Nor of one that is begun anew.
+    assert_eq!(writer.send_rest(&long, &mut 0, Duration::ZERO), full);
+    thread::scope(|scope| {
+        scope.spawn(|| writer.send_rest(&long, &mut 0, LONG).unwrap());
+        assert_eq!(*reader.receive_timeout(LONG).unwrap(), long);
+    });
+}
+
+#[test]
 fn readers_that_leave_hold_nothing_back() {
     let (mut writer, reader) = broadcast_between_threads::<HoldsBack>(64);
     while writer.try_send(&[1; 8]).is_ok() {}

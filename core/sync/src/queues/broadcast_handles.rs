@@ -201,6 +201,41 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
         self.send_before(message, Deadline::at(instant))
     }
 
+    /// Sends what is left of a message behind the first `sent` bytes, and counts there; gives
+    /// up after that time, as [`BroadcastWriter::send_timeout`].
+    ///
+    /// For callers that look at something else now and then while a long message waits for room:
+    /// each call goes on where the last one gave up.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastWriter::send`]. [`TransferError::TimedOut`]: the rest may be sent by another
+    /// call. If another message is sent first, or this one from its beginning, readers throw away
+    /// what was sent of it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let (message, mut sent) = ([7; 1 << 20], 0);
+    /// std::thread::scope(|scope| {
+    ///     let reader = scope.spawn(|| reader.receive().map(|message| message.len()));
+    ///     while let Err(error) = writer.send_rest(&message, &mut sent, Duration::from_micros(50)) {
+    ///         assert_eq!(error, TransferError::TimedOut); // look at something else
+    ///     }
+    ///     assert_eq!(reader.join().unwrap(), Ok(1 << 20));
+    /// });
+    /// ```
+    pub fn send_rest(
+        &mut self,
+        message: &[u8],
+        sent: &mut usize,
+        time: Duration,
+    ) -> Result<(), TransferError> {
+        let (BroadcastWriter { venue, end }, deadline) = (self, Deadline::within(time));
+        venue.call(|ring, cpu, wait| ring.send_rest(cpu, wait, end, message, sent, deadline))
+    }
+
     #[inline]
     fn send_before(&mut self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
         let BroadcastWriter { venue, end } = self;

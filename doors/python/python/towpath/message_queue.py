@@ -14,11 +14,14 @@ this host. There is no ``create_from_process_group``: broadcast the handle with
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 import secrets
+import select
 import time
 from typing import Any, List, Optional
 
+from .errors import PeerDied
 from .queues import _dumps
 from .world import World, ring_memory
 
@@ -35,6 +38,29 @@ class Handle:
     local_reader_ranks: List[int]
     world: str
     capacity: int
+    writer: int = 0
+    """The writer's process."""
+
+
+class _Process:
+    """A process by its number, of which only whether it has ended is asked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._descriptor: Optional[int] = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._descriptor = None
+
+    def __enter__(self) -> "_Process":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def has_ended(self) -> bool:
+        return self._descriptor is None or bool(select.select([self._descriptor], [], [], 0)[0])
 
 
 class MessageQueue:
@@ -56,7 +82,7 @@ class MessageQueue:
         world = World(
             f"queue-{secrets.token_hex(8)}", create=True, processes=n_reader + 8, memory=ring_memory(capacity)
         )
-        self._set(world, Handle(ranks, world.name or "", capacity), True)
+        self._set(world, Handle(ranks, world.name or "", capacity, os.getpid()), True)
         # The writer from now on.
         self._ring.readers()
 
@@ -79,16 +105,27 @@ class MessageQueue:
         queue._ring.subscribe()
         return queue
 
-    def wait_until_ready(self) -> None:
-        """Waits until the writer and all readers are there."""
-        if not self._is_writer:
-            self._ready.wait()
+    def wait_until_ready(self, timeout: Optional[float] = None) -> None:
+        """Waits until the writer and all readers are there. Raises TimeoutError; PeerDied in a reader
+        whose writer was killed before."""
+        until = None if timeout is None else time.monotonic() + timeout
+        if self._is_writer:
+            while self._ring.readers() < len(self._handle.local_reader_ranks):
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError("not all readers came in time")
+                time.sleep(0.001)
+            # All have it: no file stays, whatever is killed.
+            self._world.unlink()
+            self._ready.set()
             return
-        while self._ring.readers() < len(self._handle.local_reader_ranks):
-            time.sleep(0.001)
-        # All have it: no file stays, whatever is killed.
-        self._world.unlink()
-        self._ready.set()
+        with _Process(self._handle.writer) as writer:
+            while not self._ready.wait(_TURN if until is None else min(_TURN, max(until - time.monotonic(), 0.0))):
+                # It is asked for first: it may have set the event and ended since.
+                if writer.has_ended() and not self._ready.is_set():
+                    self._world.unlink()
+                    raise PeerDied("the writer of the queue died before all readers were there", None, writer.pid, None)
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError("the queue was not ready in time")
 
     def enqueue(self, obj: Any, timeout: Optional[float] = None) -> None:
         """Sends an object to all readers. Raises TimeoutError if a living one had no room in time."""

@@ -65,7 +65,8 @@ class Pool(pool.Pool):
         # Without the lock, which a thread may hold that has ended with the interpreter: `__del__` shows the
         # pool then.
         processes = [slot.process for slot in self._workers._slots]
-        return [process for process in processes if process is not None]
+        # multiprocessing divides by their number, also in a pool of which no worker could start.
+        return [process for process in processes if process is not None] or processes
 
     def close(self) -> None:
         """Takes no more jobs; the workers end when all are done."""

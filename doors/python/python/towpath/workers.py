@@ -1,6 +1,6 @@
 """Workers: processes that run jobs. One that is killed loses the job that it ran, and no other.
 
-Each worker has an inbox, of which the parent is the only sender; all share a queue of results.
+Each worker has an inbox, of which the parent is the only sender; up to 48 share a queue of results.
 Before a worker runs a job it writes the job's number into its mark, in shared memory: after its
 death the parent knows by the mark which of the jobs that it had sent there was running. That one is
 lost (or tried again); the others go to other workers. What the dead had put into the results
@@ -35,6 +35,8 @@ _READY, _VALUE, _ERROR, _UNFIT, _DIED = range(5)
 
 # Bytes of the part of a message that lies in one buffer.
 _PART = 1 << 18
+# Workers that share a queue of results, which has places for 64 processes, the dead of late included.
+_GROUP = 48
 # Jobs that a worker is sent before it has answered.
 _AHEAD = 2
 # Workers in a row that may die before they are ready.
@@ -169,7 +171,10 @@ class Workers:
         self._start_with = (initializer, initargs)
         self._jobs_each = jobs_each
         self._daemon = daemon
-        self._results = Queue(1024, buffers=16, buffer_bytes=_PART, processes=2 * count + 16, peer_died=True)
+        self._results = [
+            Queue(1024, buffers=16, buffer_bytes=_PART, processes=2 * _GROUP + 16, peer_died=True)
+            for _ in range(0, count, _GROUP)
+        ]
         world = World(create=True, processes=2 * count + 16, memory=8 * count + 4096)
         self._marks = world._object("_bytes", "marks", 8 * count)
         self._mark = memoryview(buffer_of(self._marks)).cast("B").cast("Q")
@@ -188,10 +193,14 @@ class Workers:
         # A sender from now on: a worker that starts finds its parent there.
         for slot in self._slots:
             slot.inbox._messages.join_sender()
-        self._threads = [
-            threading.Thread(target=act, name=f"towpath-{act.__name__}", daemon=True)
-            for act in (self._listen, self._watch)
+        # Held by the listener that calls callers back: one at a time.
+        self._telling = threading.RLock()
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(group,), name="towpath-_listen", daemon=True)
+            for group in range(len(self._results))
         ]
+        watcher = threading.Thread(target=self._watch, name="towpath-_watch", daemon=True)
+        self._threads = [*self._listeners, watcher]
         for thread in self._threads:
             thread.start()
         _live.add(self)
@@ -264,6 +273,8 @@ class Workers:
                 slot.stopping = True
                 if slot.process is not None and slot.process.is_alive():
                     slot.process.terminate()
+                    # For one whose job ignores the signal: it ends after the job.
+                    self._tell_to_end(slot)
             self._end_if_done()
         for job in lost:
             job.done(False, WorkerDied("the workers were terminated"))
@@ -339,7 +350,8 @@ class Workers:
         slot.ready, slot.stopping, slot.budget = False, False, self._jobs_each
         slot.partial.clear()
         self._mark[slot.number] = 0
-        args = (slot.number, slot.generation, slot.inbox, self._results, self._marks, self._jobs_each)
+        results = self._results_of(slot.number)
+        args = (slot.number, slot.generation, slot.inbox, results, self._marks, self._jobs_each)
         process = self._context.Process(target=_run, args=args + self._start_with)
         process.daemon = self._daemon
         process._is_worker = True
@@ -376,12 +388,15 @@ class Workers:
                     del self._watched[sentinel]
                 os.close(sentinel)
                 number, generation = watched[sentinel]
-                self._results._send(_RESULT.pack(number, generation, 0, 0, _DIED))
+                self._results_of(number)._send(_RESULT.pack(number, generation, 0, 0, _DIED))
 
-    def _listen(self) -> None:
+    def _results_of(self, number: int) -> Queue:
+        return self._results[number // _GROUP]
+
+    def _listen(self, group: int) -> None:
         while not self._ended.is_set():
             try:
-                message = self._results._receive()
+                message = self._results[group]._receive()
             except PeerDied:
                 # Its notice comes by the watch.
                 continue
@@ -416,18 +431,27 @@ class Workers:
                         value = loads(value)
                     except Exception as error:
                         succeeded, value = False, error
-                each.done(succeeded, value)
+                with self._telling:
+                    each.done(succeeded, value)
                 del each, value
             outcomes.clear()
-        os.write(self._wake_in, b"q")
+        # The watcher ends after one of them: no worker is started any more.
+        if group == 0:
+            os.write(self._wake_in, b"q")
 
     def _bury(self, slot: _Slot) -> List[Tuple[_Job, bool, Any]]:
         process, running = slot.process, self._mark[slot.number]
         process.join()
         slot.process = None
+        if slot.stopping:
+            rest = "; the workers were terminated"
+        elif self._broken is not None or self._stillborn + (not slot.ready) >= _STILLBORN:
+            rest = "; no worker can start"
+        else:
+            rest = "; the other workers go on"
         died = WorkerDied(
             f"the worker {process.name} (process {process.pid}) ended with exit code {process.exitcode} "
-            "before the job was done; the other workers go on",
+            f"before the job was done{rest}",
             None,
             process.pid,
             process.name,
@@ -471,13 +495,21 @@ class Workers:
                 self._send(slot, _JOB.pack(slot.generation, 0, 0))
         self._end_if_done()
 
+    @staticmethod
+    def _tell_to_end(slot: _Slot) -> None:
+        try:
+            slot.inbox._send(_JOB.pack(slot.generation, 0, 0), True, 0.0)
+        except PeerDied:
+            pass
+
     def _end_if_done(self) -> None:
         if all(slot.process is None for slot in self._slots) and not self._ended.is_set():
             self._ended.set()
             self._room.notify_all()
-            if threading.current_thread() not in self._threads:
-                # Wakes the listener.
-                self._results._send(_RESULT.pack(0, 0, 0, 0, _READY))
+            for listener, results in zip(self._listeners, self._results):
+                if threading.current_thread() is not listener:
+                    # Wakes it.
+                    results._send(_RESULT.pack(0, 0, 0, 0, _READY))
 
 
 def _end_all() -> None:

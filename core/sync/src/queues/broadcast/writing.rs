@@ -208,17 +208,35 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
         message: &[u8],
         deadline: Deadline,
     ) -> Result<(), TransferError> {
+        self.send_rest(cpu, wait, writer, message, &mut 0, deadline)
+    }
+
+    /// Sends what is left of a message behind the first `sent` bytes, and counts there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Broadcast::send`]; after [`TransferError::TimedOut`] another call goes on, unless
+    /// another message was begun meanwhile.
+    pub fn send_rest<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        writer: &mut WriterEnd,
+        message: &[u8],
+        sent: &mut usize,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
         let whole = self.most_whole();
         let most = if self.lossy || message.len() <= whole { usize::MAX } else { (whole / 2).max(8) & !7 };
-        let mut sent = 0;
         loop {
-            let bytes = (message.len() - sent).min(most);
+            let rest = message.get(*sent..).unwrap_or_default();
+            let bytes = rest.len().min(most);
             let mut reservation = self.reserve(cpu, wait, writer, bytes, deadline)?;
-            let (is_first, is_last) = (sent == 0, sent + bytes == message.len());
+            let (is_first, is_last) = (*sent == 0, bytes == rest.len());
             reservation.marks = if is_first { FIRST } else { 0 } | if is_last { LAST } else { 0 };
-            self.fill(cpu, &reservation, &message[sent..sent + bytes]);
+            self.fill(cpu, &reservation, &rest[..bytes]);
             self.commit(cpu, wait, writer, &reservation, bytes)?;
-            sent += bytes;
+            *sent += bytes;
             if is_last {
                 return Ok(());
             }
