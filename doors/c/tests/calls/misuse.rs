@@ -203,7 +203,7 @@ fn readers_and_a_writer_exclude_each_other() {
         // SAFETY: written by the call above; two words, of numbers, each.
         let copy =
             state(unsafe { core::mem::transmute_copy::<TpReading, [u64; 2]>(first.assume_init_ref()) });
-        // SAFETY: as above.
+        // SAFETY: written by `tp_rwlock_read`, of this handle.
         assert_eq!(unsafe { tp_rwlock_read_unlock(Some(lock), Some(first.assume_init_mut())) }, 0);
         assert_eq!(refused(copy), perm, "it was released");
     }
