@@ -416,7 +416,8 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.read_unlock_at_once(&cpu, held)
     }
 
-    /// Returns whether the state can be a reader's of this lock that has given its guard up.
+    /// Returns whether the state can be a reader's that has given its guard of this lock up.
+    ///
     /// It can't tell two threads of a process from each other.
     pub fn can_have_reader(&self, cpu: Native, held: &ReadHeld) -> bool {
         self.lock.can_have(&cpu, held)

@@ -248,8 +248,9 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
         left.is_err().then_some(held)
     }
 
-    /// Returns whether the state can be a reader's of this lock: readers of its process have its
-    /// place. For rooms whose callers keep the state themselves.
+    /// Returns whether the state can be a reader's of this lock.
+    ///
+    /// Readers of its process have its place then. For rooms whose callers keep the state.
     pub(crate) fn can_have(&self, cpu: &P, held: &ReadHeld) -> bool {
         let Some(OwnLine(word)) = self.places.get(held.place) else { return false };
         // Relaxed: the release compares.
