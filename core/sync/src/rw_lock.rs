@@ -416,7 +416,7 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.read_unlock_at_once(&cpu, held)
     }
 
-    /// Returns whether the state can be a reader's that has given its guard of this lock up.
+    /// Returns whether the state can be that of a reader without its guard.
     ///
     /// It can't tell two threads of a process from each other.
     pub fn can_have_reader(&self, cpu: Native, held: &ReadHeld) -> bool {

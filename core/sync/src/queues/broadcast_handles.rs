@@ -201,8 +201,9 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
         self.send_before(message, Deadline::at(instant))
     }
 
-    /// Sends what is left of a message behind the first `sent` bytes, and counts there; gives
-    /// up after that time, as [`BroadcastWriter::send_timeout`].
+    /// Sends the rest of a message, behind the first `sent` bytes, and counts there.
+    ///
+    /// It gives up after that time, as [`BroadcastWriter::send_timeout`].
     ///
     /// For callers that look at something else now and then while a long message waits for room:
     /// each call goes on where the last one gave up.
@@ -220,7 +221,8 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
     /// let (message, mut sent) = ([7; 1 << 20], 0);
     /// std::thread::scope(|scope| {
     ///     let reader = scope.spawn(|| reader.receive().map(|message| message.len()));
-    ///     while let Err(error) = writer.send_rest(&message, &mut sent, Duration::from_micros(50)) {
+    ///     let turn = Duration::from_micros(50);
+    ///     while let Err(error) = writer.send_rest(&message, &mut sent, turn) {
     ///         assert_eq!(error, TransferError::TimedOut); // look at something else
     ///     }
     ///     assert_eq!(reader.join().unwrap(), Ok(1 << 20));

@@ -211,7 +211,7 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
         self.send_rest(cpu, wait, writer, message, &mut 0, deadline)
     }
 
-    /// Sends what is left of a message behind the first `sent` bytes, and counts there.
+    /// Sends the rest of a message, behind the first `sent` bytes, and counts there.
     ///
     /// # Errors
     ///
