@@ -379,6 +379,11 @@ pub trait Membership: DomainMemory {
     /// Returns whether the rank's last process died, and no other one has taken its
     /// place.
     fn has_died(&self, rank: u32) -> bool;
+    /// Returns whether the rank's last process left or ended in good order, and no other
+    /// one has taken its place.
+    fn has_left(&self, _rank: u32) -> bool {
+        false
+    }
     /// Returns the number of deaths that were noted so far.
     fn deaths(&self) -> u64;
     /// Asks for deaths that were not noted yet, and notes them.

@@ -315,6 +315,9 @@ impl Membership for SharedMemory {
     fn has_died(&self, rank: u32) -> bool {
         self.world().has_died(rank)
     }
+    fn has_left(&self, rank: u32) -> bool {
+        self.world().has_left(rank)
+    }
     fn deaths(&self) -> u64 {
         self.world().deaths()
     }

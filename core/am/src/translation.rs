@@ -115,14 +115,14 @@ impl<D: Domain> Endpoint<D> {
     }
 
     /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for
-    /// every rank of the world, with [`Tag::ALL`]. Waits until they exist. A rank that is dead is
-    /// not waited for: its entry stays unmapped.
+    /// every rank of the world, with [`Tag::ALL`]. Waits until they exist. A rank that is dead, or
+    /// has left, is not waited for: its entry stays unmapped.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all
-    /// others are mapped then. [`Error::Resource`] if a living one has no endpoint after 30
-    /// seconds.
+    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead,
+    /// [`Error::Resource`] if one has left or ended in good order; all others are mapped then.
+    /// [`Error::Resource`] if a living one has no endpoint after 30 seconds.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
@@ -136,7 +136,7 @@ impl<D: Domain> Endpoint<D> {
         let domain = &self.core.domain;
         let start = domain.cpu().now();
         let size = domain.size();
-        let mut dead = None;
+        let (mut dead, mut left) = (None, None);
         // Where many wait for many, to ask the kernel after each and to look often would keep those
         // from starting that are waited for: only noted deaths count, and looks become rarer.
         let large = size > LARGE;
@@ -145,13 +145,19 @@ impl<D: Domain> Endpoint<D> {
         for rank in 0..size {
             loop {
                 let name = if large { domain.name_unless_dead(rank) } else { domain.name_of_rank(rank) };
-                if let Some(name) = name {
-                    self.map(rank as usize, name, Tag::ALL)?;
-                    break;
+                // One that has been closed since is looked for again.
+                match name.map(|name| self.map(rank as usize, name, Tag::ALL)) {
+                    Some(Ok(())) => break,
+                    Some(Err(Error::BadArgument(_))) | None => {}
+                    Some(Err(error)) => return Err(error),
                 }
                 domain.check_deaths();
                 if domain.has_died(rank) {
                     dead = dead.or(Some(rank));
+                    break;
+                }
+                if domain.has_left(rank) {
+                    left = left.or(Some(rank));
                     break;
                 }
                 if domain.cpu().now() - start >= 30_000_000_000 {
@@ -163,7 +169,13 @@ impl<D: Domain> Endpoint<D> {
                 pause = (2 * pause).min(longest);
             }
         }
-        dead.map_or(Ok(()), |rank| Err(towpath_shm::Error::MemberDied { rank }.into()))
+        match (dead, left) {
+            (Some(rank), _) => Err(towpath_shm::Error::MemberDied { rank }.into()),
+            (None, Some(rank)) => Err(Error::Resource(format!(
+                "rank {rank} has no endpoint, and has ended or left the world; all others are mapped"
+            ))),
+            (None, None) => Ok(()),
+        }
     }
 }
 

@@ -393,6 +393,27 @@ impl World {
             && matches!(self.0.entry_word(rank).state, EntryState::Dying | EntryState::Dead)
     }
 
+    /// Returns whether the last process of a rank left or ended in good order, and no
+    /// other one has taken its place since: no rank waits for it. Also of one that has ended
+    /// without ever having entered ([`World::process_ended`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(!world.has_left(1), "it has not come");
+    /// let other = world.reopen()?;
+    /// other.enter(Some(1))?;
+    /// other.leave()?;
+    /// assert!(world.has_left(1));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn has_left(&self, rank: u32) -> bool {
+        rank < self.0.processes && {
+            let word = self.0.entry_word(rank);
+            word.state == EntryState::Free && word.generation != 0
+        }
+    }
+
     /// Number of deaths that were noted so far in this world. One load of a line that is
     /// otherwise not written.
     ///

@@ -454,6 +454,30 @@ fn map_world_does_not_wait_for_dead_ranks() {
 }
 
 #[test]
+fn map_world_does_not_wait_for_ranks_that_have_left() {
+    // Well below the time after which it would give up on a living one.
+    let _watchdog = Watchdog::new(Duration::from_secs(20), || "map_world waits for those that left".into());
+    let config = tiny(4, Algorithm::Towpath);
+    let world = support::world(&config);
+    let member = |rank| {
+        let member = world.reopen().unwrap();
+        member.enter(Some(rank)).unwrap();
+        member
+    };
+    let (first, last) = (member(0), member(3));
+    // One has ended with code 0 without ever having entered; one was there, and has left.
+    world.process_ended(1, 4711, false);
+    member(2).leave().unwrap();
+    assert_eq!([0, 1, 2, 3].map(|rank| world.has_left(rank)), [false, true, true, false]);
+    let (a, d) = (Endpoint::new(&first).unwrap(), Endpoint::new(&last).unwrap());
+    for endpoint in [&a, &d] {
+        let error = endpoint.map_world().unwrap_err();
+        assert!(matches!(&error, Error::Resource(why) if why.starts_with("rank 1 ")), "{error}");
+        assert_eq!([0, 1, 2, 3].map(|rank| endpoint.mapping(rank).is_some()), [true, false, false, true]);
+    }
+}
+
+#[test]
 fn world_without_message_area_says_how_to_make_one() {
     let spec = towpath_shm::WorldSpec {
         name: None,
