@@ -6,7 +6,11 @@
  *
  * Every call returns AM_OK or one of the errors; AMMPI_VerboseErrors = 1 has the reason written to standard error. An
  * endpoint that a call names must exist: a handle that was freed is not recognised. A thread uses a bundle of AM_SEQ
- * alone; threads take turns in one of AM_PAR. A forked child calls AM_Init itself. */
+ * alone; threads take turns in one of AM_PAR.
+ *
+ * A forked child calls AM_Init itself, and makes its own bundles and endpoints: before that its calls return
+ * AM_ERR_NOT_INIT, and after it those with its parent's handles AM_ERR_BAD_ARG. A child that a rank of `towpath run`
+ * has forked is no rank of the job: its AM_Init returns AM_ERR_RESOURCE. */
 #ifndef TOWPATH_AM2_H
 #define TOWPATH_AM2_H
 
@@ -51,7 +55,7 @@ typedef void (*am2_handler_t)(void);
 
 /* Results. */
 #define AM_OK 0
-#define AM_ERR_NOT_INIT 1 /* AM_Init was not called */
+#define AM_ERR_NOT_INIT 1 /* AM_Init was not called, or not since the fork */
 #define AM_ERR_BAD_ARG 2  /* an argument makes no sense */
 #define AM_ERR_RESOURCE 3 /* something limited has run out, or is not there */
 #define AM_ERR_NOT_SENT 4 /* an asynchronous transfer can't go out now */

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use towpath_am::{Bundle, Events};
 
-use crate::call::{AM_OK, AmError, answered, check, of, put, refused};
+use crate::call::{AM_OK, AmError, OfOneUse, answered, check, of, put, refused};
 use crate::endpoint::{AmEndpoint, close};
 use crate::turn::{BundleTurn, BundleTurns};
 use crate::{process, spmd};
@@ -39,6 +39,7 @@ const LOOK_EVERY: u32 = 64;
 /// Bundle, to which an `eb_t` points.
 pub struct AmBundle {
     turns: BundleTurns,
+    made_in: u32,
     pub(crate) bundle: Bundle,
     mask: Cell<c_int>,
     /// Number of empty polls.
@@ -46,6 +47,13 @@ pub struct AmBundle {
     pub(crate) members: RefCell<Vec<*const AmEndpoint>>,
     /// The only member of a sequential bundle: no list, no turn.
     alone: Cell<Option<NonNull<AmEndpoint>>>,
+}
+
+impl OfOneUse for AmBundle {
+    #[inline(always)]
+    fn made_in(&self) -> u32 {
+        self.made_in
+    }
 }
 
 impl AmBundle {
@@ -153,6 +161,7 @@ pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle)
         unsafe { put(out, core::ptr::null_mut()) }?;
         let bundle = process::enter(Box::new(AmBundle {
             turns: BundleTurns::new(kind == AM_PAR),
+            made_in: process::present_use(),
             bundle: Bundle::new(),
             mask: Cell::new(AM_NOEVENTS),
             idle: Cell::new(0),
@@ -181,6 +190,7 @@ pub(crate) fn free(bundle: *mut AmBundle) -> Result<(), AmError> {
     let bundle = unsafe { Box::from_raw(bundle) };
     let members = bundle.members.take();
     for member in members {
+        spmd::endpoint_ends(member);
         // SAFETY: made by `Box::into_raw`; a member until now.
         drop(unsafe { Box::from_raw(member.cast_mut()) });
     }

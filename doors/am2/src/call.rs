@@ -82,15 +82,35 @@ impl From<towpath_shm::Error> for AmError {
     }
 }
 
-/// Number of calls of `AM_Init` without their `AM_Terminate`.
+/// Number of calls of `AM_Init` without their `AM_Terminate`. A fork clears it.
 pub(crate) static USES: AtomicU32 = AtomicU32::new(0);
+
+/// Number of the present use of the layer, from the first `AM_Init` to the last
+/// `AM_Terminate`; 0: none. A fork clears it.
+pub(crate) static USE: AtomicU32 = AtomicU32::new(0);
+
+/// Object behind a handle, which belongs to one use of the layer.
+pub(crate) trait OfOneUse {
+    /// Returns the number of the use in which it was made.
+    fn made_in(&self) -> u32;
+}
+
+#[cold]
+fn not_initialised() -> AmError {
+    refused(AmError::NOT_INIT, "call AM_Init first (after a fork, in the child too)")
+}
+
+#[cold]
+fn of_another_use() -> AmError {
+    refused(AmError::BAD_ARG, "the handle is of the process that has forked this one: make another one")
+}
 
 /// Checks that the layer is initialised.
 #[inline]
 pub(crate) fn check() -> Result<(), AmError> {
     // Relaxed: what the initialisation has made is reached through handles, which its thread passes
     // on by means of the program's own.
-    if USES.load(Relaxed) > 0 { Ok(()) } else { Err(refused(AmError::NOT_INIT, "call AM_Init first")) }
+    if USE.load(Relaxed) != 0 { Ok(()) } else { Err(not_initialised()) }
 }
 
 /// Runs a call. Nothing unwinds into C.
@@ -119,11 +139,20 @@ pub(crate) fn answered_at_once(act: impl FnOnce() -> Result<(), AmError>) -> c_i
     }
 }
 
-/// The handle of an initialised layer, unless it is null.
+/// The handle of an initialised layer, unless it is null, or of the process that has
+/// forked this one.
 #[inline(always)]
-pub(crate) fn of<T>(handle: Option<&T>) -> Result<&T, AmError> {
-    check()?;
-    handle.ok_or_else(null)
+pub(crate) fn of<T: OfOneUse>(handle: Option<&T>) -> Result<&T, AmError> {
+    // Relaxed: see `check`.
+    let present = USE.load(Relaxed);
+    if present == 0 {
+        return Err(not_initialised());
+    }
+    match handle {
+        Some(handle) if handle.made_in() == present => Ok(handle),
+        Some(_) => Err(of_another_use()),
+        None => Err(null()),
+    }
 }
 
 /// Writes through the caller's pointer, unless it is null.

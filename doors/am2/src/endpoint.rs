@@ -8,13 +8,13 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use towpath_am::{Endpoint, Name, Status, Tag};
 
 use crate::bundle::AmBundle;
-use crate::call::{AmError, answered, of, put, refused};
+use crate::call::{AmError, OfOneUse, answered, of, put, refused};
 use crate::get::Gets;
 use crate::handler::{Callbacks, HANDLERS, HandlerFunction, set_default};
-use crate::process;
 use crate::statistics::EndpointCounters;
 use crate::translation::Translations;
 use crate::turn::BundleTurn;
+use crate::{process, spmd};
 
 /// Name of an endpoint: `en_t`.
 #[repr(C)]
@@ -33,6 +33,7 @@ impl From<Name> for AmName {
 /// Endpoint, to which an `ep_t` points.
 pub struct AmEndpoint {
     pub(crate) endpoint: Endpoint,
+    made_in: u32,
     /// The bundle that it is in.
     bundle: AtomicPtr<AmBundle>,
     pub(crate) table: RefCell<Translations>,
@@ -43,6 +44,13 @@ pub struct AmEndpoint {
     segment: Cell<(*mut c_void, usize)>,
     pub(crate) counters: EndpointCounters,
     pub(crate) callbacks: Callbacks,
+}
+
+impl OfOneUse for AmEndpoint {
+    #[inline(always)]
+    fn made_in(&self) -> u32 {
+        self.made_in
+    }
 }
 
 impl AmEndpoint {
@@ -147,6 +155,7 @@ pub unsafe extern "C" fn AM_AllocateEndpoint(
         let own_name = endpoint.name();
         let made = Box::new(AmEndpoint {
             endpoint,
+            made_in: process::present_use(),
             bundle: AtomicPtr::default(),
             table: RefCell::default(),
             functions: RefCell::new([None; HANDLERS]),
@@ -172,6 +181,7 @@ pub(crate) fn close(endpoint: &AmEndpoint) -> Result<(), AmError> {
     let bundle = unsafe { &*endpoint.bundle() };
     let _turn = bundle.turn();
     bundle.check_idle()?;
+    spmd::endpoint_ends(endpoint);
     bundle.remove(endpoint);
     // SAFETY: made by `Box::into_raw`; the caller says that no other call uses it.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(endpoint).cast_mut()) });

@@ -8,14 +8,14 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use towpath_am::Tag;
 use towpath_shm::{World, WorldBytes};
 
-use crate::bundle::{AM_AllocateBundle, AM_SEQ, AmBundle};
-use crate::call::{AM_OK, AmError, answered, bytes, null, put, refused};
+use crate::bundle::{AM_AllocateBundle, AM_SEQ, AmBundle, free};
+use crate::call::{AM_OK, AmError, answered, bytes, check, null, put, refused};
 use crate::endpoint::{AM_AllocateEndpoint, AmEndpoint, AmName};
 use crate::translation::{AM_SetNumTranslations, map};
 use crate::{process, translation, use_of_layer};
@@ -24,6 +24,12 @@ use crate::{process, translation, use_of_layer};
 const NAME: &str = "am2-spmd";
 /// Number of bytes before the marks: the job's number, the code of its end.
 const HEAD: usize = 64;
+/// Word of the head: number of the job.
+const JOB_NUMBER: usize = 0;
+/// Word of the head: code with which the job is to end, and [`ENDS`].
+const CODE_OF_END: usize = 1;
+/// Word of the head: not 0 as soon as all ranks have started.
+const HAS_STARTED: usize = 2;
 /// Tags of a job's endpoints: this and the rank, plus one.
 const FIRST_TAG: u64 = 0x616d_3200_0000_0000;
 /// Maximum number of bytes in which all ranks gather at one time.
@@ -43,6 +49,8 @@ static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
 static SIGNALLED: AtomicU8 = AtomicU8::new(0);
 /// The word in which the code of the end is told, while a job is under way.
 static END: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// Set while the rank, whose work is done, waits for the others.
+static IS_AWAITING_OTHERS: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// Address of the program's function that is told of the end; 0: none.
 static CALLBACK: AtomicUsize = AtomicUsize::new(0);
@@ -65,13 +73,52 @@ struct SpmdJob {
     shared: WorldBytes,
     rank: u32,
     size: u32,
-    /// Address of its endpoint.
+    /// Address of its endpoint; 0: the program has freed it.
     endpoint: usize,
+    /// [`process::forks`] of the rank: its forked children have no job.
+    forks: u32,
 }
 
+fn locked_job() -> MutexGuard<'static, Option<SpmdJob>> {
+    JOB.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The job of this process, if it is a rank of one.
+fn known_job() -> Option<SpmdJob> {
+    locked_job().clone().filter(|job| job.forks == process::forks())
+}
+
+/// The job, also after `AM_Terminate`.
 fn job() -> Result<SpmdJob, AmError> {
-    let job = JOB.lock().unwrap_or_else(PoisonError::into_inner);
-    job.clone().ok_or_else(|| refused(AmError::NOT_INIT, "call AMMPI_SPMDStartup first"))
+    known_job().ok_or_else(|| refused(AmError::NOT_INIT, "call AMMPI_SPMDStartup first"))
+}
+
+/// The job and its endpoint, while they can be used.
+fn job_in_use() -> Result<SpmdJob, AmError> {
+    let job = job()?;
+    check()?;
+    match job.endpoint() {
+        Some(_) => Ok(job),
+        None => Err(refused(AmError::RESOURCE, "the endpoint of AMMPI_SPMDStartup has been freed")),
+    }
+}
+
+/// Notes that an endpoint ends, which may be the job's.
+pub(crate) fn endpoint_ends(endpoint: *const AmEndpoint) {
+    if is_under_way()
+        && let Some(job) = &mut *locked_job()
+        && job.endpoint == endpoint.addr()
+    {
+        job.endpoint = 0;
+    }
+}
+
+/// Ends the job in a forked child, which is no rank: stores to numbers only.
+pub(crate) fn begin_child() {
+    // Relaxed, all: the child has one thread.
+    IS_UNDER_WAY.store(false, Relaxed);
+    END.store(core::ptr::null_mut(), Relaxed);
+    SIGNALLED.store(0, Relaxed);
 }
 
 /// Number of bytes of one rank in the place for gathering.
@@ -98,21 +145,30 @@ impl SpmdJob {
         self.shared.as_ptr().as_ptr().wrapping_add(at)
     }
 
-    fn endpoint(&self) -> &AmEndpoint {
-        // SAFETY: the job's endpoint is there until the job ends.
-        unsafe { &*core::ptr::with_exposed_provenance::<AmEndpoint>(self.endpoint) }
+    /// The job's endpoint, unless it has been freed.
+    fn endpoint(&self) -> Option<&AmEndpoint> {
+        // SAFETY: 0, or the job's endpoint, which is there until `endpoint_ends`; the caller says
+        // that no other call uses one that it frees.
+        unsafe { core::ptr::with_exposed_provenance::<AmEndpoint>(self.endpoint).as_ref() }
     }
 
-    fn bundle(&self) -> &AmBundle {
+    fn bundle(&self) -> Option<&AmBundle> {
         // SAFETY: an endpoint's bundle is there as long as the endpoint.
-        unsafe { &*self.endpoint().bundle() }
+        self.endpoint().map(|endpoint| unsafe { &*endpoint.bundle() })
+    }
+
+    /// Returns whether no handler of the job's bundle is running.
+    fn is_idle(&self) -> bool {
+        self.bundle().is_none_or(|bundle| bundle.check_idle().is_ok())
     }
 
     fn barrier(&self) -> Result<(), AmError> {
-        let bundle = self.bundle();
+        let (Some(endpoint), Some(bundle)) = (self.endpoint(), self.bundle()) else {
+            return Err(AmError::RESOURCE);
+        };
         let turn = bundle.turn();
         bundle.check_idle()?;
-        let outcome = self.endpoint().endpoint.barrier();
+        let outcome = endpoint.endpoint.barrier();
         drop(turn);
         look();
         Ok(outcome?)
@@ -125,38 +181,57 @@ impl SpmdJob {
             || self.world.participant(rank).is_none_or(|id| !self.world.is_alive(id))
     }
 
+    /// Polls for a moment. Without an endpoint others need no answers: it only waits.
+    fn poll_for_a_moment(&self) {
+        let (Some(endpoint), Some(bundle)) = (self.endpoint(), self.bundle()) else {
+            return std::thread::sleep(ASK_EVERY);
+        };
+        let until = Instant::now() + ASK_EVERY;
+        let _turn = bundle.turn();
+        while Instant::now() < until {
+            if bundle.bundle.poll() == 0 {
+                let _ = endpoint.endpoint.wait(Some(Duration::from_micros(200)));
+            }
+        }
+    }
+
     /// Polls until all ranks have done their work: they may need this one's answers.
     fn await_others(&self) {
         // Relaxed: see `is_over`.
         self.done(self.rank).store(1, Relaxed);
+        IS_AWAITING_OTHERS.store(true, Relaxed);
         let mut others: Vec<u32> = (0..self.size).filter(|&rank| rank != self.rank).collect();
         while !others.is_empty() && end_code().is_none() {
-            let until = Instant::now() + ASK_EVERY;
-            let turn = self.bundle().turn();
-            while Instant::now() < until {
-                if self.bundle().bundle.poll() == 0 {
-                    let _ = self.endpoint().endpoint.wait(Some(Duration::from_micros(200)));
-                }
-            }
-            drop(turn);
+            self.poll_for_a_moment();
             others.retain(|&rank| !self.is_over(rank));
         }
     }
 }
 
 /// The code with which the job is to end, if it is.
+///
+/// That of the first rank that has given one. A signal comes after it where a launcher ends the
+/// other ranks by one.
 fn end_code() -> Option<c_int> {
-    let signal = c_int::from(SIGNALLED.load(Relaxed));
-    if signal != 0 {
-        return Some(128 + signal);
-    }
+    // Relaxed, all: numbers by themselves.
     let end = END.load(Relaxed);
-    if end.is_null() {
-        return None;
+    if !end.is_null() {
+        // SAFETY: the word of a job's bytes, which stay mapped until the process ends.
+        let code = unsafe { &*end }.load(Relaxed);
+        if code & ENDS != 0 {
+            return Some(code as u32 as c_int);
+        }
     }
-    // SAFETY: the word of a job's bytes, which stay mapped until the process ends.
-    let code = unsafe { &*end }.load(Relaxed);
-    (code & ENDS != 0).then_some(code as u32 as c_int)
+    match c_int::from(SIGNALLED.load(Relaxed)) {
+        0 => None,
+        signal => Some(128 + signal),
+    }
+}
+
+/// The code with which a rank ends that gives this one. A code other than 0 of whose bits
+/// the system hands none to the launcher is 255: it would look like success.
+const fn told_code(code: c_int) -> c_int {
+    if code != 0 && code & 0xff == 0 { 255 } else { code }
 }
 
 /// Returns whether the process is a rank of a job.
@@ -175,9 +250,11 @@ pub(crate) fn look() {
     }
 }
 
-/// Ends this rank: tells the program, flushes its streams, leaves the world.
+/// Ends this rank: tells the program, flushes its streams, leaves the world. The code is
+/// the job's, if another rank has given one.
 #[cold]
 fn end(code: c_int) -> ! {
+    let code = end_code().unwrap_or(code);
     // Relaxed: of this process alone; the callback may call `AMMPI_SPMDExit`.
     if !IS_ENDING.swap(true, Relaxed) {
         let callback = CALLBACK.load(Relaxed);
@@ -202,17 +279,22 @@ fn end(code: c_int) -> ! {
 
 /// Leaves the world in good order, unless a handler runs: then the process's end does.
 fn leave() {
-    let Ok(job) = job() else { return };
-    if job.bundle().check_idle().is_ok() {
+    let Some(job) = known_job() else { return };
+    if job.is_idle() {
+        if process::present_use() != 0 {
+            use_of_layer::AM_Terminate();
+        }
         // A world that can't be left ends with the process.
-        use_of_layer::AM_Terminate();
         let _ = job.world.leave();
     }
 }
 
 extern "C" fn note_signal(signal: c_int) {
-    if SIGNALLED.swap(signal as u8, Relaxed) != 0 {
-        // The program does not come to the end: the second signal ends it.
+    // Relaxed, all: numbers by themselves.
+    let is_noticed = is_under_way() && (process::present_use() != 0 || IS_AWAITING_OTHERS.load(Relaxed));
+    if SIGNALLED.swap(signal as u8, Relaxed) != 0 || !is_noticed {
+        // The program does not come to the end: the second signal ends it, and the first one if
+        // it does not poll any more, or is a forked child, which is no rank.
         // SAFETY: both calls may be made in a signal's handler.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
@@ -243,7 +325,7 @@ fn job_number(job: &SpmdJob) -> u64 {
     let _ = rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty());
     let number = u64::from_ne_bytes(number).max(1);
     // Relaxed: a number by itself; the first one stays.
-    match job.word(0).compare_exchange(0, number, Relaxed, Relaxed) {
+    match job.word(JOB_NUMBER).compare_exchange(0, number, Relaxed, Relaxed) {
         Ok(_) => number,
         Err(first) => first,
     }
@@ -254,11 +336,38 @@ fn start(
     bundle: *mut *mut AmBundle,
     endpoint: *mut *mut AmEndpoint,
 ) -> Result<(), AmError> {
-    let passed = |result: c_int| if result == AM_OK { Ok(()) } else { Err(AmError(result)) };
-    if JOB.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+    if known_job().is_some() {
         return Err(refused(AmError::RESOURCE, "the job was started already"));
     }
     passed(use_of_layer::AM_Init())?;
+    start_initialised(number, bundle, endpoint).inspect_err(|_| {
+        // The others wait for a rank that stays, and has no part in the job.
+        // SAFETY: places for handles, given by the caller; null, or the bundle that was made.
+        unsafe {
+            if let Some(bundle) = (*bundle).as_ref() {
+                let _ = free(core::ptr::from_ref(bundle).cast_mut());
+            }
+            bundle.write(core::ptr::null_mut());
+            endpoint.write(core::ptr::null_mut());
+        }
+        use_of_layer::AM_Terminate();
+    })
+}
+
+fn passed(result: c_int) -> Result<(), AmError> {
+    if result == AM_OK { Ok(()) } else { Err(AmError(result)) }
+}
+
+fn start_initialised(
+    number: *mut u64,
+    bundle: *mut *mut AmBundle,
+    endpoint: *mut *mut AmEndpoint,
+) -> Result<(), AmError> {
+    // SAFETY: places for handles, given by the caller.
+    unsafe {
+        bundle.write(core::ptr::null_mut());
+        endpoint.write(core::ptr::null_mut());
+    }
     let world = process::ask(|world, _| world.clone())?;
     let (rank, size) = (world.rank(), world.size());
     let marks = (size as usize).next_multiple_of(64);
@@ -287,18 +396,26 @@ fn start(
         rank,
         size,
         endpoint: core::ptr::from_ref(own_endpoint).expose_provenance(),
+        forks: process::forks(),
     };
+    // No rank that has started ends before the others have found its endpoint. One that comes
+    // later, in the place of another one, must not take part in their barriers.
+    // Relaxed, both: the word says nothing about other memory.
+    if job.word(HAS_STARTED).load(Relaxed) == 0 {
+        own_endpoint.endpoint.barrier()?;
+        job.word(HAS_STARTED).store(1, Relaxed);
+    }
     let the_number = job_number(&job);
     if !number.is_null() {
         // SAFETY: not null: a place for a number, says the header.
         unsafe { number.write(the_number) };
     }
     // Relaxed: the word says nothing about other memory.
-    END.store(core::ptr::from_ref(job.word(1)).cast_mut(), Relaxed);
+    END.store(core::ptr::from_ref(job.word(CODE_OF_END)).cast_mut(), Relaxed);
     IS_UNDER_WAY.store(true, Relaxed);
     // So that its bytes stay mapped until the process ends.
     core::mem::forget(job.shared.clone());
-    *JOB.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
+    *locked_job() = Some(job);
     catch_signals();
     Ok(())
 }
@@ -330,12 +447,13 @@ pub extern "C" fn AMMPI_SPMDExit(code: c_int) -> c_int {
         Ok(job) => job,
         Err(refusal) => return refusal.0,
     };
+    let code = told_code(code);
     if !IS_ENDING.load(Relaxed) {
         if code != 0 {
             let ends = ENDS | u64::from(code.cast_unsigned());
             // Relaxed: a number by itself; the first one stays.
-            let _ = job.word(1).compare_exchange(0, ends, Relaxed, Relaxed);
-        } else if job.bundle().check_idle().is_ok() {
+            let _ = job.word(CODE_OF_END).compare_exchange(0, ends, Relaxed, Relaxed);
+        } else if job.is_idle() {
             job.await_others();
         } else {
             job.done(job.rank).store(1, Relaxed);
@@ -385,7 +503,7 @@ pub extern "C" fn AMMPI_SPMDMyProc() -> c_int {
 /// Waits for all ranks, and polls meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn AMMPI_SPMDBarrier() -> c_int {
-    answered(|| job()?.barrier())
+    answered(|| job_in_use()?.barrier())
 }
 
 /// Hands `bytes` of each rank to all: `to` gets those of rank 0, then those of rank 1,
@@ -393,7 +511,7 @@ pub extern "C" fn AMMPI_SPMDBarrier() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_SPMDAllGather(from: *const c_void, to: *mut c_void, count: usize) -> c_int {
     answered(|| {
-        let job = job()?;
+        let job = job_in_use()?;
         if count > 0 && to.is_null() {
             return Err(null());
         }
@@ -411,7 +529,7 @@ pub unsafe extern "C" fn AMMPI_SPMDAllGather(from: *const c_void, to: *mut c_voi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_SPMDBroadcast(buffer: *mut c_void, count: usize, root: c_int) -> c_int {
     answered(|| {
-        let job = job()?;
+        let job = job_in_use()?;
         let root = u32::try_from(root).ok().filter(|&root| root < job.size);
         let root = root.ok_or_else(|| refused(AmError::BAD_ARG, "there is no such rank"))?;
         // SAFETY: so many bytes can be read, says the header.

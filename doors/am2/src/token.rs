@@ -5,13 +5,20 @@ use core::ffi::{c_int, c_void};
 
 use towpath_am::Token;
 
-use crate::call::{AmError, answered, of, put, refused};
+use crate::call::{AmError, OfOneUse, answered, of, put, refused};
 use crate::endpoint::{AmEndpoint, AmName};
 
 /// Message in the hands of its handler in C, to which `void *token` points.
 pub struct AmToken<'a> {
     pub(crate) token: &'a Token<'a>,
     pub(crate) endpoint: &'a AmEndpoint,
+}
+
+impl OfOneUse for AmToken<'_> {
+    #[inline(always)]
+    fn made_in(&self) -> u32 {
+        self.endpoint.made_in()
+    }
 }
 
 impl AmToken<'_> {

@@ -7,7 +7,7 @@ use towpath_am::WorldConfig;
 use towpath_shm::World;
 
 use crate::bundle::free;
-use crate::call::{AmError, USES, answered, check};
+use crate::call::{AmError, USES, answered, check, refused};
 use crate::message::MAX_LONG;
 use crate::process;
 
@@ -23,6 +23,13 @@ fn world() -> Result<World, AmError> {
             world.enter(None)?;
             Ok(world)
         }
+        Err(towpath_shm::Error::RankTaken { rank, pid }) => Err(refused(
+            AmError::RESOURCE,
+            &format!(
+                "rank {rank} of the job is process {pid}: a child that a rank has forked is no rank, and has no \
+                 place in the job"
+            ),
+        )),
         joined => Ok(joined?),
     }
 }
