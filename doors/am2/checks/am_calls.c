@@ -9,6 +9,12 @@ static en_t name_a, name_b;
 static int answers, back_status, back_opcode;
 static char segment[64], own[16];
 
+/* AMMPI's constants, where only constants may be. */
+static char largest_medium[AMMPI_MAX_MEDIUM];
+static const int translations[AMMPI_INIT_NUMTRANSLATIONS + AMMPI_MAX_NETWORKDEPTH];
+static const int kinds[AM_NUM_BUNDLE_MODES] = {AM_SEQ, AM_PAR};
+static const int masks[AM_NUMEVENTMASKS] = {AM_NOEVENTS, AM_NOTEMPTY, AM_CANSEND, AM_NOTEMPTY | AM_CANSEND};
+
 static void returned(int status, op_t opcode, void *token) {
     handler_t handler;
     int32_t arguments[16];
@@ -106,6 +112,17 @@ int main(void) {
     AM_Safe(AM_MaxNumTranslations(&number));
     AM_Safe(AM_MaxSegLength(&bytes));
     CHECK(number >= 256 && bytes == (uintptr_t)-1);
+    CHECK(number == AMMPI_MAX_NUMTRANSLATIONS && bytes == AMMPI_MAX_SEGLENGTH);
+    CHECK(AM_MaxShort() == AMMPI_MAX_SHORT && AM_MaxMedium() == (int)sizeof largest_medium);
+    CHECK(AM_MaxLong() == AMMPI_MAX_LONG && AM_MaxNumHandlers() == AMMPI_MAX_NUMHANDLERS);
+    CHECK(sizeof translations > 0);
+    for (size_t at = 0; at < sizeof kinds / sizeof *kinds; at++) {
+        AM_Safe(AM_AllocateBundle(kinds[at], &other));
+        for (size_t mask = 0; mask < sizeof masks / sizeof *masks; mask++) AM_Safe(AM_SetEventMask(other, masks[mask]));
+        GIVES(AM_SetEventMask(other, AM_NUMEVENTMASKS), AM_ERR_BAD_ARG);
+        AM_Safe(AM_FreeBundle(other));
+    }
+    GIVES(AM_AllocateBundle(AM_NUM_BUNDLE_MODES, &other), AM_ERR_BAD_ARG);
 
     GIVES(AM_AllocateBundle(9, &bundle), AM_ERR_BAD_ARG);
     AM_Safe(AM_AllocateBundle(AM_SEQ, &bundle));

@@ -25,7 +25,7 @@ typedef struct am2_bundle *eb_t;   /* a bundle */
 typedef struct am2_endpoint *ep_t; /* an endpoint */
 typedef ep_t ea_t;
 typedef struct { /* the name of an endpoint: opaque, to be passed on */
-    uint64_t number;
+    uint64_t number; /* AM_Map refuses a name of another process's own world */
 } en_t;
 typedef uint64_t tag_t;
 typedef uint8_t handler_t; /* the number of a handler: 1 to 255; 0 is told of messages that come back */
@@ -35,8 +35,11 @@ typedef int op_t;
  *   void h(void *token, int a0, ...)                            of a short message,
  *   void h(void *token, void *buf, size_t nbytes, int a0, ...)  of a medium one: a copy, until the handler returns,
  *                                                               and of a transfer: its place in the segment.
- * A program's own types of parameters are 32 bits each. Handlers may reply once to a request, and ask about their
- * token. Other calls in a handler are refused with AM_ERR_IN_USE; AM_Poll does nothing there.
+ * A program's own types of parameters are 32 bits each. A handler may reply once to a request, and ask: about its
+ * token, and by AM_Get... and AM_Max... calls. AM_Init, AM_AllocateBundle, AM_SetTag, AM_SetEventMask,
+ * AM_SetNumHandlers, AM_SetExpectedResources and AMMPI_SetHandlerCallbacks work there, too; AM_Poll does nothing.
+ * Other calls with the handler's bundle, or with an endpoint of it, are refused with AM_ERR_IN_USE: requests and gets
+ * first of all. Those with another bundle are forbidden, too, but that is not noticed.
  * Handler 0 is void h(int status, op_t opcode, void *token). The one of a new endpoint ends the program. */
 typedef void (*am2_handler_t)(void);
 
@@ -47,11 +50,13 @@ typedef void (*am2_handler_t)(void);
 /* Bundles of one thread, and of several. */
 #define AM_SEQ 0
 #define AM_PAR 1
+#define AM_NUM_BUNDLE_MODES 2
 
 /* Events: bits of a mask. */
 #define AM_NOEVENTS 0
 #define AM_NOTEMPTY 1 /* a message can be polled */
 #define AM_CANSEND 2  /* every mapped destination has space for a request */
+#define AM_NUMEVENTMASKS 4
 
 /* Results. */
 #define AM_OK 0

@@ -18,7 +18,14 @@
 #define AMMPI_LIBRARY_VERSION 2.9
 #define AMMPI_LIBRARY_VERSION_STR "2.9"
 
+/* AM_MaxMedium() tells of the world that the process is in: one that a Rust program has made may have other blocks. The
+ * depth of AMMPI_SPMDStartup may be any number from 0 on. */
 #define AMMPI_MAX_SHORT 16
+#define AMMPI_MAX_MEDIUM 32768
+#define AMMPI_MAX_LONG 4194304
+#define AMMPI_MAX_SEGLENGTH ((uintptr_t)-1)
+#define AMMPI_MAX_NETWORKDEPTH 1024
+#define AMMPI_INIT_NUMTRANSLATIONS 256
 #define AMMPI_MAX_NUMHANDLERS 256
 #define AMMPI_MAX_NUMTRANSLATIONS 65536
 #define AMMPI_MAX_BUNDLES 255

@@ -68,6 +68,12 @@ impl AmBundle {
         self.turns.are_taken()
     }
 
+    /// Returns whether it is a sequential one of one endpoint.
+    #[inline(always)]
+    pub(crate) fn has_one(&self) -> bool {
+        self.alone.get().is_some()
+    }
+
     /// Checks that no handler of its endpoints is running: a handler may only reply.
     pub(crate) fn check_idle(&self) -> Result<(), AmError> {
         // SAFETY: the members are freed by `close` only, which takes them out.

@@ -221,6 +221,18 @@ fn translation_table_has_free_and_used_entries() {
     ok!(AM_Map(Some(a), 65_535, other, 5));
 }
 
+#[test]
+fn names_of_another_world_lead_nowhere() {
+    let theirs = Layer::new().endpoint().1;
+    let layer = Layer::new();
+    let (a, own) = layer.endpoint();
+    // The same endpoint of a world made in the same way.
+    assert_eq!(theirs.number & 0xff_ffff_ffff, own.number & 0xff_ffff_ffff);
+    refused!(BAD_ARG, AM_Map(Some(a), 1, theirs, ALL));
+    refused!(BAD_ARG, AM_MapAny(Some(a), &mut 0, theirs, ALL));
+    ok!(AM_Map(Some(a), 1, own, ALL));
+}
+
 static SUM: AtomicI64 = AtomicI64::new(0);
 static ANSWERS: AtomicI64 = AtomicI64::new(0);
 
@@ -339,6 +351,8 @@ extern "C" fn take_address(_: *mut c_void, at: *mut c_void, bytes: usize) {
 
 static TOLD: AtomicU64 = AtomicU64::new(0);
 static BUNDLE: AtomicU64 = AtomicU64::new(0);
+/// Endpoint of the bundle, beside the one whose handler runs.
+static OTHER: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn ask(token_: *mut c_void) {
     let (mut name, mut reached, mut tag, mut entry) = (AmName { number: 0 }, null(), 0, -1);
@@ -352,6 +366,29 @@ extern "C" fn ask(token_: *mut c_void) {
     // SAFETY: the endpoint that runs this handler, and its bundle.
     let (reached, bundle) = unsafe { (reached.as_ref(), &*(BUNDLE.load(Relaxed) as *const AmBundle)) };
     refused!(IN_USE, AM_Request0(reached, 0, 1));
+    // SAFETY: an endpoint of the test's, of the same bundle.
+    let other = unsafe { (OTHER.load(Relaxed) as *const AmEndpoint).as_ref() };
+    refused!(IN_USE, AM_Request0(other, 0, 1));
+    refused!(IN_USE, AM_Request5(other, 0, 1, 0, 0, 0, 0, 0));
+    refused!(IN_USE, AM_RequestI0(other, 0, 1, b"x".as_ptr(), 1));
+    refused!(IN_USE, AM_RequestXfer0(other, 0, 0, 1, null(), 0));
+    refused!(IN_USE, AM_RequestXferAsync0(other, 0, 0, 1, null(), 0));
+    refused!(IN_USE, AM_GetXfer0(other, 0, 0, 1, 0, 0));
+    refused!(IN_USE, AM_MoveEndpoint(other, Some(bundle), Some(bundle)));
+    refused!(IN_USE, AM_SetNumTranslations(other, 300));
+    // Calls that it may make.
+    ok!(AM_SetTag(other, ALL));
+    ok!(AM_SetEventMask(Some(bundle), AM_NOTEMPTY));
+    refused!(IN_USE, AM_WaitSema(Some(bundle)));
+    ok!(AM_SetNumHandlers(other, 256));
+    ok!(AM_SetExpectedResources(other, 1, 1));
+    ok!(AMMPI_SetHandlerCallbacks(other, None, None));
+    ok!(AM_Init());
+    ok!(AM_Terminate());
+    let mut made = null_mut();
+    ok!(AM_AllocateBundle(AM_SEQ, &mut made));
+    // SAFETY: just made.
+    ok!(AM_FreeBundle(unsafe { made.as_ref() }));
     refused!(IN_USE, AM_SetHandler(reached, 1, function(ignore as *const ())));
     refused!(IN_USE, AM_UnMap(reached, 0));
     refused!(IN_USE, AM_SetSeg(reached, null_mut(), 0));
@@ -375,6 +412,7 @@ fn token_tells_and_handler_may_only_reply() {
     let layer = Layer::new();
     let ((a, name), (b, other)) = (layer.endpoint(), layer.endpoint());
     BUNDLE.store(core::ptr::from_ref(layer.bundle).expose_provenance() as u64, Relaxed);
+    OTHER.store(core::ptr::from_ref(a).expose_provenance() as u64, Relaxed);
     ok!(AM_Map(Some(a), 1, other, 7));
     ok!(AM_Map(Some(b), 3, name, ALL));
     ok!(AM_SetHandler(Some(b), 1, function(ask as *const ())));

@@ -3,7 +3,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use towpath_am::{Endpoint, Name, Status, Tag};
 
@@ -16,17 +16,39 @@ use crate::translation::Translations;
 use crate::turn::BundleTurn;
 use crate::{process, spmd};
 
+/// Bits of names that only a world of a process alone has: in another world, and in a
+/// later one of the process, they lead nowhere. 0 under a launcher: Rust programs of the
+/// world know names by the number of [`Name::to_bits`].
+static MARK_OF_WORLD: AtomicU64 = AtomicU64::new(0);
+/// Number of a name's bits below the mark. Generations are smaller.
+const BELOW_MARK: u32 = 40;
+
+/// Marks the names of the world, which is one of this process alone.
+pub(crate) fn mark_names(is_alone: bool) {
+    let mark = if is_alone { process::random_number() << BELOW_MARK } else { 0 };
+    // Relaxed: as handles, names reach other threads by the program's own means.
+    MARK_OF_WORLD.store(mark, Relaxed);
+}
+
 /// Name of an endpoint: `en_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmName {
-    /// The number of [`Name::to_bits`].
+    /// The number of [`Name::to_bits`], with the mark of the world.
     pub number: u64,
 }
 
 impl From<Name> for AmName {
     fn from(name: Name) -> AmName {
-        AmName { number: name.to_bits() }
+        // Relaxed: see `mark_names`.
+        AmName { number: name.to_bits() ^ MARK_OF_WORLD.load(Relaxed) }
+    }
+}
+
+impl From<AmName> for Name {
+    fn from(name: AmName) -> Name {
+        // Relaxed: see `mark_names`.
+        Name::from_bits(name.number ^ MARK_OF_WORLD.load(Relaxed))
     }
 }
 
@@ -64,11 +86,19 @@ impl AmEndpoint {
         self.bundle.store(core::ptr::from_ref(bundle).cast_mut(), Relaxed);
     }
 
-    /// Returns whether its bundle is a parallel one.
+    /// Returns whether it is the only endpoint of a sequential bundle: no turns, and no
+    /// handlers but its own.
     #[inline(always)]
-    pub(crate) fn takes_turns(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         // SAFETY: an endpoint's bundle is there as long as the endpoint.
-        unsafe { &*self.bundle() }.takes_turns()
+        unsafe { &*self.bundle() }.has_one()
+    }
+
+    /// Checks that no handler of its bundle is running, of whichever endpoint. Its own the
+    /// layer below looks after.
+    #[inline(always)]
+    pub(crate) fn check_others_idle(&self) -> Result<(), AmError> {
+        if self.is_alone() { Ok(()) } else { self.check_idle() }
     }
 
     /// A turn of its bundle.

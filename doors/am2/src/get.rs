@@ -96,6 +96,7 @@ pub(crate) fn get(to: To<'_>, ranges: &Ranges, waits: bool, args: &[u32]) -> c_i
         let &Ranges { source, destination, bytes } = ranges;
         check(to.handler, bytes)?;
         let _turn = endpoint.turn();
+        endpoint.check_others_idle()?;
         if destination >= MAX_OFFSET || endpoint.range(destination as u64, bytes).is_err() {
             return Err(refused(AmError::BAD_ARG, "the bytes have no place in the endpoint's own segment"));
         }

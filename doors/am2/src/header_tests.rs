@@ -134,6 +134,8 @@ fn headers_have_the_numbers_of_the_library() {
         ("AM_ERR_IN_USE", AmError::IN_USE.0),
         ("AM_SEQ", AM_SEQ),
         ("AM_PAR", AM_PAR),
+        ("AM_NUM_BUNDLE_MODES", AM_PAR + 1),
+        ("AM_NUMEVENTMASKS", (AM_NOTEMPTY | AM_CANSEND) + 1),
         ("AM_NOEVENTS", AM_NOEVENTS),
         ("AM_NOTEMPTY", AM_NOTEMPTY),
         ("AM_CANSEND", AM_CANSEND),
@@ -159,5 +161,28 @@ fn headers_have_the_numbers_of_the_library() {
         let line = format!("#define {name} {number}");
         let is_there = |l: &str| l == line || l.starts_with(&format!("{line} "));
         assert_eq!(HEADERS[0].lines().filter(|l| is_there(l)).count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn constants_of_ammpi_are_those_of_the_functions() {
+    use crate::call::AM_OK;
+    use crate::use_of_layer::*;
+    let layer = crate::call_tests::Layer::new();
+    let (endpoint, _) = layer.endpoint();
+    let (mut first, mut most) = (0, 0);
+    crate::call_tests::ok!(crate::translation::AM_GetNumTranslations(Some(endpoint), &mut first));
+    crate::call_tests::ok!(crate::translation::AM_MaxNumTranslations(&mut most));
+    let numbers = [
+        ("AMMPI_MAX_SHORT", AM_MaxShort()),
+        ("AMMPI_MAX_MEDIUM", AM_MaxMedium()),
+        ("AMMPI_MAX_LONG", AM_MaxLong()),
+        ("AMMPI_MAX_NUMHANDLERS", crate::handler::AM_MaxNumHandlers()),
+        ("AMMPI_INIT_NUMTRANSLATIONS", first),
+        ("AMMPI_MAX_NUMTRANSLATIONS", most),
+    ];
+    for (name, number) in numbers {
+        let line = format!("#define {name} {number}");
+        assert_eq!(HEADERS[1].lines().filter(|l| *l == line).count(), 1, "{line}");
     }
 }

@@ -74,7 +74,10 @@ fn send_short(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) ->
 #[inline(never)]
 fn send_short_in_turn(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
     let _turn = endpoint.turn();
-    send_short(endpoint, entry, handler, args)
+    match endpoint.check_others_idle() {
+        Ok(()) => send_short(endpoint, entry, handler, args),
+        Err(refusal) => refusal.0,
+    }
 }
 
 /// Sends a short request.
@@ -82,7 +85,7 @@ fn send_short_in_turn(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[
 pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
     match of(to.endpoint) {
         Ok(_) if to.handler == 0 => handler_zero().0,
-        Ok(endpoint) if is_quick(args) && !endpoint.takes_turns() => {
+        Ok(endpoint) if is_quick(args) && endpoint.is_alone() => {
             send_short(endpoint, to.entry as usize, to.handler, args)
         }
         Ok(endpoint) => send_short_in_turn(endpoint, to.entry as usize, to.handler, args),
@@ -103,6 +106,7 @@ pub(crate) unsafe fn request_medium(to: To<'_>, source: Lent, args: &[u32]) -> c
         // SAFETY: the caller's promise.
         let payload = unsafe { bytes(source.at, source.count) }?;
         let _turn = endpoint.turn();
+        endpoint.check_others_idle()?;
         endpoint.endpoint.request_medium(to.entry as usize, to.handler, args, payload)?;
         endpoint.counters.sent(true, Category::Medium, args.len(), payload.len());
         Ok(())
@@ -128,6 +132,7 @@ pub(crate) unsafe fn request_long(
         // SAFETY: the caller's promise.
         let payload = unsafe { bytes(source.at, source.count) }?;
         let _turn = endpoint.turn();
+        endpoint.check_others_idle()?;
         let (entry, offset) = (to.entry as usize, offset as u64);
         match waits {
             true => endpoint.endpoint.request_long(entry, to.handler, args, payload, offset)?,

@@ -57,6 +57,14 @@ extern "C" fn begin_child() {
     spmd::begin_child();
 }
 
+/// A number that no other process has, and never 0.
+pub(crate) fn random_number() -> u64 {
+    let mut number = [0u8; 8];
+    // Where the system has no number, 1 stays.
+    let _ = rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(number) | 1
+}
+
 fn watch_forks() {
     static WATCHES: Once = Once::new();
     WATCHES.call_once(|| {

@@ -320,10 +320,7 @@ fn catch_signals() {
 
 /// A number of the job's that no other job has.
 fn job_number(job: &SpmdJob) -> u64 {
-    let mut number = [0u8; 8];
-    // Where the system has no number, 1 stays.
-    let _ = rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty());
-    let number = u64::from_ne_bytes(number).max(1);
+    let number = process::random_number();
     // Relaxed: a number by itself; the first one stays.
     match job.word(JOB_NUMBER).compare_exchange(0, number, Relaxed, Relaxed) {
         Ok(_) => number,

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn AM_Map(
     tag: u64,
 ) -> c_int {
     answered_when_idle(endpoint, |endpoint| match entry(endpoint, index)? {
-        (index, None) => map(endpoint, index, Name::from_bits(name.number), Tag(tag)),
+        (index, None) => map(endpoint, index, name.into(), Tag(tag)),
         _ => Err(refused(AmError::RESOURCE, "the translation table's entry is in use")),
     })
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn AM_MapAny(
         let free = free.ok_or_else(|| refused(AmError::RESOURCE, "the translation table is full"))?;
         // SAFETY: null, or a place for a number, says the header.
         unsafe { put(index, free as c_int) }?;
-        map(endpoint, free, Name::from_bits(name.number), Tag(tag))
+        map(endpoint, free, name.into(), Tag(tag))
     })
 }
 

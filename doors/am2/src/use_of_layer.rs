@@ -8,6 +8,7 @@ use towpath_shm::World;
 
 use crate::bundle::free;
 use crate::call::{AmError, USES, answered, check, refused};
+use crate::endpoint::mark_names;
 use crate::message::MAX_LONG;
 use crate::process;
 
@@ -21,6 +22,7 @@ fn world() -> Result<World, AmError> {
             let config = WorldConfig { endpoints: ENDPOINTS_ALONE, ..WorldConfig::new(1) };
             let world = World::create(&config.spec(None))?;
             world.enter(None)?;
+            mark_names(true);
             Ok(world)
         }
         Err(towpath_shm::Error::RankTaken { rank, pid }) => Err(refused(
@@ -30,7 +32,11 @@ fn world() -> Result<World, AmError> {
                  place in the job"
             ),
         )),
-        joined => Ok(joined?),
+        joined => {
+            let world = joined?;
+            mark_names(false);
+            Ok(world)
+        }
     }
 }
 
