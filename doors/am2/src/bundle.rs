@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use towpath_am::{Bundle, Events};
 
-use crate::call::{AM_OK, AmError, OfOneUse, answered, check, of, put, refused};
+use crate::call::{AM_OK, AmError, OfOneUse, answered, check, of, put, refused, told};
 use crate::endpoint::{AmEndpoint, close};
 use crate::turn::{BundleTurn, BundleTurns};
 use crate::{process, spmd};
@@ -158,7 +158,7 @@ impl AmBundle {
 /// Makes a bundle of one thread (`AM_SEQ`), or of several (`AM_PAR`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle) -> c_int {
-    answered(|| {
+    answered("AM_AllocateBundle", || {
         check()?;
         if kind != AM_SEQ && kind != AM_PAR {
             return Err(refused(AmError::BAD_ARG, "a bundle is AM_SEQ or AM_PAR"));
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn AM_AllocateBundle(kind: c_int, out: *mut *mut AmBundle)
 /// Frees a bundle and its endpoints.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_FreeBundle(bundle: Option<&AmBundle>) -> c_int {
-    answered(|| free(core::ptr::from_ref(of(bundle)?).cast_mut()))
+    answered("AM_FreeBundle", || free(core::ptr::from_ref(of(bundle)?).cast_mut()))
 }
 
 /// Frees a bundle and its endpoints, unless it is gone.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn AM_MoveEndpoint(
     from: Option<&AmBundle>,
     to: Option<&AmBundle>,
 ) -> c_int {
-    answered(|| {
+    answered("AM_MoveEndpoint", || {
         let (endpoint, from, to) = (of(endpoint)?, of(from)?, of(to)?);
         // In one order, so that two moves do not wait for each other.
         let (one, other) = if core::ptr::from_ref(from) < to { (from, to) } else { (to, from) };
@@ -229,13 +229,13 @@ pub unsafe extern "C" fn AM_MoveEndpoint(
 /// Frees an endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_FreeEndpoint(endpoint: Option<&AmEndpoint>) -> c_int {
-    answered(|| close(of(endpoint)?))
+    answered("AM_FreeEndpoint", || close(of(endpoint)?))
 }
 
 /// The events that wake a waiter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetEventMask(bundle: Option<&AmBundle>, mask: *mut c_int) -> c_int {
-    answered(|| {
+    answered("AM_GetEventMask", || {
         let bundle = of(bundle)?;
         let _turn = bundle.turn();
         // SAFETY: null, or a place for a number, says the header.
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn AM_GetEventMask(bundle: Option<&AmBundle>, mask: *mut c
 /// Sets the events that wake a waiter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetEventMask(bundle: Option<&AmBundle>, mask: c_int) -> c_int {
-    answered(|| {
+    answered("AM_SetEventMask", || {
         let bundle = of(bundle)?;
         if mask & !(AM_NOTEMPTY | AM_CANSEND) != 0 {
             return Err(refused(AmError::BAD_ARG, "an event is AM_NOTEMPTY or AM_CANSEND"));
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn AM_SetEventMask(bundle: Option<&AmBundle>, mask: c_int)
 /// Waits for an event of the mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_WaitSema(bundle: Option<&AmBundle>) -> c_int {
-    answered(|| {
+    answered("AM_WaitSema", || {
         let bundle = of(bundle)?;
         if bundle.mask.get() == AM_NOEVENTS || bundle.members.borrow().is_empty() {
             return Err(refused(AmError::BAD_ARG, "no event would end the wait"));
@@ -279,6 +279,6 @@ pub unsafe extern "C" fn AM_Poll(bundle: Option<&AmBundle>) -> c_int {
             bundle.poll();
             AM_OK
         }
-        Err(refusal) => refusal.0,
+        Err(refusal) => told("AM_Poll", refusal),
     }
 }

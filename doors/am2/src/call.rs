@@ -1,8 +1,10 @@
 //! Frame of every call: null pointers, errors as numbers, panics.
 #![allow(unsafe_code)]
 
+use core::cell::RefCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use towpath_am::Error;
@@ -45,20 +47,40 @@ pub static AMMPI_VerboseErrors: AtomicI32 = AtomicI32::new(0);
 #[unsafe(no_mangle)]
 pub static AMMPI_SilentMode: AtomicI32 = AtomicI32::new(0);
 
-/// Writes why a call failed, if the program wants to be told.
-#[cold]
-fn tell(refusal: AmError, why: &str) {
-    // Relaxed: a number of the program's, by itself.
-    if AMMPI_VerboseErrors.load(Relaxed) != 0 && refusal != AmError::NOT_SENT {
-        eprintln!("{}: {why}", refusal.name());
-    }
+thread_local! {
+    /// Reason of the refusal with which the present call will end.
+    static WHY: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A refusal, and why.
+/// Returns whether the program wants to be told why calls fail.
+fn is_verbose() -> bool {
+    // Relaxed: a number of the program's, by itself.
+    AMMPI_VerboseErrors.load(Relaxed) != 0
+}
+
+/// A refusal, and why. [`told`] writes the reason.
 #[cold]
 pub(crate) fn refused(refusal: AmError, why: &str) -> AmError {
-    tell(refusal, why);
+    if is_verbose() {
+        // Not where the thread is at its end.
+        let _ = WHY.try_with(|reason| why.clone_into(&mut reason.borrow_mut()));
+    }
     refusal
+}
+
+/// The number that a failed call returns. Writes why it failed, if the program wants to
+/// be told: a line by one call of the system.
+#[cold]
+pub(crate) fn told(call: &str, refusal: AmError) -> c_int {
+    if is_verbose() {
+        let why = WHY.try_with(RefCell::take).unwrap_or_default();
+        if !why.is_empty() && refusal != AmError::NOT_SENT {
+            let line = format!("{call}: {}: {why}\n", refusal.name());
+            // Nothing can be done about a stream that is closed.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+    refusal.0
 }
 
 impl From<Error> for AmError {
@@ -71,7 +93,14 @@ impl From<Error> for AmError {
             Error::InUse(_) => AmError::IN_USE,
             Error::Resource(_) | Error::BadWorld(_) | Error::World(_) => AmError::RESOURCE,
         };
-        refused(refusal, &error.to_string())
+        match error {
+            // Without the layer's own word for the kind: the call's number says that.
+            Error::NotInitialised(why)
+            | Error::BadArgument(why)
+            | Error::Resource(why)
+            | Error::InUse(why) => refused(refusal, &why),
+            error => refused(refusal, &error.to_string()),
+        }
     }
 }
 
@@ -115,10 +144,10 @@ pub(crate) fn check() -> Result<(), AmError> {
 
 /// Runs a call. Nothing unwinds into C.
 #[inline]
-pub(crate) fn answered(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
+pub(crate) fn answered(call: &str, act: impl FnOnce() -> Result<(), AmError>) -> c_int {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(())) => AM_OK,
-        Ok(Err(refusal)) => refusal.0,
+        Ok(Err(refusal)) => told(call, refusal),
         Err(panic) => {
             // The panic's hook has said where. Its drop might panic, too.
             core::mem::forget(panic);
@@ -132,10 +161,10 @@ pub(crate) fn answered(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
 /// As [`answered`], but a panic, which is a fault in the layer, ends the program: catching it would
 /// take as long as the rest.
 #[inline(always)]
-pub(crate) fn answered_at_once(act: impl FnOnce() -> Result<(), AmError>) -> c_int {
+pub(crate) fn answered_at_once(call: &str, act: impl FnOnce() -> Result<(), AmError>) -> c_int {
     match act() {
         Ok(()) => AM_OK,
-        Err(refusal) => refusal.0,
+        Err(refusal) => told(call, refusal),
     }
 }
 
@@ -205,6 +234,7 @@ pub unsafe extern "C" fn AM2_Fatal(sentence: *const c_char) {
 
 /// Ends the program with a sentence.
 pub(crate) fn fatal(sentence: &str) -> ! {
-    eprintln!("fatal error of Active Messages: {sentence}");
+    let line = format!("fatal error of Active Messages: {sentence}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
     std::process::abort()
 }

@@ -94,8 +94,8 @@ impl AmEndpoint {
         unsafe { &*self.bundle() }.has_one()
     }
 
-    /// Checks that no handler of its bundle is running, of whichever endpoint. Its own the
-    /// layer below looks after.
+    /// Checks that no handler of its bundle's other endpoints is running: of its own the
+    /// layer below does.
     #[inline(always)]
     pub(crate) fn check_others_idle(&self) -> Result<(), AmError> {
         if self.is_alone() { Ok(()) } else { self.check_idle() }
@@ -142,10 +142,11 @@ impl AmEndpoint {
 
 /// Runs a call on an endpoint, in a turn of its bundle.
 pub(crate) fn answered_in_turn(
+    call: &str,
     endpoint: Option<&AmEndpoint>,
     act: impl FnOnce(&AmEndpoint) -> Result<(), AmError>,
 ) -> c_int {
-    answered(|| {
+    answered(call, || {
         let endpoint = of(endpoint)?;
         let _turn = endpoint.turn();
         act(endpoint)
@@ -154,10 +155,11 @@ pub(crate) fn answered_in_turn(
 
 /// Runs a call on an endpoint that no handler may make.
 pub(crate) fn answered_when_idle(
+    call: &str,
     endpoint: Option<&AmEndpoint>,
     act: impl FnOnce(&AmEndpoint) -> Result<(), AmError>,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn(call, endpoint, |endpoint| {
         endpoint.check_idle()?;
         act(endpoint)
     })
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn AM_AllocateEndpoint(
     out: *mut *mut AmEndpoint,
     name: *mut AmName,
 ) -> c_int {
-    answered(|| {
+    answered("AM_AllocateEndpoint", || {
         let bundle = of(bundle)?;
         let _turn = bundle.turn();
         bundle.check_idle()?;
@@ -225,7 +227,7 @@ pub unsafe extern "C" fn AM_GetSeg(
     address: *mut *mut c_void,
     bytes: *mut usize,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetSeg", endpoint, |endpoint| {
         let (at, len) = endpoint.segment.get();
         // SAFETY: null, or places for the values, says the header.
         unsafe {
@@ -242,7 +244,7 @@ pub unsafe extern "C" fn AM_SetSeg(
     address: *mut c_void,
     bytes: usize,
 ) -> c_int {
-    answered_when_idle(endpoint, |endpoint| {
+    answered_when_idle("AM_SetSeg", endpoint, |endpoint| {
         endpoint.gets.check_none()?;
         // SAFETY: the caller's obligations, in the header, are those of `Endpoint::lend_segment`.
         unsafe { endpoint.endpoint.lend_segment(address.cast(), bytes as u64) }?;
@@ -255,13 +257,13 @@ pub unsafe extern "C" fn AM_SetSeg(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_MaxSegLength(bytes: *mut usize) -> c_int {
     // SAFETY: null, or a place for a number, says the header.
-    answered(|| unsafe { put(bytes, usize::MAX) })
+    answered("AM_MaxSegLength", || unsafe { put(bytes, usize::MAX) })
 }
 
 /// The endpoint's tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetTag(endpoint: Option<&AmEndpoint>, tag: *mut u64) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetTag", endpoint, |endpoint| {
         // SAFETY: null, or a place for a tag, says the header.
         unsafe { put(tag, endpoint.endpoint.tag().0) }
     })
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn AM_GetTag(endpoint: Option<&AmEndpoint>, tag: *mut u64)
 /// Sets the endpoint's tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetTag(endpoint: Option<&AmEndpoint>, tag: u64) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_SetTag", endpoint, |endpoint| {
         endpoint.endpoint.set_tag(Tag(tag));
         Ok(())
     })
@@ -284,10 +286,11 @@ pub unsafe extern "C" fn AM_SetExpectedResources(
     endpoints: c_int,
     outstanding: c_int,
 ) -> c_int {
-    answered(|| {
+    answered("AM_SetExpectedResources", || {
         of(endpoint)?;
         if endpoints < 0 || outstanding < 0 {
-            return Err(refused(AmError::BAD_ARG, "a number of expected resources is negative"));
+            let why = format!("{endpoints} endpoints and {outstanding} requests: a number is negative");
+            return Err(refused(AmError::BAD_ARG, &why));
         }
         Ok(())
     })

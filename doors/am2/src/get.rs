@@ -14,7 +14,7 @@ use towpath_am::{MAX_ARGS, Payload, Returned, Status, Token};
 use crate::call::{AmError, answered_at_once, of, refused};
 use crate::endpoint::AmEndpoint;
 use crate::handler::{Called, HandlerInput};
-use crate::message::{MAX_LONG, To, check, with_arguments};
+use crate::message::{MAX_LONG, To, check, refused_request, with_arguments};
 use crate::statistics::Category;
 
 /// Number of `AM_GET_XFER_M`, which follows those of the messages' forms.
@@ -91,7 +91,7 @@ const fn whole(low: u32, high: u32) -> u64 {
 
 /// Sends a get, or tries to.
 pub(crate) fn get(to: To<'_>, ranges: &Ranges, waits: bool, args: &[u32]) -> c_int {
-    answered_at_once(|| {
+    answered_at_once(to.call, || {
         let endpoint = of(to.endpoint)?;
         let &Ranges { source, destination, bytes } = ranges;
         check(to.handler, bytes)?;
@@ -113,7 +113,7 @@ pub(crate) fn get(to: To<'_>, ranges: &Ranges, waits: bool, args: &[u32]) -> c_i
         };
         if let Err(error) = sent {
             gets.take(number);
-            return Err(error.into());
+            return Err(refused_request(to.entry, error));
         }
         endpoint.counters.sent_short(true, request.len());
         Ok(())
@@ -214,5 +214,10 @@ pub unsafe extern "C" fn AM2_GetXfer(
 ) -> c_int {
     let (ranges, waits) = (Ranges { source, destination, bytes }, asynchronous == 0);
     // SAFETY: so many arguments can be read, says the header.
-    unsafe { with_arguments(args, count, |args| get(To { endpoint, entry, handler }, &ranges, waits, args)) }
+    unsafe {
+        let call = "AM2_GetXfer";
+        with_arguments(call, args, count, |args| {
+            get(To { endpoint, entry, handler, call }, &ranges, waits, args)
+        })
+    }
 }

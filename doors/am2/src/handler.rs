@@ -251,14 +251,45 @@ pub(crate) fn set_default(endpoint: &AmEndpoint) {
     set(endpoint, 0, function);
 }
 
+/// Names of the operations, by their numbers.
+const OPERATIONS: [&str; 8] = [
+    "no operation",
+    "AM_REQUEST_M",
+    "AM_REQUEST_IM",
+    "AM_REQUEST_XFER_M",
+    "AM_REPLY_M",
+    "AM_REPLY_IM",
+    "AM_REPLY_XFER_M",
+    "AM_GET_XFER_M",
+];
+
+/// Name of a status.
+pub(crate) const fn word_of(status: Status) -> &'static str {
+    match status {
+        Status::BadArguments => "EBADARGS",
+        Status::BadEntry => "EBADENTRY",
+        Status::BadTag => "EBADTAG",
+        Status::BadHandler => "EBADHANDLER",
+        Status::BadSegmentOffset => "EBADSEGOFF",
+        Status::BadLength => "EBADLENGTH",
+        Status::BadEndpoint => "EBADENDPOINT",
+        Status::QueueAbandoned => "ECONGESTION",
+        Status::Unreachable => "EUNREACHABLE",
+        Status::ReplyRejected => "EREPLYREJECTED",
+        _ => "an unknown reason",
+    }
+}
+
 extern "C" fn end_of_the_program(status: c_int, opcode: c_int, _token: *mut c_void) {
     let why = match u64::try_from(status).ok().and_then(Status::from_bits) {
-        Some(status) => format!("{status:?}"),
-        None => "an unknown reason".into(),
+        Some(status) => word_of(status),
+        None => "an unknown reason",
     };
-    fatal(&format!(
-        "a message came back ({why}; operation {opcode}); set handler 0 to be told of it and go on"
-    ));
+    let operation = match usize::try_from(opcode).ok().and_then(|number| OPERATIONS.get(number)) {
+        Some(&word) => word,
+        None => "an unknown operation",
+    };
+    fatal(&format!("a message came back: {why} ({operation}); set handler 0 to be told of it and go on"));
 }
 
 /// Sets a handler.
@@ -268,7 +299,7 @@ pub unsafe extern "C" fn AM_SetHandler(
     handler: u8,
     function: HandlerFunction,
 ) -> c_int {
-    answered(|| {
+    answered("AM_SetHandler", || {
         let endpoint = of(endpoint)?;
         let function = function.ok_or_else(null)?;
         let _turn = endpoint.turn();
@@ -285,7 +316,7 @@ pub unsafe extern "C" fn AM_SetHandlerAny(
     handler: *mut u8,
     function: HandlerFunction,
 ) -> c_int {
-    answered(|| {
+    answered("AM_SetHandlerAny", || {
         let endpoint = of(endpoint)?;
         let function = function.ok_or_else(null)?;
         let _turn = endpoint.turn();
@@ -308,7 +339,7 @@ pub extern "C" fn AM_MaxNumHandlers() -> c_int {
 /// Number of handlers of the endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetNumHandlers(endpoint: Option<&AmEndpoint>, handlers: *mut c_int) -> c_int {
-    answered(|| {
+    answered("AM_GetNumHandlers", || {
         of(endpoint)?;
         // SAFETY: null, or a place for a number, says the header.
         unsafe { crate::call::put(handlers, HANDLERS as c_int) }
@@ -318,9 +349,11 @@ pub unsafe extern "C" fn AM_GetNumHandlers(endpoint: Option<&AmEndpoint>, handle
 /// Sets the number of handlers of the endpoint: it has the maximum always.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetNumHandlers(endpoint: Option<&AmEndpoint>, handlers: c_int) -> c_int {
-    answered(|| {
+    answered("AM_SetNumHandlers", || {
         let endpoint = of(endpoint)?;
-        let handlers = usize::try_from(handlers).map_err(|_| AmError::BAD_ARG)?;
+        let handlers = usize::try_from(handlers).map_err(|_| {
+            refused(AmError::BAD_ARG, &format!("an endpoint has no {handlers} handlers: 0 to {HANDLERS}"))
+        })?;
         let set = endpoint.functions.borrow().iter().rposition(Option::is_some);
         if handlers > HANDLERS || set.is_some_and(|last| last >= handlers) {
             return Err(refused(AmError::RESOURCE, "so many handlers are too many, or more are set"));
@@ -336,7 +369,7 @@ pub unsafe extern "C" fn AMMPI_SetHandlerCallbacks(
     before: BeforeHandler,
     after: AfterHandler,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AMMPI_SetHandlerCallbacks", endpoint, |endpoint| {
         endpoint.callbacks.before.set(before);
         endpoint.callbacks.after.set(after);
         Ok(())

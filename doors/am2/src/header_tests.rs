@@ -158,6 +158,9 @@ fn headers_have_the_numbers_of_the_library() {
         ("AM_GET_XFER_M", crate::get::OPCODE),
     ];
     for (name, number) in numbers {
+        if let Some(status) = towpath_am::Status::from_bits(number as u64).filter(|_| name.starts_with('E')) {
+            assert_eq!(crate::handler::word_of(status), name);
+        }
         let line = format!("#define {name} {number}");
         let is_there = |l: &str| l == line || l.starts_with(&format!("{line} "));
         assert_eq!(HEADERS[0].lines().filter(|l| is_there(l)).count(), 1, "{line}");

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 
 use towpath_am::Error;
 
-use crate::call::{AM_OK, AmError, answered_at_once, bytes, null, of, refused};
+use crate::call::{AM_OK, AmError, answered_at_once, bytes, null, of, refused, told};
 use crate::endpoint::AmEndpoint;
 use crate::statistics::Category;
 use crate::token::AmToken;
@@ -34,6 +34,8 @@ pub(crate) struct To<'a> {
     pub endpoint: Option<&'a AmEndpoint>,
     pub entry: c_int,
     pub handler: u8,
+    /// Name of the call.
+    pub call: &'static str,
 }
 
 /// Bytes of the caller.
@@ -54,29 +56,52 @@ fn is_quick(args: &[u32]) -> bool {
 /// Number of a failed send. Out of the way of those that succeed.
 #[cold]
 #[inline(never)]
-fn failed(error: Error) -> c_int {
-    AmError::from(error).0
+fn failed(call: &str, error: Error) -> c_int {
+    told(call, AmError::from(error))
+}
+
+/// Number of a failed request.
+#[cold]
+#[inline(never)]
+fn request_failed(call: &str, entry: c_int, error: Error) -> c_int {
+    told(call, refused_request(entry, error))
+}
+
+/// Refusal of a request by an entry, in words of this layer: the layer below knows no
+/// negative ones.
+#[cold]
+pub(crate) fn refused_request(entry: c_int, error: Error) -> AmError {
+    match error {
+        Error::NotInitialised(_) if entry < 0 => {
+            refused(AmError::BAD_ARG, &format!("the translation table has no entry {entry}"))
+        }
+        Error::NotInitialised(_) => {
+            let why = format!("translation table entry {entry} leads nowhere; map it first (AM_Map)");
+            refused(AmError::BAD_ARG, &why)
+        }
+        error => error.into(),
+    }
 }
 
 /// Sends a short request.
 #[inline(always)]
-fn send_short(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
-    match endpoint.endpoint.request(entry, handler, args) {
+fn send_short(call: &str, endpoint: &AmEndpoint, entry: c_int, handler: u8, args: &[u32]) -> c_int {
+    match endpoint.endpoint.request(entry as usize, handler, args) {
         Ok(()) => {
             endpoint.counters.sent_short(true, args.len());
             AM_OK
         }
-        Err(error) => failed(error),
+        Err(error) => request_failed(call, entry, error),
     }
 }
 
 /// Sends a short request, in a turn of its bundle.
 #[inline(never)]
-fn send_short_in_turn(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[u32]) -> c_int {
+fn send_short_in_turn(call: &str, endpoint: &AmEndpoint, entry: c_int, handler: u8, args: &[u32]) -> c_int {
     let _turn = endpoint.turn();
     match endpoint.check_others_idle() {
-        Ok(()) => send_short(endpoint, entry, handler, args),
-        Err(refusal) => refusal.0,
+        Ok(()) => send_short(call, endpoint, entry, handler, args),
+        Err(refusal) => told(call, refusal),
     }
 }
 
@@ -84,12 +109,12 @@ fn send_short_in_turn(endpoint: &AmEndpoint, entry: usize, handler: u8, args: &[
 #[inline(always)]
 pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
     match of(to.endpoint) {
-        Ok(_) if to.handler == 0 => handler_zero().0,
+        Ok(_) if to.handler == 0 => told(to.call, handler_zero()),
         Ok(endpoint) if is_quick(args) && endpoint.is_alone() => {
-            send_short(endpoint, to.entry as usize, to.handler, args)
+            send_short(to.call, endpoint, to.entry, to.handler, args)
         }
-        Ok(endpoint) => send_short_in_turn(endpoint, to.entry as usize, to.handler, args),
-        Err(refusal) => refusal.0,
+        Ok(endpoint) => send_short_in_turn(to.call, endpoint, to.entry, to.handler, args),
+        Err(refusal) => told(to.call, refusal),
     }
 }
 
@@ -100,14 +125,15 @@ pub(crate) fn request(to: To<'_>, args: &[u32]) -> c_int {
 /// The source's bytes can be read.
 #[inline]
 pub(crate) unsafe fn request_medium(to: To<'_>, source: Lent, args: &[u32]) -> c_int {
-    answered_at_once(|| {
+    answered_at_once(to.call, || {
         let endpoint = of(to.endpoint)?;
         check(to.handler, source.count)?;
         // SAFETY: the caller's promise.
         let payload = unsafe { bytes(source.at, source.count) }?;
         let _turn = endpoint.turn();
         endpoint.check_others_idle()?;
-        endpoint.endpoint.request_medium(to.entry as usize, to.handler, args, payload)?;
+        let sent = endpoint.endpoint.request_medium(to.entry as usize, to.handler, args, payload);
+        sent.map_err(|error| refused_request(to.entry, error))?;
         endpoint.counters.sent(true, Category::Medium, args.len(), payload.len());
         Ok(())
     })
@@ -126,7 +152,7 @@ pub(crate) unsafe fn request_long(
     waits: bool,
     args: &[u32],
 ) -> c_int {
-    answered_at_once(|| {
+    answered_at_once(to.call, || {
         let endpoint = of(to.endpoint)?;
         check(to.handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -134,10 +160,11 @@ pub(crate) unsafe fn request_long(
         let _turn = endpoint.turn();
         endpoint.check_others_idle()?;
         let (entry, offset) = (to.entry as usize, offset as u64);
-        match waits {
-            true => endpoint.endpoint.request_long(entry, to.handler, args, payload, offset)?,
-            false => endpoint.endpoint.request_long_async(entry, to.handler, args, payload, offset)?,
-        }
+        let sent = match waits {
+            true => endpoint.endpoint.request_long(entry, to.handler, args, payload, offset),
+            false => endpoint.endpoint.request_long_async(entry, to.handler, args, payload, offset),
+        };
+        sent.map_err(|error| refused_request(to.entry, error))?;
         endpoint.counters.sent(true, Category::Long, args.len(), payload.len());
         Ok(())
     })
@@ -145,29 +172,29 @@ pub(crate) unsafe fn request_long(
 
 /// Replies, in the turn of the call that runs the handler.
 #[inline(always)]
-fn reply_short(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
+fn reply_short(call: &str, token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
     match token.token.reply(handler, args) {
         Ok(()) => {
             token.endpoint.counters.sent_short(false, args.len());
             AM_OK
         }
-        Err(error) => failed(error),
+        Err(error) => failed(call, error),
     }
 }
 
 #[inline(never)]
-fn reply_with_many(token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
-    reply_short(token, handler, args)
+fn reply_with_many(call: &str, token: &AmToken<'_>, handler: u8, args: &[u32]) -> c_int {
+    reply_short(call, token, handler, args)
 }
 
 /// Replies.
 #[inline(always)]
-pub(crate) fn reply(token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c_int {
+pub(crate) fn reply(call: &str, token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c_int {
     match of(token) {
-        Ok(_) if handler == 0 => handler_zero().0,
-        Ok(token) if is_quick(args) => reply_short(token, handler, args),
-        Ok(token) => reply_with_many(token, handler, args),
-        Err(refusal) => refusal.0,
+        Ok(_) if handler == 0 => told(call, handler_zero()),
+        Ok(token) if is_quick(args) => reply_short(call, token, handler, args),
+        Ok(token) => reply_with_many(call, token, handler, args),
+        Err(refusal) => told(call, refusal),
     }
 }
 
@@ -178,12 +205,13 @@ pub(crate) fn reply(token: Option<&AmToken<'_>>, handler: u8, args: &[u32]) -> c
 /// The source's bytes can be read.
 #[inline]
 pub(crate) unsafe fn reply_medium(
+    call: &str,
     token: Option<&AmToken<'_>>,
     handler: u8,
     source: Lent,
     args: &[u32],
 ) -> c_int {
-    answered_at_once(|| {
+    answered_at_once(call, || {
         let token = of(token)?;
         check(handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -201,13 +229,14 @@ pub(crate) unsafe fn reply_medium(
 /// The source's bytes can be read.
 #[inline]
 pub(crate) unsafe fn reply_long(
+    call: &str,
     token: Option<&AmToken<'_>>,
     handler: u8,
     source: Lent,
     offset: usize,
     args: &[u32],
 ) -> c_int {
-    answered_at_once(|| {
+    answered_at_once(call, || {
         let token = of(token)?;
         check(handler, source.count)?;
         // SAFETY: the caller's promise.
@@ -230,7 +259,8 @@ unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmErr
             // SAFETY: not null; the rest is the caller's promise.
             Ok(unsafe { core::slice::from_raw_parts(at, count) })
         }
-        _ => Err(null()),
+        Ok(count) if count <= towpath_am::MAX_ARGS => Err(null()),
+        _ => Err(refused(AmError::BAD_ARG, &format!("{count} arguments: there are 0 to 16"))),
     }
 }
 
@@ -241,6 +271,7 @@ unsafe fn arguments<'a>(at: *const u32, count: c_int) -> Result<&'a [u32], AmErr
 /// At `at`, `count` numbers can be read.
 #[inline]
 pub(crate) unsafe fn with_arguments(
+    name: &str,
     at: *const u32,
     count: c_int,
     call: impl FnOnce(&[u32]) -> c_int,
@@ -248,7 +279,7 @@ pub(crate) unsafe fn with_arguments(
     // SAFETY: the caller's promise.
     match unsafe { arguments(at, count) } {
         Ok(args) => call(args),
-        Err(refusal) => refusal.0,
+        Err(refusal) => told(name, refusal),
     }
 }
 
@@ -262,7 +293,11 @@ pub unsafe extern "C" fn AM2_Request(
     args: *const u32,
 ) -> c_int {
     // SAFETY: so many arguments, and bytes, can be read, says the header.
-    unsafe { with_arguments(args, count, |args| request(To { endpoint, entry, handler }, args)) }
+    unsafe {
+        with_arguments("AM2_Request", args, count, |args| {
+            request(To { endpoint, entry, handler, call: "AM2_Request" }, args)
+        })
+    }
 }
 
 /// Sends a medium request with arguments of an array.
@@ -279,7 +314,9 @@ pub unsafe extern "C" fn AM2_RequestI(
     let source = Lent { at: source, count: bytes };
     // SAFETY: so many arguments, and bytes, can be read, says the header.
     unsafe {
-        with_arguments(args, count, |args| request_medium(To { endpoint, entry, handler }, source, args))
+        with_arguments("AM2_RequestI", args, count, |args| {
+            request_medium(To { endpoint, entry, handler, call: "AM2_RequestI" }, source, args)
+        })
     }
 }
 
@@ -299,8 +336,14 @@ pub unsafe extern "C" fn AM2_RequestXfer(
     let (source, waits) = (Lent { at: source, count: bytes }, asynchronous == 0);
     // SAFETY: so many arguments, and bytes, can be read, says the header.
     unsafe {
-        with_arguments(args, count, |args| {
-            request_long(To { endpoint, entry, handler }, source, offset, waits, args)
+        with_arguments("AM2_RequestXfer", args, count, |args| {
+            request_long(
+                To { endpoint, entry, handler, call: "AM2_RequestXfer" },
+                source,
+                offset,
+                waits,
+                args,
+            )
         })
     }
 }
@@ -314,7 +357,7 @@ pub unsafe extern "C" fn AM2_Reply(
     args: *const u32,
 ) -> c_int {
     // SAFETY: so many arguments, and bytes, can be read, says the header.
-    unsafe { with_arguments(args, count, |args| reply(token, handler, args)) }
+    unsafe { with_arguments("AM2_Reply", args, count, |args| reply("AM2_Reply", token, handler, args)) }
 }
 
 /// Replies with a payload and arguments of an array.
@@ -329,7 +372,11 @@ pub unsafe extern "C" fn AM2_ReplyI(
 ) -> c_int {
     let source = Lent { at: source, count: bytes };
     // SAFETY: so many arguments, and bytes, can be read, says the header.
-    unsafe { with_arguments(args, count, |args| reply_medium(token, handler, source, args)) }
+    unsafe {
+        with_arguments("AM2_ReplyI", args, count, |args| {
+            reply_medium("AM2_ReplyI", token, handler, source, args)
+        })
+    }
 }
 
 /// Replies with a transfer and arguments of an array.
@@ -345,5 +392,9 @@ pub unsafe extern "C" fn AM2_ReplyXfer(
 ) -> c_int {
     let source = Lent { at: source, count: bytes };
     // SAFETY: so many arguments, and bytes, can be read, says the header.
-    unsafe { with_arguments(args, count, |args| reply_long(token, handler, source, offset, args)) }
+    unsafe {
+        with_arguments("AM2_ReplyXfer", args, count, |args| {
+            reply_long("AM2_ReplyXfer", token, handler, source, offset, args)
+        })
+    }
 }

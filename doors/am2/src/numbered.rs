@@ -15,7 +15,7 @@ macro_rules! numbered {
         pub unsafe extern "C" fn $short(
             endpoint: Option<&AmEndpoint>, entry: c_int, handler: u8, $($arg: u32),*
         ) -> c_int {
-            request(To { endpoint, entry, handler }, &[$($arg),*])
+            request(To { endpoint, entry, handler, call: stringify!($short) }, &[$($arg),*])
         }
         /// Sends a medium request.
         #[unsafe(no_mangle)]
@@ -24,7 +24,7 @@ macro_rules! numbered {
         ) -> c_int {
             let source = Lent { at: source, count: bytes };
             // SAFETY: the bytes can be read, says the header.
-            unsafe { request_medium(To { endpoint, entry, handler }, source, &[$($arg),*]) }
+            unsafe { request_medium(To { endpoint, entry, handler, call: stringify!($medium) }, source, &[$($arg),*]) }
         }
         /// Sends a transfer.
         #[unsafe(no_mangle)]
@@ -33,7 +33,7 @@ macro_rules! numbered {
         ) -> c_int {
             let source = Lent { at: source, count: bytes };
             // SAFETY: the bytes can be read, says the header.
-            unsafe { request_long(To { endpoint, entry, handler }, source, offset, true, &[$($arg),*]) }
+            unsafe { request_long(To { endpoint, entry, handler, call: stringify!($long) }, source, offset, true, &[$($arg),*]) }
         }
         /// Sends a transfer, unless it would have to wait.
         #[unsafe(no_mangle)]
@@ -42,12 +42,12 @@ macro_rules! numbered {
         ) -> c_int {
             let source = Lent { at: source, count: bytes };
             // SAFETY: the bytes can be read, says the header.
-            unsafe { request_long(To { endpoint, entry, handler }, source, offset, false, &[$($arg),*]) }
+            unsafe { request_long(To { endpoint, entry, handler, call: stringify!($later) }, source, offset, false, &[$($arg),*]) }
         }
         /// Replies.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $reply(token: Option<&AmToken<'_>>, handler: u8, $($arg: u32),*) -> c_int {
-            reply(token, handler, &[$($arg),*])
+            reply(stringify!($reply), token, handler, &[$($arg),*])
         }
         /// Replies with a payload.
         #[unsafe(no_mangle)]
@@ -56,7 +56,7 @@ macro_rules! numbered {
         ) -> c_int {
             let source = Lent { at: source, count: bytes };
             // SAFETY: the bytes can be read, says the header.
-            unsafe { reply_medium(token, handler, source, &[$($arg),*]) }
+            unsafe { reply_medium(stringify!($reply_medium), token, handler, source, &[$($arg),*]) }
         }
         /// Replies with a transfer.
         #[unsafe(no_mangle)]
@@ -65,21 +65,21 @@ macro_rules! numbered {
         ) -> c_int {
             let source = Lent { at: source, count: bytes };
             // SAFETY: the bytes can be read, says the header.
-            unsafe { reply_long(token, handler, source, offset, &[$($arg),*]) }
+            unsafe { reply_long(stringify!($reply_long), token, handler, source, offset, &[$($arg),*]) }
         }
         /// Gets bytes of the remote endpoint's segment.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(
             endpoint: Option<&AmEndpoint>, entry: c_int, source: usize, handler: u8, destination: usize, bytes: usize, $($arg: u32),*
         ) -> c_int {
-            get(To { endpoint, entry, handler }, &Ranges { source, destination, bytes }, true, &[$($arg),*])
+            get(To { endpoint, entry, handler, call: stringify!($get) }, &Ranges { source, destination, bytes }, true, &[$($arg),*])
         }
         /// Gets bytes, unless the request would have to wait.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_later(
             endpoint: Option<&AmEndpoint>, entry: c_int, source: usize, handler: u8, destination: usize, bytes: usize, $($arg: u32),*
         ) -> c_int {
-            get(To { endpoint, entry, handler }, &Ranges { source, destination, bytes }, false, &[$($arg),*])
+            get(To { endpoint, entry, handler, call: stringify!($get_later) }, &Ranges { source, destination, bytes }, false, &[$($arg),*])
         }
     )*};
 }

@@ -15,7 +15,7 @@ use towpath_am::Tag;
 use towpath_shm::{World, WorldBytes};
 
 use crate::bundle::{AM_AllocateBundle, AM_SEQ, AmBundle, free};
-use crate::call::{AM_OK, AmError, answered, bytes, check, null, put, refused};
+use crate::call::{AM_OK, AmError, answered, bytes, check, null, put, refused, told};
 use crate::endpoint::{AM_AllocateEndpoint, AmEndpoint, AmName};
 use crate::translation::{AM_SetNumTranslations, map};
 use crate::{process, translation, use_of_layer};
@@ -429,9 +429,12 @@ pub unsafe extern "C" fn AMMPI_SPMDStartup(
 ) -> c_int {
     // The arguments stay as they are.
     let _ = (argc, argv);
-    answered(|| {
-        if bundle.is_null() || endpoint.is_null() || depth < 0 {
+    answered("AMMPI_SPMDStartup", || {
+        if bundle.is_null() || endpoint.is_null() {
             return Err(null());
+        }
+        if depth < 0 {
+            return Err(refused(AmError::BAD_ARG, &format!("networkdepth is {depth}: it is 0 or more")));
         }
         start(number, bundle, endpoint)
     })
@@ -442,7 +445,7 @@ pub unsafe extern "C" fn AMMPI_SPMDStartup(
 pub extern "C" fn AMMPI_SPMDExit(code: c_int) -> c_int {
     let job = match job() {
         Ok(job) => job,
-        Err(refusal) => return refusal.0,
+        Err(refusal) => return told("AMMPI_SPMDExit", refusal),
     };
     let code = told_code(code);
     if !IS_ENDING.load(Relaxed) {
@@ -500,14 +503,14 @@ pub extern "C" fn AMMPI_SPMDMyProc() -> c_int {
 /// Waits for all ranks, and polls meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn AMMPI_SPMDBarrier() -> c_int {
-    answered(|| job_in_use()?.barrier())
+    answered("AMMPI_SPMDBarrier", || job_in_use()?.barrier())
 }
 
 /// Hands `bytes` of each rank to all: `to` gets those of rank 0, then those of rank 1,
 /// and so on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_SPMDAllGather(from: *const c_void, to: *mut c_void, count: usize) -> c_int {
-    answered(|| {
+    answered("AMMPI_SPMDAllGather", || {
         let job = job_in_use()?;
         if count > 0 && to.is_null() {
             return Err(null());
@@ -525,7 +528,7 @@ pub unsafe extern "C" fn AMMPI_SPMDAllGather(from: *const c_void, to: *mut c_voi
 /// Hands `bytes` of one rank to all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_SPMDBroadcast(buffer: *mut c_void, count: usize, root: c_int) -> c_int {
-    answered(|| {
+    answered("AMMPI_SPMDBroadcast", || {
         let job = job_in_use()?;
         let root = u32::try_from(root).ok().filter(|&root| root < job.size);
         let root = root.ok_or_else(|| refused(AmError::BAD_ARG, "there is no such rank"))?;

@@ -169,7 +169,7 @@ pub unsafe extern "C" fn AMMPI_GetEndpointStatistics(
     endpoint: Option<&AmEndpoint>,
     statistics: *mut AmStatistics,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AMMPI_GetEndpointStatistics", endpoint, |endpoint| {
         // SAFETY: null, or a place for statistics, says the header.
         unsafe { put(statistics, endpoint.counters.statistics()) }
     })
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn AMMPI_GetEndpointStatistics(
 /// Begins the endpoint's statistics anew.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_ResetEndpointStatistics(endpoint: Option<&AmEndpoint>) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AMMPI_ResetEndpointStatistics", endpoint, |endpoint| {
         endpoint.counters.reset();
         Ok(())
     })
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn AMMPI_AggregateStatistics(
     sum: Option<&mut AmStatistics>,
     more: Option<&AmStatistics>,
 ) -> c_int {
-    answered(|| {
+    answered("AMMPI_AggregateStatistics", || {
         let (sum, more) = (sum.ok_or_else(null)?, more.ok_or_else(null)?);
         let add = |sum: &mut [u64], more: &[u64]| {
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);

@@ -34,7 +34,7 @@ impl AmToken<'_> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetSourceEndpoint(token: Option<&AmToken<'_>>, name: *mut AmName) -> c_int {
     // SAFETY: null, or a place for a name, says the header.
-    answered(|| unsafe { put(name, of(token)?.token.source().into()) })
+    answered("AM_GetSourceEndpoint", || unsafe { put(name, of(token)?.token.source().into()) })
 }
 
 /// The endpoint that the message has reached.
@@ -44,20 +44,20 @@ pub unsafe extern "C" fn AM_GetDestEndpoint(
     endpoint: *mut *const AmEndpoint,
 ) -> c_int {
     // SAFETY: null, or a place for a handle, says the header.
-    answered(|| unsafe { put(endpoint, core::ptr::from_ref(of(token)?.endpoint)) })
+    answered("AM_GetDestEndpoint", || unsafe { put(endpoint, core::ptr::from_ref(of(token)?.endpoint)) })
 }
 
 /// The tag that the message shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetMsgTag(token: Option<&AmToken<'_>>, tag: *mut u64) -> c_int {
     // SAFETY: null, or a place for a tag, says the header.
-    answered(|| unsafe { put(tag, of(token)?.token.tag().0) })
+    answered("AM_GetMsgTag", || unsafe { put(tag, of(token)?.token.tag().0) })
 }
 
 /// The entry of the translation table that leads to the sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AMMPI_GetSourceId(token: Option<&AmToken<'_>>, entry: *mut c_int) -> c_int {
-    answered(|| {
+    answered("AMMPI_GetSourceId", || {
         let token = of(token)?;
         let found = token.endpoint.table.borrow().entry_of(token.token.source());
         let found =
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn AM2_GetReturned(
     arguments: *mut i32,
     count: *mut c_int,
 ) -> c_int {
-    answered(|| {
+    answered("AM2_GetReturned", || {
         let token = of(token)?;
         let get = token.endpoint.gets.returned();
         let (meant_for, args) = match (&get, token.token.returned()) {

@@ -55,14 +55,19 @@ impl Translations {
 fn entry(endpoint: &AmEndpoint, index: c_int) -> Result<(usize, Option<(Name, Tag)>), AmError> {
     match usize::try_from(index) {
         Ok(index) if index < endpoint.table.borrow().entries => Ok((index, endpoint.endpoint.mapping(index))),
-        _ => Err(refused(AmError::BAD_ARG, "the translation table has no such entry")),
+        _ => {
+            let last = endpoint.table.borrow().entries as i64 - 1;
+            let why = format!("the translation table has no entry {index}: the last one is {last}");
+            Err(refused(AmError::BAD_ARG, &why))
+        }
     }
 }
 
 fn mapped(endpoint: &AmEndpoint, index: c_int) -> Result<(usize, Name, Tag), AmError> {
     let (index, mapping) = entry(endpoint, index)?;
-    let (name, tag) =
-        mapping.ok_or_else(|| refused(AmError::RESOURCE, "the translation table's entry leads nowhere"))?;
+    let (name, tag) = mapping.ok_or_else(|| {
+        refused(AmError::RESOURCE, &format!("translation table entry {index} leads nowhere"))
+    })?;
     Ok((index, name, tag))
 }
 
@@ -80,9 +85,9 @@ pub unsafe extern "C" fn AM_Map(
     name: AmName,
     tag: u64,
 ) -> c_int {
-    answered_when_idle(endpoint, |endpoint| match entry(endpoint, index)? {
-        (index, None) => map(endpoint, index, name.into(), Tag(tag)),
-        _ => Err(refused(AmError::RESOURCE, "the translation table's entry is in use")),
+    answered_when_idle("AM_Map", endpoint, |endpoint| match entry(endpoint, index)? {
+        (at, None) => map(endpoint, at, name.into(), Tag(tag)),
+        _ => Err(refused(AmError::RESOURCE, &format!("translation table entry {index} is in use"))),
     })
 }
 
@@ -94,7 +99,7 @@ pub unsafe extern "C" fn AM_MapAny(
     name: AmName,
     tag: u64,
 ) -> c_int {
-    answered_when_idle(endpoint, |endpoint| {
+    answered_when_idle("AM_MapAny", endpoint, |endpoint| {
         let entries = endpoint.table.borrow().entries;
         let free = (0..entries).find(|&index| endpoint.endpoint.mapping(index).is_none());
         let free = free.ok_or_else(|| refused(AmError::RESOURCE, "the translation table is full"))?;
@@ -107,7 +112,7 @@ pub unsafe extern "C" fn AM_MapAny(
 /// Frees an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_UnMap(endpoint: Option<&AmEndpoint>, index: c_int) -> c_int {
-    answered_when_idle(endpoint, |endpoint| {
+    answered_when_idle("AM_UnMap", endpoint, |endpoint| {
         let (index, name, _) = mapped(endpoint, index)?;
         endpoint.endpoint.unmap(index)?;
         endpoint.table.borrow_mut().forget(name, index);
@@ -118,9 +123,9 @@ pub unsafe extern "C" fn AM_UnMap(endpoint: Option<&AmEndpoint>, index: c_int) -
 /// Returns `AM_OK` if the entry is in use, otherwise `AM_ERR_RESOURCE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetTranslationInuse(endpoint: Option<&AmEndpoint>, index: c_int) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetTranslationInuse", endpoint, |endpoint| {
         // No failure that a program wants to be told of.
-        entry(endpoint, index)?.1.map(|_| ()).ok_or(AmError::RESOURCE)
+        entry(endpoint, index)?.1.map(|_| ()).ok_or_else(|| refused(AmError::RESOURCE, ""))
     })
 }
 
@@ -131,7 +136,7 @@ pub unsafe extern "C" fn AM_GetTranslationTag(
     index: c_int,
     tag: *mut u64,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetTranslationTag", endpoint, |endpoint| {
         // SAFETY: null, or a place for a tag, says the header.
         unsafe { put(tag, mapped(endpoint, index)?.2.0) }
     })
@@ -144,7 +149,7 @@ pub unsafe extern "C" fn AMMPI_SetTranslationTag(
     index: c_int,
     tag: u64,
 ) -> c_int {
-    answered_when_idle(endpoint, |endpoint| {
+    answered_when_idle("AMMPI_SetTranslationTag", endpoint, |endpoint| {
         let (index, name, _) = mapped(endpoint, index)?;
         map(endpoint, index, name, Tag(tag))
     })
@@ -157,7 +162,7 @@ pub unsafe extern "C" fn AM_GetTranslationName(
     index: c_int,
     name: *mut AmName,
 ) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetTranslationName", endpoint, |endpoint| {
         // SAFETY: null, or a place for a name, says the header.
         unsafe { put(name, mapped(endpoint, index)?.1.into()) }
     })
@@ -167,13 +172,13 @@ pub unsafe extern "C" fn AM_GetTranslationName(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_MaxNumTranslations(entries: *mut c_int) -> c_int {
     // SAFETY: null, or a place for a number, says the header.
-    answered(|| unsafe { put(entries, MAX_ENTRIES as c_int) })
+    answered("AM_MaxNumTranslations", || unsafe { put(entries, MAX_ENTRIES as c_int) })
 }
 
 /// Number of entries of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_GetNumTranslations(endpoint: Option<&AmEndpoint>, entries: *mut c_int) -> c_int {
-    answered_in_turn(endpoint, |endpoint| {
+    answered_in_turn("AM_GetNumTranslations", endpoint, |endpoint| {
         let number = endpoint.table.borrow().entries;
         // SAFETY: null, or a place for a number, says the header.
         unsafe { put(entries, number as c_int) }
@@ -183,8 +188,13 @@ pub unsafe extern "C" fn AM_GetNumTranslations(endpoint: Option<&AmEndpoint>, en
 /// Sets the number of entries of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AM_SetNumTranslations(endpoint: Option<&AmEndpoint>, entries: c_int) -> c_int {
-    answered_when_idle(endpoint, |endpoint| {
-        let entries = usize::try_from(entries).map_err(|_| AmError::BAD_ARG)?;
+    answered_when_idle("AM_SetNumTranslations", endpoint, |endpoint| {
+        let entries = usize::try_from(entries).map_err(|_| {
+            refused(
+                AmError::BAD_ARG,
+                &format!("a translation table has no {entries} entries: 0 to {MAX_ENTRIES}"),
+            )
+        })?;
         let present = endpoint.table.borrow().entries;
         if entries > MAX_ENTRIES || (entries..present).any(|at| endpoint.endpoint.mapping(at).is_some()) {
             return Err(refused(AmError::RESOURCE, "so many entries are too many, or some are in use"));

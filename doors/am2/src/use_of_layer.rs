@@ -44,14 +44,14 @@ fn world() -> Result<World, AmError> {
 #[unsafe(no_mangle)]
 #[allow(unsafe_code)]
 pub extern "C" fn AM_Init() -> c_int {
-    answered(|| process::initialise(world))
+    answered("AM_Init", || process::initialise(world))
 }
 
 /// Ends the use; the last one frees all bundles and endpoints.
 #[unsafe(no_mangle)]
 #[allow(unsafe_code)]
 pub extern "C" fn AM_Terminate() -> c_int {
-    answered(|| {
+    answered("AM_Terminate", || {
         check()?;
         if USES.load(Relaxed) == 1 {
             for address in process::bundles() {

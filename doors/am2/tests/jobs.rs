@@ -76,7 +76,9 @@ fn ends(mut ranks: Ranks, program: &str, told: impl Fn(usize, &[Child], &[Option
     let outputs = ranks.0.iter_mut().map(|child| {
         let mut output = String::new();
         child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-        child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        if let Some(mut stderr) = child.stderr.take() {
+            stderr.read_to_string(&mut output).unwrap();
+        }
         output
     });
     codes.into_iter().zip(outputs).map(|(code, output)| Ended { code: code.unwrap(), output }).collect()
@@ -124,6 +126,8 @@ fn rank_of_a_job() {
         "steps" => take(steps),
         "one_never_starts" => one_never_starts(),
         "poll_until_the_end" => poll_until_the_end(steps.parse().unwrap()),
+        "fail_in_many_ways" => fail_in_many_ways(),
+        "keep_the_first_handler_0" => keep_the_first_handler_0(),
         "fork_alone" => fork_alone(),
         "fork_of_a_rank" => fork_of_a_rank(),
         _ => panic!("there is no such program: {program}"),
@@ -333,4 +337,98 @@ fn forked_child_of_a_rank_is_no_rank() {
     assert_codes("fork_of_a_rank", &ended, 0);
     let told = |ended: &Ended| ended.output.contains("a child that a rank has forked is no rank");
     assert!(ended.iter().all(told), "{ended:#?}");
+}
+
+fn fail_in_many_ways() {
+    towpath_am2::call::AMMPI_VerboseErrors.store(1, Relaxed);
+    let (bundle, endpoint) = (None::<&AmBundle>, None::<&AmEndpoint>);
+    // SAFETY: handles that live, or none; places for the values.
+    unsafe {
+        AM_Poll(bundle);
+        AM_Init();
+        AM_Poll(bundle);
+        AM_SetTag(endpoint, 1);
+        let (bundle, endpoint) = make();
+        let (bundle, endpoint) = (Some(bundle), Some(endpoint));
+        AM_Request0(endpoint, 9, 1);
+        AM_Request2(endpoint, -1, 1, 0, 0);
+        AM_Request5(endpoint, -2, 1, 0, 0, 0, 0, 0);
+        AM_RequestI1(endpoint, -1, 1, b"x".as_ptr(), 1, 0);
+        AM_RequestXfer0(endpoint, -3, 0, 1, core::ptr::null(), 0);
+        AM_GetXfer0(endpoint, -4, 0, 1, 0, 0);
+        AM_Request0(endpoint, 0, 0);
+        towpath_am2::message::AM2_Request(endpoint, 0, 1, 17, core::ptr::null());
+        AM_Reply0(None, 1);
+        AM_GetTranslationInuse(endpoint, 5);
+        AM_GetTranslationTag(endpoint, 5, &mut 0);
+        AM_Map(endpoint, -1, AmName { number: 0 }, 1);
+        AM_SetNumTranslations(endpoint, -1);
+        AM_SetNumHandlers(endpoint, -1);
+        AM_SetEventMask(bundle, 9);
+        AMMPI_SPMDBarrier();
+        let (mut a, mut b) = (null_mut(), null_mut());
+        AMMPI_SPMDStartup(null_mut(), null_mut(), -1, null_mut(), &mut a, &mut b);
+    }
+    exit(0);
+}
+
+const LINES: [&str; 19] = [
+    "AM_Poll: AM_ERR_NOT_INIT: call AM_Init first (after a fork, in the child too)",
+    "AM_Poll: AM_ERR_BAD_ARG: a pointer is null, or a length is impossible",
+    "AM_SetTag: AM_ERR_BAD_ARG: a pointer is null, or a length is impossible",
+    "AM_Request0: AM_ERR_BAD_ARG: translation table entry 9 leads nowhere; map it first (AM_Map)",
+    "AM_Request2: AM_ERR_BAD_ARG: the translation table has no entry -1",
+    "AM_Request5: AM_ERR_BAD_ARG: the translation table has no entry -2",
+    "AM_RequestI1: AM_ERR_BAD_ARG: the translation table has no entry -1",
+    "AM_RequestXfer0: AM_ERR_BAD_ARG: the translation table has no entry -3",
+    "AM_GetXfer0: AM_ERR_BAD_ARG: the translation table has no entry -4",
+    "AM_Request0: AM_ERR_BAD_ARG: handler 0 is for messages that come back",
+    "AM2_Request: AM_ERR_BAD_ARG: 17 arguments: there are 0 to 16",
+    "AM_Reply0: AM_ERR_BAD_ARG: a pointer is null, or a length is impossible",
+    "AM_GetTranslationTag: AM_ERR_RESOURCE: translation table entry 5 leads nowhere",
+    "AM_Map: AM_ERR_BAD_ARG: the translation table has no entry -1: the last one is 255",
+    "AM_SetNumTranslations: AM_ERR_BAD_ARG: a translation table has no -1 entries: 0 to 65536",
+    "AM_SetNumHandlers: AM_ERR_BAD_ARG: an endpoint has no -1 handlers: 0 to 256",
+    "AM_SetEventMask: AM_ERR_BAD_ARG: an event is AM_NOTEMPTY or AM_CANSEND",
+    "AMMPI_SPMDBarrier: AM_ERR_NOT_INIT: call AMMPI_SPMDStartup first",
+    "AMMPI_SPMDStartup: AM_ERR_BAD_ARG: networkdepth is -1: it is 0 or more",
+];
+
+#[test]
+fn failed_calls_say_their_names_and_why_by_one_write() {
+    // Each write to standard error is a datagram.
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let mut command = command("fail_in_many_ways");
+    command.stderr(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
+    let ended = ends(Ranks(vec![command.spawn().unwrap()]), "fail_in_many_ways", |_, _, _| ());
+    assert_codes("fail_in_many_ways", &ended, 0);
+    let mut packet = [0; 1000];
+    let mut lines = Vec::new();
+    while let Ok(count) = ours.recv(&mut packet) {
+        lines.push(String::from_utf8_lossy(&packet[..count]).into_owned());
+    }
+    let expected: Vec<String> = LINES.iter().map(|line| format!("{line}\n")).collect();
+    assert_eq!(lines, expected);
+}
+
+fn keep_the_first_handler_0() {
+    assert_eq!(AM_Init(), AM_OK);
+    let (bundle, endpoint) = make();
+    // SAFETY: handles that live.
+    unsafe {
+        assert_eq!(AM_SetTag(Some(endpoint), 5), AM_OK);
+        assert_eq!(AM_Request0(Some(endpoint), 0, 1), AM_OK);
+        for _ in 0..1000 {
+            AM_Poll(Some(bundle));
+        }
+    }
+}
+
+#[test]
+fn first_handler_0_names_status_and_operation() {
+    let ended = run_alone("keep_the_first_handler_0");
+    assert_eq!(ended.code, 128 + libc::SIGABRT, "{ended:#?}");
+    let line = "fatal error of Active Messages: a message came back: EBADTAG (AM_REQUEST_M); set handler 0";
+    assert!(ended.output.contains(line), "{ended:#?}");
 }
