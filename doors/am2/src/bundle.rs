@@ -84,6 +84,12 @@ impl AmBundle {
         Ok(())
     }
 
+    /// Checks in a turn that no handler is running.
+    fn check_members_idle(&self) -> Result<(), AmError> {
+        let _turn = self.turn();
+        self.check_idle()
+    }
+
     /// Takes an endpoint.
     pub(crate) fn add(&self, member: &AmEndpoint) {
         self.bundle.add(&member.endpoint);
@@ -264,6 +270,7 @@ pub unsafe extern "C" fn AM_SetEventMask(bundle: Option<&AmBundle>, mask: c_int)
 pub unsafe extern "C" fn AM_WaitSema(bundle: Option<&AmBundle>) -> c_int {
     answered("AM_WaitSema", || {
         let bundle = of(bundle)?;
+        bundle.check_members_idle()?;
         if bundle.mask.get() == AM_NOEVENTS || bundle.members.borrow().is_empty() {
             return Err(refused(AmError::BAD_ARG, "no event would end the wait"));
         }

@@ -376,10 +376,10 @@ extern "C" fn ask(token_: *mut c_void) {
     refused!(IN_USE, AM_GetXfer0(other, 0, 0, 1, 0, 0));
     refused!(IN_USE, AM_MoveEndpoint(other, Some(bundle), Some(bundle)));
     refused!(IN_USE, AM_SetNumTranslations(other, 300));
+    refused!(IN_USE, AM_WaitSema(Some(bundle)));
     // Calls that it may make.
     ok!(AM_SetTag(other, ALL));
     ok!(AM_SetEventMask(Some(bundle), AM_NOTEMPTY));
-    refused!(IN_USE, AM_WaitSema(Some(bundle)));
     ok!(AM_SetNumHandlers(other, 256));
     ok!(AM_SetExpectedResources(other, 1, 1));
     ok!(AMMPI_SetHandlerCallbacks(other, None, None));

@@ -291,7 +291,8 @@ fn leave() {
 
 extern "C" fn note_signal(signal: c_int) {
     // Relaxed, all: numbers by themselves.
-    let is_noticed = is_under_way() && (process::present_use() != 0 || IS_AWAITING_OTHERS.load(Relaxed));
+    let is_at_its_end = IS_AWAITING_OTHERS.load(Relaxed) || IS_ENDING.load(Relaxed);
+    let is_noticed = is_under_way() && (process::present_use() != 0 || is_at_its_end);
     if SIGNALLED.swap(signal as u8, Relaxed) != 0 || !is_noticed {
         // The program does not come to the end: the second signal ends it, and the first one if
         // it does not poll any more, or is a forked child, which is no rank.

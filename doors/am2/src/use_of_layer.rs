@@ -25,6 +25,10 @@ fn world() -> Result<World, AmError> {
             mark_names(true);
             Ok(world)
         }
+        Err(towpath_shm::Error::RankTaken { rank, pid }) if pid == std::process::id() => Err(refused(
+            AmError::RESOURCE,
+            &format!("this process has entered the job's world as rank {rank} already, not by AM_Init"),
+        )),
         Err(towpath_shm::Error::RankTaken { rank, pid }) => Err(refused(
             AmError::RESOURCE,
             &format!(

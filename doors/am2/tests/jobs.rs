@@ -128,6 +128,8 @@ fn rank_of_a_job() {
         "poll_until_the_end" => poll_until_the_end(steps.parse().unwrap()),
         "fail_in_many_ways" => fail_in_many_ways(),
         "keep_the_first_handler_0" => keep_the_first_handler_0(),
+        "enter_by_another_way" => enter_by_another_way(),
+        "signal" => take_a_signal(steps),
         "fork_alone" => fork_alone(),
         "fork_of_a_rank" => fork_of_a_rank(),
         _ => panic!("there is no such program: {program}"),
@@ -270,7 +272,7 @@ fn make() -> (&'static AmBundle, &'static AmEndpoint) {
     }
 }
 
-/// Forks a child that runs `act`. Returns its code.
+/// Forks a child that runs `act`. Returns its code, or that of its signal.
 fn fork(act: impl FnOnce()) -> i32 {
     // SAFETY: the other thread of this process waits for its end only.
     match unsafe { libc::fork() } {
@@ -282,7 +284,7 @@ fn fork(act: impl FnOnce()) -> i32 {
             let mut status = 0;
             // SAFETY: a child of this process, a place for its status.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            libc::WEXITSTATUS(status)
+            if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
         }
     }
 }
@@ -431,4 +433,61 @@ fn first_handler_0_names_status_and_operation() {
     assert_eq!(ended.code, 128 + libc::SIGABRT, "{ended:#?}");
     let line = "fatal error of Active Messages: a message came back: EBADTAG (AM_REQUEST_M); set handler 0";
     assert!(ended.output.contains(line), "{ended:#?}");
+}
+
+fn enter_by_another_way() {
+    towpath_am2::call::AMMPI_VerboseErrors.store(1, Relaxed);
+    let world = World::join().unwrap();
+    assert_eq!(AM_Init(), RESOURCE);
+    world.leave().unwrap();
+    assert_eq!((AM_Init(), AM_Terminate()), (AM_OK, AM_OK));
+    exit(0);
+}
+
+#[test]
+fn rank_that_is_in_the_world_otherwise_is_told_so() {
+    let ended = run("enter_by_another_way", 1, false);
+    assert_codes("enter_by_another_way", &ended, 0);
+    assert!(ended[0].output.contains("has entered the job's world as rank 0 already"), "{ended:#?}");
+}
+
+extern "C" fn end_after_a_signal(_code: c_int) {
+    // SAFETY: a signal to this process; the program writes no more.
+    unsafe {
+        libc::raise(libc::SIGTERM);
+        libc::_exit(9);
+    }
+}
+
+/// Takes a signal at the very end of a rank, after `AM_Terminate`, or in a forked child.
+fn take_a_signal(place: &str) {
+    assert_eq!(start().0, AM_OK);
+    // SAFETY: a signal to this process.
+    let raise = || unsafe { libc::raise(libc::SIGTERM) };
+    match place {
+        "at_the_end" => {
+            let function: extern "C" fn(c_int) = end_after_a_signal;
+            AMMPI_SPMDkillmyprocess.store(function as *mut core::ffi::c_void, Relaxed);
+            AMMPI_SPMDExit(3);
+        }
+        "after_terminate" => {
+            assert_eq!(AM_Terminate(), AM_OK);
+            raise();
+        }
+        _ => {
+            let code = fork(|| {
+                raise();
+            });
+            assert_eq!(code, 128 + libc::SIGTERM);
+            AMMPI_SPMDExit(0);
+        }
+    }
+}
+
+#[test]
+fn signal_ends_a_process_that_does_not_poll_any_more() {
+    for (place, code) in [("at_the_end", 9), ("after_terminate", 128 + libc::SIGTERM), ("in_a_child", 0)] {
+        let program = format!("signal {place}");
+        assert_codes(&program, &run(&program, 2, false), code);
+    }
 }
