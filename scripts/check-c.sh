@@ -138,9 +138,17 @@ END
 else
     echo "cmake is missing: left out"
 fi
-for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world tp_endpoint tp_structures am2; do
+for page in towpath tp_strerror tp_mutex tp_cond tp_rwlock tp_sem tp_barrier tp_event tp_queue tp_messages tp_broadcast tp_world tp_endpoint tp_structures am2 ammpi ammpi_spmd; do
     grep -q '^\.SH DESCRIPTION' "$prefix/share/man/man3/$page.3"
 done
+# Each call and each variable of Active Messages II has a page, and no page has code that no program uses.
+nm -D --defined-only "$prefix/lib/libtowpath-am.so" | awk '/ AM(MPI|2)?_/ { print $3 }' >"$work/am_names.txt"
+[ "$(wc -l <"$work/am_names.txt")" -gt 200 ]
+while read -r name; do
+    case $name in AM_*[!0-9][1-9] | AM_*[!0-9]1[0-5]) continue ;; esac
+    [ -f "$prefix/share/man/man3/$name.3" ] || { echo "$name has no page"; exit 1; }
+done <"$work/am_names.txt"
+if grep -qx '}\|.*EXTERNC.*' "$prefix"/share/man/man3/am{2,mpi,mpi_spmd}.3; then echo "a page has a brace, or a macro, by itself"; exit 1; fi
 
 if [ "${1:-}" = cost ]; then
     cc -O2 -shared -fPIC "${include[@]}" "$checks/cost.c" -o "$work/libcost.so" "${shared[@]}"

@@ -2,7 +2,7 @@
 # Installs Towpath for C and C++: bash scripts/install-c.sh [PREFIX]
 # PREFIX/lib gets libtowpath.so and libtowpath.a, a pkg-config file and a CMake package; PREFIX/include towpath.h and
 # towpath.hpp; PREFIX/share/man the manual's pages. For programs of Active Messages II: libtowpath-am.so and
-# libtowpath-am.a, a pkg-config file, the targets towpath::am and towpath::am-static of the CMake package, am2(3), and PREFIX/include/towpath-am with am2.h, ammpi.h and ammpi_spmd.h. Default: /usr/local. With DESTDIR the files go below that folder.
+# libtowpath-am.a, a pkg-config file, the targets towpath::am and towpath::am-static of the CMake package, am2(3), ammpi(3) and ammpi_spmd(3), and PREFIX/include/towpath-am with am2.h, ammpi.h and ammpi_spmd.h. Default: /usr/local. With DESTDIR the files go below that folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${1:-/usr/local}
@@ -40,5 +40,6 @@ fill doors/am2/package/towpath-am.pc.in >"$to/lib/pkgconfig/towpath-am.pc"
 fill "$package/towpath-config-version.cmake.in" >"$to/lib/cmake/towpath/towpath-config-version.cmake"
 install -m 644 "$package/towpath-config.cmake" "$to/lib/cmake/towpath"
 awk -v out="$to/share/man/man3" -v version="$version" -f "$package/man.awk" doors/c/include/towpath.h
-awk -v out="$to/share/man/man3" -v version="$version" -f doors/am2/package/man.awk doors/am2/include/am2.h
+awk -v out="$to/share/man/man3" -v version="$version" -f doors/am2/package/man.awk \
+    doors/am2/include/am2.h doors/am2/include/ammpi.h doors/am2/include/ammpi_spmd.h
 echo "Towpath $version for C and C++ is installed below $to"
