@@ -79,7 +79,10 @@ impl AmBundle {
         // SAFETY: the members are freed by `close` only, which takes them out.
         let is_running = |&member: &*const AmEndpoint| unsafe { &*member }.endpoint.is_in_handler();
         if self.members.borrow().iter().any(is_running) {
-            return Err(refused(AmError::IN_USE, "a handler may reply, and ask; nothing else"));
+            return Err(refused(
+                AmError::IN_USE,
+                "not in a handler, which may reply, and ask (am2.h names the calls)",
+            ));
         }
         Ok(())
     }
