@@ -10,9 +10,9 @@ AMMPI_BEGIN_EXTERNC
 
 /* Calls AM_Init, and makes a bundle and an endpoint whose table leads to all ranks: entry r is rank r, itself
  * included. Waits until all ranks have called it; returns AM_ERR_RESOURCE, and leaves nothing behind, if a rank has
- * died, or has ended without it. Set the handlers, then call AMMPI_SPMDBarrier before the first
- * message. The arguments of the program stay as they are; depth may be 0; *number, if not NULL, is one that all ranks
- * get and that other jobs do not have. A program that no launcher has started is a job of one rank.
+ * died, or has ended without it. Set the handlers, then call AMMPI_SPMDBarrier before the first message. The arguments
+ * of the program stay as they are; depth may be 0; *number, if not NULL, is one that all ranks get and that other jobs
+ * do not have. A program that no launcher has started is a job of one rank.
  *
  * It may be called as (argc, argv, depth, number, eb, ep), without the number, or without number and depth. */
 int AMMPI_SPMDStartup(int *argc, char ***argv, int depth, uint64_t *number, eb_t *eb, ep_t *ep);
@@ -23,13 +23,17 @@ int AMMPI_SPMDStartup(int *argc, char ***argv, int depth, uint64_t *number, eb_t
 #define AM2_STARTUP_5_(argc, argv, depth, eb, ep) (AMMPI_SPMDStartup)((argc), (argv), (depth), NULL, (eb), (ep))
 #define AM2_STARTUP_4_(argc, argv, eb, ep) (AMMPI_SPMDStartup)((argc), (argv), 0, NULL, (eb), (ep))
 
-/* Ends the job, also after AM_Terminate, or when the endpoint has been freed. With code 0 the rank polls until all ranks have called it, or have ended: they may need its answers.
- * With another code the job ends now: each rank ends at its next poll, wait or barrier.
+/* Ends the job, also after AM_Terminate, or when the endpoint has been freed. With code 0 the rank polls until all
+ * ranks have called it or AM_Terminate, or have ended: they may need its answers. With another code the job ends now:
+ * each rank ends at its next poll, wait or barrier.
+ *
  * The launcher gets the lower eight bits of the code. A code other than 0 whose lower eight bits are 0 (256, -256) is
  * 255, for callbacks, too.
- * Each rank calls its exit callback with the code, that of the first rank that gave one other than 0, writes what its streams hold, leaves the world, and calls
- * AMMPI_SPMDkillmyprocess (at first _exit). SIGHUP, SIGINT and SIGTERM end the rank in this way, too, with
- * 128 and the signal's number, unless the program has its own handler; the second one ends the process at once. */
+ *
+ * Each rank calls its exit callback with the code, that of the first rank that gave one other than 0, writes what its
+ * streams hold, leaves the world, and calls AMMPI_SPMDkillmyprocess (at first _exit). SIGHUP, SIGINT and SIGTERM end
+ * the rank in this way, too, with 128 and the signal's number, unless the program has its own handler; the second one
+ * ends the process at once, and the first one does after AM_Terminate, and in a forked child. */
 int AMMPI_SPMDExit(int code);
 int AMMPI_SPMDSetExitCallback(void (*function)(int));
 extern void (*AMMPI_SPMDkillmyprocess)(int);

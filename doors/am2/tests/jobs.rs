@@ -181,10 +181,13 @@ fn job_ends_after_what_it_has_freed() {
 
 #[test]
 fn failing_rank_ends_those_that_have_freed_their_endpoints() {
-    for steps in ["TY", "EY", "BY"] {
+    for steps in ["EY", "BY"] {
         let program = format!("steps {steps}");
         assert_codes(&program, &run(&program, 3, false), 255);
     }
+    // After `AM_Terminate` the others do not wait for it, and may have ended with 0.
+    let ended = run("steps TY", 3, false);
+    assert!(ended[0].code == 255 && ended.iter().all(|e| [0, 255].contains(&e.code)), "{ended:#?}");
 }
 
 #[test]
@@ -203,13 +206,13 @@ fn one_never_starts() {
     assert_eq!((result, bundle, endpoint), (RESOURCE, null_mut(), null_mut()));
     // Nothing is left of it.
     assert_eq!((AM_Terminate(), AMMPI_SPMDMyProc()), (NOT_INIT, -1));
-    exit(5);
+    exit(0);
 }
 
 #[test]
 fn rank_that_ends_before_the_start_is_not_waited_for() {
     let ended = run("one_never_starts", 3, false);
-    assert_eq!(ended.iter().map(|ended| ended.code).collect::<Vec<_>>(), [0, 5, 5], "{ended:#?}");
+    assert_codes("one_never_starts", &ended, 0);
     // And not only that it has none after half a minute.
     let told = |ended: &Ended| ended.output.contains("rank 0 has no endpoint, and has ended or left");
     assert!(ended[1..].iter().all(told), "{ended:#?}");
