@@ -267,7 +267,7 @@ fn words_beside_maker(segment: &Segment, bytes: u64) -> impl Iterator<Item = &At
 /// Returns whether the memory is zero, apart from the maker's word: the part that a world
 /// is written into, and where its first objects will lie.
 fn is_zeroed(segment: &Segment, geometry: &Geometry) -> bool {
-    /// Bytes of objects that are looked at. Not all: a page that is read may be allocated.
+    /// Bytes of objects that are looked at: a page that is read may be allocated.
     const OBJECTS: u64 = 1 << 12;
     // Relaxed: no other process makes a world here meanwhile.
     words_beside_maker(segment, geometry.heap() + OBJECTS).all(|word| word.load(Ordering::Relaxed) == 0)

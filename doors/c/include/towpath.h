@@ -217,7 +217,7 @@ typedef struct tp_sem tp_sem;
 
 /* Returns the number of bytes for a semaphore that so many handles have open at a time. */
 size_t tp_sem_size(uint32_t users);
-/* Makes a semaphore with so many permits, at most a million, in this memory. */
+/* Makes a semaphore with so many permits, at most 1,048,575, in this memory. */
 int tp_sem_init(void *at, size_t room, uint32_t users, uint64_t permits, tp_sem **out);
 /* Opens the semaphore in this memory. */
 int tp_sem_open(void *at, size_t room, tp_sem **out);
@@ -229,7 +229,7 @@ void tp_sem_close(tp_sem *semaphore);
 int tp_sem_wait(tp_sem *semaphore, uint64_t ns);
 /* Gives a permit of this handle back; TP_EPERM if it has none. */
 int tp_sem_release(tp_sem *semaphore);
-/* Adds permits that no process held, up to 1,048,575 in all. */
+/* Adds permits that no process held. There are at most 1,048,575 in all: more are not added. */
 int tp_sem_add(tp_sem *semaphore, uint64_t permits);
 /* Returns the number of free permits. */
 uint64_t tp_sem_available(tp_sem *semaphore);
