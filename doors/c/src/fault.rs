@@ -10,6 +10,8 @@ use towpath_sync::LockError;
 use towpath_sync::queues::TransferError;
 use towpath_sync::robust::EpisodeError;
 
+use crate::call::ALONE;
+
 /// Error of a call: one of the header's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault(pub c_int);
@@ -108,10 +110,49 @@ pub(crate) fn noted<T>(act: impl FnOnce() -> Result<T, Fault>) -> Result<T, Faul
     })
 }
 
+/// Part of the sentence of a world without endpoints.
+const NO_AREA: &str = "no message area";
+
+/// Sentence of a world's error, with the remedy that a program in C has.
+fn in_words_of_c(error: &Error) -> String {
+    match error {
+        Error::InvalidProcesses { wanted, most } => {
+            format!("1 to {most} users, or processes of a world, are possible, not {wanted}")
+        }
+        Error::NoRoom { room, .. } => {
+            format!(
+                "the memory given has {room} bytes, which is too little: give as many as the function for the size says"
+            )
+        }
+        Error::DirectoryFull { name, wanted, free, .. } if name == ALONE => format!(
+            "the memory given has {free} bytes for the object, which takes {wanted}: give as many as the function for the \
+             size says, for as many users (of a mutex: and conditions)"
+        ),
+        Error::DirectoryFull { name, wanted, free, .. } => format!(
+            "no room for {name:?}, which takes {wanted} bytes of the {free} that are free: make the world with more \
+             (object_bytes), or the mutex's memory for more conditions"
+        ),
+        Error::WorldFull { size } => format!(
+            "all {size} handles, or ranks, that it was made for are open in living processes: make it for more users"
+        ),
+        Error::NoSuchWorld { name, .. } => {
+            format!(
+                "there is no world named {name:?}: make it first (tp_world_create), or start it by `towpath run --world`"
+            )
+        }
+        Error::NotAWorld { what, why } if what.starts_with("the memory given") => {
+            format!(
+                "the memory given holds nothing of Towpath ({why}): make the object first, in zeroed memory"
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
 impl From<Error> for Fault {
     #[cold]
     fn from(error: Error) -> Fault {
-        note(&error.to_string());
+        note(&in_words_of_c(&error));
         match error {
             Error::InvalidName { .. } | Error::BadEnvironment { .. } | Error::NotAFile => Fault::INVALID,
             Error::InvalidProcesses { .. }
@@ -119,6 +160,7 @@ impl From<Error> for Fault {
             | Error::TooLarge(_)
             | Error::NoSuchRank { .. } => Fault::RANGE,
             Error::NoRoom { .. } => Fault::ROOM,
+            Error::DirectoryFull { name, .. } if name == ALONE => Fault::ROOM,
             Error::OtherNamespace => Fault::NAMESPACE,
             Error::NoSuchObject { .. } | Error::NoSuchWorld { .. } => Fault::NOTFOUND,
             Error::NameTaken { .. } | Error::RankTaken { .. } | Error::AlreadyEntered { .. } => Fault::EXISTS,
@@ -145,6 +187,12 @@ impl From<Error> for Fault {
 impl From<towpath::Error> for Fault {
     #[cold]
     fn from(error: towpath::Error) -> Fault {
+        if let towpath::Error::BadWorld(why) = &error
+            && why.contains(NO_AREA)
+        {
+            note("the world has no area for messages: make it with tp_world_create_with_endpoints()");
+            return Fault::TYPE;
+        }
         note(&error.to_string());
         match error {
             towpath::Error::NotInitialised(_) => Fault::NOTFOUND,

@@ -3,14 +3,18 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
-use towpath_shm::{WorldBroadcast, WorldRing};
+use towpath_shm::{World, WorldBroadcast, WorldRing};
 use towpath_sync::queues::{BroadcastReader, BroadcastWriter, HoldsBack, TransferError};
 
 use crate::call::participation;
 use crate::fault::Fault;
 use crate::turns::{timeout, waiting};
+
+const TAKEN: &str = "the broadcast has its one writer already: wait until that has closed it, ended or died; a forked child makes \
+     its own";
 
 /// A process's handle of a broadcast ring.
 #[pyclass(frozen, weakref, name = "_Broadcast", module = "towpath._towpath", subclass)]
@@ -30,12 +34,17 @@ impl PyBroadcast {
 impl PyBroadcast {
     fn _writer(&self) -> PyResult<PyWriter> {
         participation(self.ring.world())?;
-        Ok(PyWriter::new(self.ring.writer().map_err(Fault::Transfer)?))
+        match self.ring.writer() {
+            Ok(writer) => Ok(PyWriter::new(writer)),
+            Err(TransferError::Taken { .. }) => Err(PyRuntimeError::new_err(TAKEN)),
+            Err(error) => Err(Fault::Transfer(error).into()),
+        }
     }
 
     fn _reader(&self) -> PyResult<PyReader> {
         participation(self.ring.world())?;
-        Ok(PyReader(Mutex::new(Some(self.ring.reader().map_err(Fault::Transfer)?))))
+        let reader = self.ring.reader().map_err(Fault::Transfer)?;
+        Ok(PyReader { reader: Mutex::new(Some(reader)), world: self.ring.world().clone() })
     }
 
     /// Number of bytes of the ring.
@@ -130,7 +139,11 @@ impl PyWriter {
 
 /// A reader of a ring.
 #[pyclass(frozen, name = "_Reader", module = "towpath._towpath")]
-pub struct PyReader(Mutex<Option<BroadcastReader<WorldRing<HoldsBack>>>>);
+pub struct PyReader {
+    /// `None` once it is closed.
+    reader: Mutex<Option<BroadcastReader<WorldRing<HoldsBack>>>>,
+    world: World,
+}
 
 #[pymethods]
 impl PyReader {
@@ -138,9 +151,10 @@ impl PyReader {
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyBytes>>> {
         let act = |turn| {
-            let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
             let reader = reader.as_mut().ok_or(Fault::Transfer(TransferError::Closed))?;
-            Ok(reader.receive_timeout(turn)?.to_vec())
+            let message = reader.receive_timeout(turn);
+            Ok(message.map_err(|error| Fault::Transfer(error).of_writer(&self.world))?.to_vec())
         };
         let message = waiting(py, self::timeout(timeout)?, act)?;
         Ok(message.map(|message| PyBytes::new(py, &message).unbind()))
@@ -148,6 +162,6 @@ impl PyReader {
 
     /// Ends the reader.
     fn close(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.reader.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

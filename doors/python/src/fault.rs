@@ -58,6 +58,20 @@ impl Fault {
             Fault::Transfer(TransferError::PeerDied { rank }) => ("PeerDied", OTHER_SIDE, rank),
             other => return other,
         };
+        Fault::of_death(world, kind, text, rank)
+    }
+
+    /// Tells a reader of a ring in that world of the writer, if that died.
+    pub fn of_writer(self, world: &World) -> Fault {
+        match self {
+            Fault::Transfer(TransferError::PeerDied { rank }) => {
+                Fault::of_death(world, "PeerDied", WRITER, rank)
+            }
+            other => other,
+        }
+    }
+
+    fn of_death(world: &World, kind: &'static str, text: &'static str, rank: Option<u32>) -> Fault {
         let known = rank.and_then(|rank| names::of_dead(world, rank));
         Fault::Death(Box::new(Death { kind, text, rank, known }))
     }
@@ -95,13 +109,13 @@ impl From<Fault> for PyErr {
                 Error::InvalidName { .. }
                 | Error::NumberOutOfRange { .. }
                 | Error::InvalidProcesses { .. }
-                | Error::OtherType { .. } => PyValueError::new_err(error.to_string()),
+                | Error::OtherType { .. } => PyValueError::new_err(sentence(&error)),
                 Error::System { source, .. } | Error::File { source, .. } => match source.raw_os_error() {
-                    Some(number) => PyOSError::new_err((number, error.to_string())),
-                    None => PyOSError::new_err(error.to_string()),
+                    Some(number) => PyOSError::new_err((number, sentence(&error))),
+                    None => PyOSError::new_err(sentence(&error)),
                 },
-                Error::DirectoryFull { .. } => of_package("WorldFull", error.to_string()),
-                _ => of_package("WorldError", error.to_string()),
+                Error::DirectoryFull { .. } => of_package("WorldFull", sentence(&error)),
+                _ => of_package("WorldError", sentence(&error)),
             },
             Fault::Lock(LockError::TimedOut) | Fault::Barrier(EpisodeError::TimedOut) => {
                 PyTimeoutError::new_err("the time was over")
@@ -124,8 +138,28 @@ impl From<Fault> for PyErr {
     }
 }
 
+/// Remedies in the library's sentences, and the same in Python's words.
+const REMEDIES: [(&str, &str); 4] = [
+    (" with --size or --objects", " (memory=, maxsize=, buffers=, buffer_bytes=, or a shorter array)"),
+    (" (towpath run -n)", " (processes=)"),
+    ("create a larger world", "make it for more (processes=)"),
+    (" (towpath run --objects, WorldConfig::object_bytes)", " (memory=)"),
+];
+
+/// Sentence of a world's error, with the remedy that a Python program has.
+fn sentence(error: &Error) -> String {
+    let text = error.to_string();
+    if let Error::NoSuchWorld { name, .. } = error {
+        let cause = text.split("; start it first").next().unwrap_or(&text);
+        return format!("{cause}; make it first: World({name:?}, create=True)");
+    }
+    REMEDIES.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
+}
+
 const OWNER: &str = "the last owner of the lock died and may have left half-changed data: acquire the lock with repair(), mend them, and go on";
 const EPISODE: &str = "a participant of the barrier died: the next episode is among the survivors";
+
+const WRITER: &str = "the writer of the broadcast died, and all that it had sent was read";
 
 const OTHER_SIDE: &str = "the last process of the other side of the queue died";
 

@@ -416,3 +416,36 @@ def test_error_of_a_long_object_names_sizes_and_the_argument():
             act()
     queue.put(bytes(4095))
     assert queue.get() == bytes(4095)
+
+
+def test_errors_name_what_python_can_do(ctx):
+    with pytest.raises(towpath.WorldError, match=r'World\("nowhere", create=True\)'):
+        towpath.World("nowhere").lock("x")
+    with pytest.raises(towpath.WorldFull, match=r"\(memory=\)"):
+        towpath.World(create=True, memory=1 << 16).array("table", (1 << 20,), "uint8")
+    with pytest.raises(ValueError, match=r"\(processes=\)"):
+        towpath.get_context(processes=0).Lock()
+    with pytest.raises((OSError, towpath.WorldError)) as told:
+        ctx.Array("d", 2**46)
+    assert "towpath run" not in str(told.value) and "--size" not in str(told.value)
+
+
+def write_one(ring, ready):
+    ring.send_bytes(b"one")
+    ready.set()
+    time.sleep(1000)
+
+
+def test_reader_is_told_of_the_writer_and_second_writer_of_the_first(ctx):
+    ring, ready = ctx.broadcast(1 << 16), ctx.Event()
+    ring.subscribe()
+    writer = ctx.Process(target=write_one, args=(ring, ready), name="the-writer")
+    writer.start()
+    assert ready.wait(40) and ring.receive_bytes(40) == b"one"
+    with pytest.raises(RuntimeError, match="one writer already"):
+        ring.send_bytes(b"two")
+    os.kill(writer.pid, signal.SIGKILL)
+    with pytest.raises(towpath.PeerDied, match="writer of the broadcast") as told:
+        ring.receive_bytes(40)
+    assert told.value.pid == writer.pid
+    writer.join()

@@ -47,7 +47,7 @@ fn messages_reach_handlers_and_replies_come_back() {
     // SAFETY: texts, messages and contexts are as the calls ask.
     unsafe {
         let bare = opened(|out| tp_world_create(null(), 1, 0, out)).unwrap();
-        assert_eq!(opened(|out| tp_endpoint_open(Some(bare), out)).err(), Some(Fault::VERSION));
+        assert_eq!(opened(|out| tp_endpoint_open(Some(bare), out)).err(), Some(Fault::TYPE));
         let world = opened(|out| tp_world_create_with_endpoints(null(), 1, 4096, 0, out)).unwrap();
         let endpoint = opened(|out| tp_endpoint_open(Some(world), out)).unwrap();
         let e = Some(endpoint);

@@ -487,3 +487,45 @@ fn errors_have_sentences_and_panics_stay_inside() {
     // SAFETY: a text, valid until the next error of this thread.
     assert_eq!(unsafe { CStr::from_ptr(tp_last_error()) }, c"on purpose 1");
 }
+
+#[test]
+fn errors_name_what_a_program_in_c_can_do() {
+    let last = || {
+        // SAFETY: valid until the next call that opens something.
+        let text = unsafe { CStr::from_ptr(tp_last_error()) }.to_str().unwrap().to_owned();
+        for foreign in ["towpath run -n", "WorldConfig", "--objects", "if it is a file"] {
+            assert!(!text.contains(foreign), "{text}");
+        }
+        text
+    };
+    let room = tp_mutex_size(64, 0);
+    let at = memory(room);
+    // SAFETY: the memory stays, and is this test's; a lack of room is what is tested.
+    unsafe {
+        // However little it is: one code, and the same remedy.
+        for less in [10, 5000, room - 1000, room / 2] {
+            let made = opened(|out| tp_mutex_init(at, less, 64, out));
+            if less < room - 2000 {
+                assert_eq!(made.err(), Some(Fault::ROOM), "{less} of {room}");
+                assert!(last().contains("the function for the size"), "{}", last());
+            }
+        }
+        assert_eq!(opened(|out| tp_mutex_init(at, room, 5000, out)).err(), Some(Fault::RANGE));
+        assert!(last().contains("users"), "{}", last());
+        let zeroed = memory(room);
+        assert_eq!(opened(|out| tp_mutex_open(zeroed, room, out)).err(), Some(Fault::NOTMADE));
+        assert!(last().contains("make the object first"), "{}", last());
+        let of_two = memory(room);
+        let handles = [(); 2].map(|()| opened(|out| tp_mutex_open_or_init(of_two, room, 2, out)));
+        assert!(handles.iter().all(Result::is_ok));
+        assert_eq!(opened(|out| tp_mutex_open(of_two, room, out)).err(), Some(Fault::FULL));
+        assert!(last().contains("more users"), "{}", last());
+        let nowhere = c"no-such-world-of-c".as_ptr();
+        assert_eq!(opened(|out| tp_world_open(nowhere, out)).err(), Some(Fault::NOTFOUND));
+        assert!(last().contains("tp_world_create"), "{}", last());
+        let world = opened(|out| tp_world_create(null(), 2, 0, out)).unwrap();
+        let endpoint = opened(|out| towpath_c::endpoint::tp_endpoint_open(Some(world), out));
+        assert_eq!(endpoint.err(), Some(Fault::TYPE));
+        assert!(last().contains("tp_world_create_with_endpoints"), "{}", last());
+    }
+}
