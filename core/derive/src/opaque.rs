@@ -2,7 +2,9 @@
 
 use proc_macro::{Delimiter, Span, TokenStream, TokenTree};
 
-use crate::parse::{NotDerived, is_group, is_ident, is_punct, parameters, split_generics, tokens};
+use crate::parse::{
+    NotDerived, declared_and_arguments, is_group, is_ident, is_punct, split_generics, tokens,
+};
 
 /// Returns `Debug` that prints the name of a type and no field.
 pub(crate) fn debug(input: TokenStream) -> Result<TokenStream, NotDerived> {
@@ -11,11 +13,7 @@ pub(crate) fn debug(input: TokenStream) -> Result<TokenStream, NotDerived> {
     let at = at.ok_or_else(|| NotDerived::new("only structures and enums are opaque", Span::call_site()))?;
     let name = &input[at + 1];
     let (generics, rest) = split_generics(&input[at + 2..]);
-    let (mut declared, mut arguments) = (TokenStream::new(), TokenStream::new());
-    for parameter in parameters(generics) {
-        declared.extend(parameter.declared.iter().cloned().chain(tokens(",")));
-        arguments.extend(parameter.argument.iter().cloned().chain(tokens(",")));
-    }
+    let (declared, arguments) = declared_and_arguments(generics);
     // Before the fields of a structure with names, behind those of a tuple.
     let conditions: TokenStream = rest
         .iter()

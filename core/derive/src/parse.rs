@@ -165,6 +165,16 @@ pub(crate) fn parameters(generics: &[TokenTree]) -> impl Iterator<Item = Paramet
     })
 }
 
+/// The parameters behind a name, as an implementation declares them, and as arguments.
+pub(crate) fn declared_and_arguments(generics: &[TokenTree]) -> (TokenStream, TokenStream) {
+    let (mut declared, mut arguments) = (TokenStream::new(), TokenStream::new());
+    for parameter in parameters(generics) {
+        declared.extend(parameter.declared.iter().cloned().chain(tokens(",")));
+        arguments.extend(parameter.argument.iter().cloned().chain(tokens(",")));
+    }
+    (declared, arguments)
+}
+
 /// The fields between braces.
 pub(crate) fn named(fields: &[TokenTree]) -> Result<Vec<Field>, NotDerived> {
     split_at_commas(fields)

@@ -3,8 +3,8 @@
 use proc_macro::{Delimiter, Span, TokenStream, TokenTree};
 
 use crate::parse::{
-    Field, NotDerived, behind_prefix, content, is_group, is_ident, named, parameters, split_at_commas,
-    split_generics, tokens, unnamed,
+    Field, NotDerived, behind_prefix, content, declared_and_arguments, is_group, is_ident, named,
+    split_at_commas, split_generics, tokens, unnamed,
 };
 
 /// Variant of an error, or the structure that it is.
@@ -72,11 +72,7 @@ pub(crate) fn debug(input: TokenStream) -> Result<TokenStream, NotDerived> {
             }
         }
     }
-    let (mut declared, mut arguments) = (TokenStream::new(), TokenStream::new());
-    for parameter in parameters(generics) {
-        declared.extend(parameter.declared.iter().cloned().chain(tokens(",")));
-        arguments.extend(parameter.argument.iter().cloned().chain(tokens(",")));
-    }
+    let (declared, arguments) = declared_and_arguments(generics);
     // Only the types of a parameter's fields may have no `Debug` where others have it.
     let conditions = types.iter().filter(|_| !generics.is_empty());
     let conditions: String = conditions.map(|of| format!("{of}: ::core::fmt::Debug,")).collect();

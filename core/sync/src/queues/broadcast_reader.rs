@@ -3,11 +3,12 @@
 use core::ops::Deref;
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
+
 use super::broadcast_handles::{BroadcastVenue, HoldsBack};
 use super::in_place::MessageInPlace;
 use super::{ReaderEnd, TransferError};
 use crate::{Attempt, Deadline};
-use towpath_derive::OpaqueDebug;
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

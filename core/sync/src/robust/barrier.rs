@@ -41,7 +41,7 @@
 use core::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use towpath_derive::SentenceDebug;
+use towpath_derive::{OpaqueDebug, SentenceDebug};
 use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
@@ -148,17 +148,12 @@ const fn has_reached(episode: u64, mine: u64) -> bool {
 /// })?;
 /// # Ok::<(), towpath_sync::robust::EpisodeError>(())
 /// ```
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct Barrier<P: Processor = Native, const N: usize = 64> {
     episode: OwnLine<P::Word>,
     arrivals: ArrivalCount<P>,
     places: [P::Word; N],
-}
-
-impl<P: Processor, const N: usize> core::fmt::Debug for Barrier<P, N> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Barrier").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]

@@ -35,6 +35,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
@@ -91,16 +92,11 @@ pub struct ConditionWait {
 /// })?;
 /// # Ok::<(), towpath_sync::LockError>(())
 /// ```
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct Condvar<P: Processor = Native, const N: usize = 64> {
     head: ConditionHead<P>,
     places: [OwnLine<P::Word>; N],
-}
-
-impl<P: Processor, const N: usize> core::fmt::Debug for Condvar<P, N> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Condvar").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]

@@ -37,6 +37,7 @@
 use core::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
 use crate::mutex::adaptive;
@@ -112,16 +113,11 @@ const fn after(word: u64, permits: u64, kind: u64, place: usize) -> u64 {
 /// assert!(connections.try_acquire().is_ok());
 /// # Ok::<(), towpath_sync::LockError>(())
 /// ```
+#[derive(OpaqueDebug)]
 #[repr(C)]
 pub struct Semaphore<P: Processor = Native, const N: usize = 64> {
     word: OwnLine<P::Word>,
     places: [P::Word; N],
-}
-
-impl<P: Processor, const N: usize> core::fmt::Debug for Semaphore<P, N> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Semaphore").finish_non_exhaustive()
-    }
 }
 
 impl<P: Processor, const N: usize> Semaphore<P, N> {

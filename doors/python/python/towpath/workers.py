@@ -443,9 +443,12 @@ class Workers:
         process, running = slot.process, self._mark[slot.number]
         process.join()
         slot.process = None
+        is_stillborn = not slot.ready and not slot.stopping
+        self._stillborn += is_stillborn
+        breaks = is_stillborn and self._stillborn >= _STILLBORN
         if slot.stopping:
             rest = "; the workers were terminated"
-        elif self._broken is not None or self._stillborn + (not slot.ready) >= _STILLBORN:
+        elif breaks or self._broken is not None:
             rest = "; no worker can start"
         else:
             rest = "; the other workers go on"
@@ -467,10 +470,8 @@ class Workers:
                 outcomes.append((job, False, died))
         slot.jobs.clear()
         self._waiting.extendleft(reversed(again))
-        if not slot.ready and not slot.stopping:
-            self._stillborn += 1
-            if self._stillborn >= _STILLBORN:
-                outcomes += self._break(died)
+        if breaks:
+            outcomes += self._break(died)
         return outcomes
 
     def _break(self, error: BaseException) -> List[Tuple[_Job, bool, Any]]:
