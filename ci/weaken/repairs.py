@@ -13,7 +13,7 @@ REPAIRS = {
         "core/sync/src/locks/robust.rs": (["enter", "enter_inconsistent", "make_consistent"], ["lock/robust*"]),
         "core/sync/src/locks/robust/releasing.rs": (None, ["lock/robust*"]),
         "core/sync/src/locks/robust/waiting.rs": (None, ["lock/robust*"]),
-        "core/sync/src/robust/barrier.rs": (["end", "turn_over", "note_told", "note_join", "join_for"], ["barrier/robust", "barrier/leaving"]),
+        "core/sync/src/robust/barrier.rs": (["end", "turn_over", "note_told", "note_join", "join_for", "renew"], ["barrier/robust", "barrier/leaving", "barrier/renewed"]),
         "core/sync/src/robust/condvar.rs": (["begin", "leave", "lost_one", "notify"], ["condvar*"]),
         "core/sync/src/robust/once.rs": (["begin", "give_up"], ["once"]),
         "core/sync/src/robust/readers_writer.rs": (["close_gate", "begin_changes", "await_place", "open_gate", "let_in"], ["readers-writer/*"]),

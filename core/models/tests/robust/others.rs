@@ -198,6 +198,46 @@ fn barrier_does_not_wait_for_one_that_has_left() {
 }
 
 #[test]
+fn barrier_begins_anew_when_no_participant_lives() {
+    for (policy, name) in Policy::ALL {
+        let (barrier, dead) = (Barrier::<Native, 4>::in_arena(&Heap, 3), AtomicU64::new(0));
+        let members = [2, 3, 4, 5, 6, 7, 8, 9, 10].map(|me| Member { me, dead: &dead });
+        let (barrier, members) = (&barrier, &members);
+        let cpu = |n: usize| Native::with_id(n as u32 % 3);
+        let arrive = |n: usize, deadline| barrier.wait_as(&cpu(n), &members[n].wait(policy), deadline);
+        let together = |who: [usize; 3]| {
+            thread::scope(|scope| {
+                let all = who.map(|n| scope.spawn(move || arrive(n, soon())));
+                all.map(|thread| thread.join().unwrap())
+            })
+        };
+        assert_eq!(together([0, 1, 2]), [Ok(()); 3], "{name}");
+        // Two have arrived when they die, and one has not.
+        assert_eq!(arrive(0, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        assert_eq!(arrive(1, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        assert_eq!(arrive(3, Deadline::PAST), Err(EpisodeError::Capacity), "{name}: they live");
+        dead.store(0b111 << 2, SeqCst);
+        assert_eq!(arrive(3, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}: it is alone");
+        assert_eq!(together([4, 5, 3]), [Ok(()); 3], "{name}");
+        assert_eq!(together([3, 4, 5]), [Ok(()); 3], "{name}");
+        // One has left; it dies, too.
+        assert!(barrier.leave_as(&cpu(3), &members[3].wait(policy)), "{name}");
+        dead.store(0b111_111 << 2, SeqCst);
+        assert_eq!(together([6, 7, 8]), [Ok(()); 3], "{name}");
+        assert_eq!(arrive(6, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}: others live");
+        // A newcomer's death is told as any other: it arrived before it died, and not a second time.
+        dead.store(0b1_111_111 << 2, SeqCst);
+        let both = || {
+            thread::scope(|scope| {
+                [7, 8].map(|n| scope.spawn(move || arrive(n, soon()))).map(|thread| thread.join().unwrap())
+            })
+        };
+        assert_eq!(both(), [Ok(()); 2], "{name}");
+        assert_eq!(both(), [Err(EpisodeError::PeerDied { rank: None }); 2], "{name}");
+    }
+}
+
+#[test]
 fn barrier_holds_for_many_episodes() {
     let (barrier, counts) = (Barrier::new(4), [const { AtomicU64::new(0) }; 4]);
     thread::scope(|scope| {

@@ -9,7 +9,7 @@ use towpath_shm::Shared;
 use towpath_sync::robust::{Condvar, EpisodeError, Woken};
 use towpath_sync::{LockError, Mutex};
 
-use super::{Hold, Holding, LONG, PATIENCE, PLAY, Play, Stage, mark, no_hold, nothing};
+use super::{Child, Hold, Holding, LONG, PATIENCE, PLAY, Play, Stage, mark, no_hold, nothing};
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
@@ -199,6 +199,46 @@ fn barrier_helper(stage: &Stage) {
         stage.told();
     }
     barrier.wait_timeout(LONG).expect("alone");
+}
+
+/// Lets two participants of the barrier die, in another process.
+fn barrier_of_the_dead(stage: &Stage) -> Hold {
+    let dead = Child::fork(|| {
+        let world = stage.world.reopen().unwrap();
+        world.enter(Some(2)).unwrap();
+        let barrier = world.barrier_of("b", 2).unwrap();
+        barrier.join().unwrap();
+        std::thread::scope(|scope| scope.spawn(|| barrier.join().unwrap()).join().unwrap());
+        // Neither leaves: no memory of this process is dropped.
+        std::process::exit(0);
+    });
+    while !dead.has_ended() {
+        std::thread::yield_now();
+    }
+    assert!(dead.has_ended_well());
+    None
+}
+
+fn barrier_newcomer(stage: &Stage) {
+    let barrier = stage.world.barrier_of("b", 2).unwrap();
+    mark();
+    assert_eq!(barrier.wait_timeout(Duration::ZERO), Err(EpisodeError::TimedOut));
+    mark();
+}
+
+/// Arrives in two threads, which wait for each other, and are told of no death: no
+/// participant lived when they came.
+fn barrier_begins_anew(stage: &Stage) {
+    let barrier = stage.world.barrier_of("b", 2).unwrap();
+    std::thread::scope(|scope| {
+        let arrive = || {
+            barrier.join().expect("no participant lives");
+            barrier.wait_timeout(LONG).expect("both");
+        };
+        scope.spawn(arrive);
+        arrive();
+        assert_eq!(barrier.wait_timeout(Duration::ZERO), Err(EpisodeError::TimedOut), "two participants");
+    });
 }
 
 /// A number of tokens in a mutex, and the condition variable that says that there are
@@ -393,6 +433,14 @@ pub const PLAYS: &[Play] = &[
         meanwhile: nothing,
         after: nothing,
         is_told: true,
+    },
+    Play {
+        name: "barrier of the dead",
+        hold: barrier_of_the_dead,
+        victim: barrier_newcomer,
+        after: barrier_begins_anew,
+        is_told: false,
+        ..PLAY
     },
     Play { name: "barrier left", victim: barrier_leaver, after: barrier_left, ..PLAY },
     Play {

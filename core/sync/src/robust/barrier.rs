@@ -18,9 +18,9 @@
 //!
 //! **Fields.** `episode`: any participant, by compare-and-swap. `places[i]`: 0; from 0, or from a
 //! dead participant's that was told of, or from one's that has left, by the one that takes it;
-//! then by that one; [`TOLD`] by any. `count`: number of arrivals and of known deaths in this
-//! episode, or a higher one, below the number of the last episode: a hint to the
-//! participant that looks at once; the others look every millisecond.
+//! then by that one; [`TOLD`] by any; [`VOID`] by a newcomer. `count`: number of arrivals and of
+//! known deaths in this episode, or a higher one, below the number of the last episode: a hint to
+//! the participant that looks at once; the others look every millisecond.
 //!
 //! A participant that takes the place of another one counts itself in `joins`, so that no episode
 //! ends by an older look at the places.
@@ -32,6 +32,12 @@
 //! the first time is not known: the others wait until their deadlines, or until another comes
 //! instead. A waiter at its deadline has arrived ([`PENDING`]); it waits for the same episode when
 //! it comes again.
+//!
+//! **Renewal.** If all places are taken and no process lives that has one, or has left one, a
+//! newcomer marks them as [`VOID`] before it takes one: newcomers wait for as many as the barrier
+//! was made for, and are told of no earlier death. One that dies before all are marked leaves that
+//! to the next one. If a newcomer takes a place meanwhile without a look at the others, it waits,
+//! too.
 //!
 //! **Memory.** `N` / 8 + 2 lines.
 //!
@@ -52,6 +58,8 @@ use crate::{Deadline, PARKED, Waiting};
 const TOLD: u64 = 1 << 31;
 /// Part of a place: its participant has arrived, and has not had the outcome yet.
 const PENDING: u64 = 1 << 30;
+/// Part of a place, both: it counts as one that none has taken.
+const VOID: u64 = TOLD | PENDING;
 /// Part of a place: first bit of the processor's number.
 const PROCESSOR: u32 = 16;
 /// Part of a place: the episode at which its participant has arrived, modulo 2¹⁶.
@@ -83,7 +91,7 @@ pub enum EpisodeError {
     /// The caller's time was over. It has arrived: when it comes again, it waits for
     /// the same episode.
     TimedOut,
-    /// Full barrier: it has all participants that it is for, and none of them is dead.
+    /// Full barrier: it has all participants that it is for, and one of them lives.
     Capacity,
     /// The barrier lies in a world that this process has not entered.
     NotEntered,
@@ -123,6 +131,11 @@ impl std::error::Error for EpisodeError {}
 
 const fn identity(value: u64) -> u32 {
     (value >> 32) as u32 & 0x7fff_ffff
+}
+
+/// Returns whether no participant has this place.
+const fn is_free(place: u64) -> bool {
+    place == 0 || place & VOID == VOID
 }
 
 /// Number of the episode after that one.
@@ -208,9 +221,33 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     ///
     /// [`EpisodeError::Capacity`].
     pub fn join_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), EpisodeError> {
-        match self.join_for(cpu, wait.identity(), cpu.id()) {
-            Some(_) => Ok(()),
-            None => Err(EpisodeError::Capacity),
+        self.place_for(cpu, wait).map(|_| ())
+    }
+
+    /// The caller's place, taken if it has none.
+    fn place_for<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<usize, EpisodeError> {
+        if let Some(place) = self.place_of(cpu, Self::owner(wait.identity(), cpu.id())) {
+            return Ok(place);
+        }
+        self.renew(cpu, wait);
+        self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)
+    }
+
+    /// Marks all places as [`VOID`] if all are taken, by none that lives.
+    fn renew<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        let mut seen = [0; N];
+        for (place, word) in self.places(cpu, 0) {
+            // (Q8) Acquire: the marks that a newcomer made or saw before it took a place; pairs with
+            // the Release (Q7).
+            seen[place] = cpu.load(word, Ordering::Acquire);
+            if seen[place] == 0 || wait.is_alive(identity(seen[place])) {
+                return;
+            }
+        }
+        for (place, word) in self.places(cpu, 0) {
+            let (seen, void) = (seen[place], seen[place] | VOID);
+            // Relaxed: a mark. The dead change nothing; a newcomer may have taken the place.
+            let _ = cpu.compare_exchange(word, seen, void, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -226,7 +263,7 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(), EpisodeError> {
-        let place = self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)?;
+        let place = self.place_for(cpu, wait)?;
         let (mine, count) = self.arrive(cpu, wait, place, PENDING);
         let word = &self.places[place];
         let missing = self.participants(cpu).saturating_sub(count);
@@ -321,13 +358,14 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             // that has left. Relaxed: the exchange compares.
             let seen =
                 || self.places(cpu, me).map(|(place, word)| (place, cpu.load(word, Ordering::Relaxed)));
-            let free = seen().find(|&(_, seen)| seen == 0);
+            let free = seen().find(|&(_, seen)| is_free(seen));
             let (place, seen) = free.or_else(|| seen().find(|&(_, seen)| seen & TOLD != 0))?;
             // It has arrived nowhere yet: at the last episode, which is over.
             let taken = me | last & ARRIVED;
             let word = &self.places[place];
-            // Relaxed: what a participant did is published by its arrival (Q3).
-            let done = cpu.compare_exchange(word, seen, taken, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            // (Q7) Release: the marks on other places; pairs with the Acquire (Q8). What a participant
+            // did is published by its arrival (Q3).
+            let done = cpu.compare_exchange(word, seen, taken, Ordering::Release, Ordering::Relaxed).is_ok();
             if done && seen != 0 {
                 self.note_join(cpu);
             }
@@ -360,7 +398,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             // Relaxed: a mark; the exchange compares. The dead change nothing.
             let seen = cpu.load(word, Ordering::Relaxed);
             if identity(seen) == dead && seen & TOLD == 0 {
-                let _ = cpu.compare_exchange(word, seen, seen | TOLD, Ordering::Relaxed, Ordering::Relaxed);
+                let told = seen & !PENDING | TOLD;
+                let _ = cpu.compare_exchange(word, seen, told, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
@@ -390,10 +429,10 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         for word in &self.places[..participants] {
             // (Q4) Acquire: pairs with the Release (Q3).
             let place = cpu.load(word, Ordering::Acquire);
-            if place & TOLD != 0 {
-                known += 1;
-            } else if place == 0 {
+            if is_free(place) {
                 return None;
+            } else if place & TOLD != 0 {
+                known += 1;
             } else if place & ARRIVED != mine & ARRIVED {
                 if wait.is_alive(identity(place)) {
                     return None;

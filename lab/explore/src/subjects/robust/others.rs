@@ -72,6 +72,7 @@ pub fn all(cases: &mut Vec<Case>, policy: Policy) {
         "no thread passes one that takes part; one that has left is neither waited for nor told of",
         move |barrier, plan, memory| LeavingRun::make(barrier, plan, memory, waiters),
     );
+    barrier_of_the_dead(cases, "barrier/renewed", waiters);
     condvar(cases, "condvar", "no notification is lost, also not with the waiter that got it", waiters);
 }
 
@@ -114,6 +115,22 @@ fn barrier(
         Ok(run(barrier, *plan, memory))
     };
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+/// First identity of those that no thread has, and that count as dead.
+const LONG_DEAD: usize = 100;
+
+/// Adds the barrier whose participants have died, untold, in another run of the program.
+fn barrier_of_the_dead(cases: &mut Vec<Case>, name: &str, waiters: Waiters) {
+    let about = "where all participants are dead newcomers wait for each other, and are told of none";
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
+        let barrier: Barrier<Explorer, 8> = Barrier::in_arena(memory, plan.threads);
+        for thread in 0..plan.threads {
+            barrier.join_for(&memory.at_rest(), (LONG_DEAD + thread) as u32, thread);
+        }
+        Ok(Rc::new(BarrierRun { barrier, waiters, episodes: ToldEpisodes::new(plan, memory) }))
+    };
+    cases.push(Case::new(name, about, make));
 }
 
 fn condvar(cases: &mut Vec<Case>, name: &str, about: &str, waiters: Waiters) {
