@@ -363,8 +363,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             // It has arrived nowhere yet: at the last episode, which is over.
             let taken = me | last & ARRIVED;
             let word = &self.places[place];
-            // (Q7) Release: the marks on other places; pairs with the Acquire (Q8). What a participant
-            // did is published by its arrival (Q3).
+            // (Q7) Release: the marks on other places; pairs with the Acquire (Q8). Its work before is
+            // published by its arrival (Q3).
             let done = cpu.compare_exchange(word, seen, taken, Ordering::Release, Ordering::Relaxed).is_ok();
             if done && seen != 0 {
                 self.note_join(cpu);
