@@ -237,8 +237,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     fn renew<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         let mut seen = [0; N];
         for (place, word) in self.places(cpu, 0) {
-            // (Q8) Acquire: the marks that a newcomer made or saw before it took a place; pairs with
-            // the Release (Q7).
+            // (Q8) Acquire: the marks that a newcomer made or saw before it took a place; pairs
+            // with the Release (Q7).
             seen[place] = cpu.load(word, Ordering::Acquire);
             if seen[place] == 0 || wait.is_alive(identity(seen[place])) {
                 return;
@@ -363,8 +363,8 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
             // It has arrived nowhere yet: at the last episode, which is over.
             let taken = me | last & ARRIVED;
             let word = &self.places[place];
-            // (Q7) Release: the marks on other places; pairs with the Acquire (Q8). Its work before is
-            // published by its arrival (Q3).
+            // (Q7) Release: the marks on other places; pairs with the Acquire (Q8). Its work before
+            // is published by its arrival (Q3).
             let done = cpu.compare_exchange(word, seen, taken, Ordering::Release, Ordering::Relaxed).is_ok();
             if done && seen != 0 {
                 self.note_join(cpu);
