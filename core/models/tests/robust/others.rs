@@ -225,7 +225,7 @@ fn barrier_begins_anew_when_no_participant_lives() {
         dead.store(0b111_111 << 2, SeqCst);
         assert_eq!(together([6, 7, 8]), [Ok(()); 3], "{name}");
         assert_eq!(arrive(6, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}: others live");
-        // A newcomer's death is told as any other: it arrived before it died, and not a second time.
+        // A newcomer's death is told as any other: it arrived once before it died.
         dead.store(0b1_111_111 << 2, SeqCst);
         let both = || {
             thread::scope(|scope| {
