@@ -4,7 +4,7 @@
 //! stream again.
 //!
 //! `cargo test -p towpath-am --test answers_every_step -- every` does it for every k. In the
-//! ordinary tests k grows by a quarter at a time.
+//! ordinary tests k grows by half of it at a time.
 //!
 //! The victim is a forked child under ptrace; this process is the tracer, the peer and the judge.
 

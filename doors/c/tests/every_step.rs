@@ -3,8 +3,8 @@
 //! A survivor does not hang, and is told where data may be half changed.
 //!
 //! `cargo test -p towpath-c --test every_step -- every` does it for every k; in the ordinary tests
-//! k grows by a quarter at a time. The steps below the calls, under contention, are the business of
-//! `towpath-shm`'s tests; here the handles' own steps matter.
+//! k grows by half of it at a time. The steps below the calls, under contention, are the business
+//! of `towpath-shm`'s tests; here the handles' own steps matter.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};

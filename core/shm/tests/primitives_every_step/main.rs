@@ -4,7 +4,7 @@
 //! still: nothing is taken from it.
 //!
 //! `cargo test -p towpath-shm --test primitives_every_step -- every` does it for every k (names of
-//! a primitive choose among the plays). In the ordinary tests k grows by a quarter at a time.
+//! a primitive choose among the plays). In the ordinary tests k grows by half of it at a time.
 //!
 //! This process is the tracer, and a survivor, in rank 0; the victim has rank 1; a helper, where
 //! there is one, rank 2. Each round has a world of its own.
