@@ -12,6 +12,8 @@
 //! member in common with the one that has reported, and that member confirmed before the grace
 //! began. So the lease is over when `Remove` is proposed, however long any process or message is
 //! delayed. An agent that has restarted counts from its start; what it has applied it has on disk.
+//! It reports on its predecessor as well, which had ended before (the claim on the state on disk
+//! sees to that). So a majority of the hosts suffices after a restart of all their agents.
 //!
 //! **Bounds.** The grace is longer than the lease by a tenth and 50 ms: clocks of hosts may differ
 //! in rate by 10 %, which quartz does not. The clock is `CLOCK_BOOTTIME`, which no one sets, and

@@ -38,6 +38,7 @@ pub(super) struct NamelessLink {
 /// News of another agent, from its last beat.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeerView {
+    pub(super) incarnation: Incarnation,
     pub(super) at: BootTime,
     pub(super) silences: Vec<u64>,
     pub(super) doubts: Vec<Doubt>,
@@ -195,7 +196,8 @@ impl Agent {
             session.on_received(beat.received);
         }
         let sent = beat.sent;
-        self.views[usize::from(host)] = PeerView { at: now, silences: beat.silences, doubts: beat.doubts };
+        let Beat { silences, doubts, .. } = beat;
+        self.views[usize::from(host)] = PeerView { incarnation, at: now, silences, doubts };
         if !self.membership.is_doomed(incarnation) {
             self.lease.confirm(host, incarnation, now);
             self.send(host, &Frame::Confirmation(sent).encode());

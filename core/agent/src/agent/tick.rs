@@ -137,11 +137,13 @@ impl Agent {
         let others = self.views.iter().enumerate().filter(|(other, view)| {
             let since = milliseconds(now.saturating_sub(view.at));
             let of = |doubt: &&Doubt| (doubt.host, doubt.incarnation) == (host, incarnation);
-            *other != usize::from(host)
+            // The agent that has followed it on its host reports, too.
+            view.incarnation != incarnation
                 && *other != usize::from(self.me)
                 && view.doubts.iter().find(of).is_some_and(|doubt| doubt.confirmed + since > grace)
         });
-        others.count() + usize::from(own && host != self.me) >= self.membership.majority()
+        let own = usize::from(own && self.incarnation != incarnation);
+        others.count() + own >= self.membership.majority()
     }
 
     /// Returns whether a member has been silent for a lease's time, or longer elsewhere.

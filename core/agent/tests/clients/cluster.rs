@@ -42,18 +42,24 @@ pub struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub fn start(dog: &'a Watchdog, lease: &str) -> Cluster<'a> {
+        Cluster::of(dog, lease, NAMES.len())
+    }
+
+    /// Starts a cluster of so many hosts.
+    pub fn of(dog: &'a Watchdog, lease: &str, hosts: usize) -> Cluster<'a> {
         let directory = Directory::new();
         Key::generate().write(directory.0.join("key")).unwrap();
         let mut text = format!("key = key\nstate = state\nlease = {lease}\n");
         // Ports that are free now.
         let listeners = NAMES.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        for (name, listener) in NAMES.iter().zip(&listeners) {
+        for (name, listener) in NAMES.iter().zip(&listeners).take(hosts) {
             text.push_str(&format!("{name} {}\n", listener.local_addr().unwrap()));
         }
         drop(listeners);
         std::fs::write(directory.0.join("hosts"), text).unwrap();
-        let mut cluster = Cluster { dog, directory, agents: vec![None, None, None] };
-        (0..3).for_each(|host| cluster.start_agent(host));
+        let mut cluster = Cluster { dog, directory, agents: vec![] };
+        cluster.agents.resize_with(hosts, || None);
+        (0..hosts).for_each(|host| cluster.start_agent(host));
         cluster.await_all();
         cluster
     }
@@ -88,7 +94,7 @@ impl<'a> Cluster<'a> {
             let reports = cluster_status(&hosts, Some(name), None);
             reports.is_ok_and(|reports| reports.iter().all(|report| report.lease && report.member))
         };
-        until(|| NAMES.iter().all(|name| is_there(name)));
+        until(|| NAMES[..self.agents.len()].iter().all(|name| is_there(name)));
     }
 
     /// Number of the home of a lock that is used.

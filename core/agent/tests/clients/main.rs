@@ -49,6 +49,9 @@ fn main() {
     if let Some(dog) = begin("deaths", 120) {
         semantics::deaths_and_data(&dog);
     }
+    if let Some(dog) = begin("restarts", 60) {
+        semantics::restarted_majority(&dog);
+    }
     println!(
         "{:<9}{:>7}{:>10}{:>10}{:>9}{:>9}",
         "kills of", "rounds", "grants", "warnings", "refused", "seconds"

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -324,4 +324,19 @@ pub fn deaths_and_data(dog: &Watchdog) {
     (0..3).for_each(|host| cluster.start_agent(host));
     cluster.await_all();
     assert_eq!(check(&ask(&mut sessions[2], "acquire")), (true, String::new()));
+}
+
+/// Restarts agents, so that no other majority is left: tokens go on.
+pub fn restarted_majority(dog: &Watchdog) {
+    for (hosts, killed, started) in [(2, 1..2, 1..2), (2, 0..2, 0..2), (3, 0..3, 1..3)] {
+        let mut cluster = Cluster::of(dog, "300ms", hosts);
+        let token = |path: PathBuf, host: usize| {
+            let manager = Manager::connect_as(path, NAMES[host]).unwrap();
+            manager.lock("restarted").acquire().unwrap().token()
+        };
+        let before = token(cluster.hosts_path(), 0);
+        killed.for_each(|host| cluster.kill_agent(host));
+        started.for_each(|host| cluster.start_agent(host));
+        assert!(token(cluster.hosts_path(), 1) > before, "{hosts} hosts");
+    }
 }
