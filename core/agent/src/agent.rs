@@ -37,7 +37,7 @@ use towpath_mplock::Node;
 
 use crate::Error;
 use crate::consensus::Consensus;
-use crate::dial::NewLinks;
+use crate::dial::{LinkNews, NewLinks};
 use crate::hosts::HostsFile;
 use crate::journal::{EpochFile, Journal};
 use crate::lease::{BootTime, Lease, boot_time};
@@ -224,8 +224,11 @@ impl Agent {
         let now = boot_time();
         self.look_at_lease(now);
         if ready.new_links {
-            while let Some(new) = self.new_links.take() {
-                self.on_new_link(new, now);
+            while let Some(news) = self.new_links.take() {
+                match news {
+                    LinkNews::Made(new) => self.on_new_link(*new, now),
+                    LinkNews::Refused(peer) => self.on_refused(&peer),
+                }
             }
         }
         if ready.listener {

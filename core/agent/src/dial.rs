@@ -3,7 +3,8 @@
 //! Of two hosts the later one in the hosts file dials. Handshakes block; they belong to these
 //! threads, so that the agent's own never waits.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use towpath_mplock::Node;
-use towpath_net::{Key, Link, Listener, PolledLink};
+use towpath_net::{Error as NetError, Key, Link, Listener, PolledLink};
 
 use crate::Error;
 
@@ -21,6 +22,27 @@ use crate::Error;
 const HANDSHAKES: u32 = 64;
 /// Pause between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of handshakes that fail in a row after which the agent says so.
+///
+/// A peer that ends in the middle of one looks as one with another key.
+const REFUSALS: u32 = 3;
+
+/// Link that was made, or a peer with which none can be made.
+#[derive(Debug)]
+pub(crate) enum LinkNews {
+    Made(Box<NewLink>),
+    Refused(RefusedPeer),
+}
+
+/// Peer with another key, another list of hosts, or another version.
+#[derive(Debug)]
+pub(crate) enum RefusedPeer {
+    /// Host that was dialled.
+    Dialled(Node),
+    /// Address of a process that has dialled.
+    Accepted(IpAddr),
+}
 
 /// Link that was made. `dialled`: the host, if this one has dialled it.
 #[derive(Debug)]
@@ -32,7 +54,7 @@ pub(crate) struct NewLink {
 /// Links that were made, for the agent's thread.
 #[derive(Debug)]
 pub(crate) struct NewLinks {
-    receiver: Receiver<NewLink>,
+    receiver: Receiver<LinkNews>,
     bell: Arc<OwnedFd>,
     wanted: Vec<Arc<LinkWish>>,
 }
@@ -47,16 +69,40 @@ struct LinkWish {
 /// End at which links are handed over.
 #[derive(Clone, Debug)]
 struct Handing {
-    sender: Sender<NewLink>,
+    sender: Sender<LinkNews>,
     bell: Arc<OwnedFd>,
+}
+
+/// Handshakes that have failed in a row, by the address of the process that dialled.
+///
+/// Only the addresses of the hosts file have a place in it, so strangers fill no log.
+#[derive(Debug)]
+struct Refusals(Mutex<HashMap<IpAddr, u32>>);
+
+impl Refusals {
+    fn of(hosts: &[SocketAddr]) -> Refusals {
+        Refusals(Mutex::new(hosts.iter().map(|address| (address.ip(), 0)).collect()))
+    }
+
+    /// Counts a failure of an address, or forgets all. `true`: the agent says so.
+    fn note(&self, from: IpAddr, fails: bool) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = counts.get_mut(&from.to_canonical()) else { return false };
+        *count = if fails { count.saturating_add(1) } else { 0 };
+        *count == REFUSALS
+    }
 }
 
 impl Handing {
     fn hand(&self, link: Link, dialled: Option<Node>) {
         if let Ok(link) = link.polled() {
-            let _ = self.sender.send(NewLink { link, dialled });
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            self.send(LinkNews::Made(Box::new(NewLink { link, dialled })));
         }
+    }
+
+    fn send(&self, news: LinkNews) {
+        let _ = self.sender.send(news);
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 }
 
@@ -74,7 +120,8 @@ impl NewLinks {
             builder.spawn(work).map(drop).map_err(Error::system("starting a thread"))
         };
         let accepted = handing.clone();
-        spawn("accept", Box::new(move || accept(&listener, &accepted)))?;
+        let refusals = Arc::new(Refusals::of(hosts));
+        spawn("accept", Box::new(move || accept(&listener, &refusals, &accepted)))?;
         let mut wanted = Vec::new();
         for (host, &address) in (0..me).zip(hosts) {
             let is_wanted = Arc::new(LinkWish { is: Mutex::new(true), changed: Condvar::new() });
@@ -85,8 +132,8 @@ impl NewLinks {
         Ok(NewLinks { receiver, bell, wanted })
     }
 
-    /// Takes a link that was made.
-    pub fn take(&self) -> Option<NewLink> {
+    /// Takes a link that was made, or news of a peer that was refused.
+    pub fn take(&self) -> Option<LinkNews> {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         self.receiver.try_recv().ok()
     }
@@ -100,14 +147,14 @@ impl NewLinks {
     }
 }
 
-/// Becomes readable when a link was made.
+/// Becomes readable when there is news.
 impl AsFd for NewLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 }
 
-fn accept(listener: &Listener, handing: &Handing) {
+fn accept(listener: &Listener, refusals: &Arc<Refusals>, handing: &Handing) {
     let handshakes = Arc::new(AtomicU32::new(0));
     loop {
         let Ok(incoming) = listener.accept() else {
@@ -121,9 +168,18 @@ fn accept(listener: &Listener, handing: &Handing) {
             continue;
         }
         let (handing, count) = (handing.clone(), Arc::clone(&handshakes));
+        let refusals = Arc::clone(refusals);
         let shake = move || {
-            if let Ok(link) = incoming.handshake() {
-                handing.hand(link, None);
+            let from = incoming.peer().ip();
+            match incoming.handshake() {
+                Ok(link) => {
+                    refusals.note(from, false);
+                    handing.hand(link, None);
+                }
+                Err(NetError::NotOurs(_)) if refusals.note(from, true) => {
+                    handing.send(LinkNews::Refused(RefusedPeer::Accepted(from)));
+                }
+                Err(_) => {}
             }
             count.fetch_sub(1, Ordering::Relaxed);
         };
@@ -139,14 +195,20 @@ fn dial(host: Node, address: SocketAddr, key: &Key, purpose: &str, wanted: &Link
         let mut is = wanted.changed.wait_while(is, |is| !*is).unwrap_or_else(PoisonError::into_inner);
         *is = false;
         drop(is);
+        let mut refusals = 0u64;
         loop {
             match Link::connect(address, key, purpose, Duration::from_secs(1)) {
                 Ok(link) => {
                     handing.hand(link, Some(host));
                     break;
                 }
-                Err(_) => thread::sleep(PAUSE),
+                Err(NetError::NotOurs(_)) => refusals += 1,
+                Err(_) => refusals = 0,
             }
+            if refusals == u64::from(REFUSALS) {
+                handing.send(LinkNews::Refused(RefusedPeer::Dialled(host)));
+            }
+            thread::sleep(PAUSE);
         }
     }
 }

@@ -11,7 +11,7 @@ use towpath_net::PolledLink;
 
 use super::{Agent, wall_time};
 use crate::Error;
-use crate::dial::NewLink;
+use crate::dial::{NewLink, RefusedPeer};
 use crate::frame::{AgentLetter, Beat, Doubt, Frame, Greeting};
 use crate::lease::BootTime;
 use crate::membership::Incarnation;
@@ -53,6 +53,20 @@ impl Agent {
             }
         }
         self.nameless.push(NamelessLink { new, since: now });
+    }
+
+    pub(super) fn on_refused(&mut self, peer: &RefusedPeer) {
+        let name = match peer {
+            RefusedPeer::Dialled(host) => {
+                let host = &self.hosts.hosts[usize::from(*host)];
+                format!("the agent of {} ({})", host.name, host.address)
+            }
+            RefusedPeer::Accepted(address) => format!("an agent at {address}"),
+        };
+        (self.say)(&format!(
+            "no link with {name}: its key, its hosts file or its version of Towpath is another one; \
+             give all hosts the same files, and start their agents again"
+        ));
     }
 
     fn greeting(&self, host: Node) -> Frame {

@@ -22,6 +22,12 @@ pub fn agent(hosts: &str, name: &str) {
     agent.serve(None).unwrap();
 }
 
+/// Serves as the agent of a host, and prints its sentences.
+pub fn speaker(hosts: &str, name: &str) {
+    let hosts = HostsFile::read(Path::new(hosts)).unwrap();
+    Agent::start(hosts, Some(name), |line| println!("{line}")).unwrap().serve(None).unwrap();
+}
+
 /// Waits for a condition, which the watchdog limits.
 pub fn until(mut is: impl FnMut() -> bool) {
     while !is() {

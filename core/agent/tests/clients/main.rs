@@ -23,6 +23,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["agent", hosts, name] => return cluster::agent(hosts, name),
+        ["speaker", hosts, name] => return cluster::speaker(hosts, name),
         ["session", hosts, name] => return semantics::session(hosts, name),
         ["worker", hosts, name, seed] => return kills::worker(hosts, name, seed.parse().unwrap()),
         _ => {}
@@ -48,6 +49,9 @@ fn main() {
     }
     if let Some(dog) = begin("deaths", 120) {
         semantics::deaths_and_data(&dog);
+    }
+    if let Some(dog) = begin("refused", 60) {
+        semantics::agents_with_different_keys(&dog);
     }
     if let Some(dog) = begin("restarts", 60) {
         semantics::restarted_majority(&dog);

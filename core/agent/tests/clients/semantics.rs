@@ -12,6 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 use towpath_agent::Error;
 use towpath_agent::client::{Guard, Manager};
 use towpath_mplock::wire::Identity;
+use towpath_net::Key;
 use towpath_testkit::Child;
 
 use crate::cluster::{Cluster, NAMES, ask, signal, tell, until};
@@ -339,4 +340,23 @@ pub fn restarted_majority(dog: &Watchdog) {
         started.for_each(|host| cluster.start_agent(host));
         assert!(token(cluster.hosts_path(), 1) > before, "{hosts} hosts");
     }
+}
+
+/// Starts an agent with another key: both ends say so.
+pub fn agents_with_different_keys(dog: &Watchdog) {
+    let mut cluster = Cluster::of(dog, "300ms", 2);
+    (0..2).for_each(|host| cluster.kill_agent(host));
+    let text = std::fs::read_to_string(cluster.hosts_path()).unwrap();
+    let [stranger, key] = ["stranger", "other key"].map(|name| cluster.directory.0.join(name));
+    Key::generate().write(key).unwrap();
+    std::fs::write(&stranger, text.replace("key = key", "key = other key")).unwrap();
+    let speaker = |path: &Path, name: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("speaker").arg(path).arg(name);
+        dog.spawn(command)
+    };
+    let mut accepts = speaker(&cluster.hosts_path(), NAMES[0]);
+    let mut dials = speaker(&stranger, NAMES[1]);
+    until(|| dials.line().contains("no link with the agent of alpha (127.0.0.1:"));
+    until(|| accepts.line().contains("no link with an agent at 127.0.0.1: its key"));
 }
