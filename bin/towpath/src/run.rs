@@ -61,7 +61,7 @@ Exit codes: that of the rank that failed first (128 + the signal's number for a 
 )]
 pub struct Arguments {
     /// Number of processes, 1 to 4096. More than 8 have smaller queues, unless --packets
-    /// and --blocks say otherwise: 64 take 64 MiB together, 256 take 68 MiB, 1024 take 168 MiB
+    /// and --blocks say otherwise: 64 take 64 MiB together, 256 take 71 MiB, 1024 take 168 MiB
     #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), required_unless_present = "hosts")]
     processes: Option<u32>,
     /// Name of the world, by which other processes of the same user can open it

@@ -66,7 +66,7 @@ impl WorldConfig {
     /// Up to 64 processes have 512 packets in each queue. Up to 8 have 64 blocks there, about 4 MiB
     /// a process: a line of a block has left the receiver's cache by the time that it is written
     /// again. More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes
-    /// take 64 MiB, 256 take 68 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that
+    /// take 64 MiB, 256 take 71 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that
     /// the same payloads fit.
     ///
     /// ```
