@@ -237,6 +237,7 @@ fn hosts_exclude_each_other_and_see_deaths_of_holders() {
     assert!(token > newest && !died, "a reader leaves nothing behind");
     let (status, output, _) = cluster.lock(0, &["-n", "y", "echo", "free"]).finish();
     assert_eq!((status.code(), output.as_str()), (Some(0), "free\n"));
+    assert!(cluster.lock(0, &["--status", "unused"]).finish().1.ends_with("\nunused: free\n"));
     long_commands_and_names(&cluster);
 }
 

@@ -64,6 +64,11 @@ pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
             say!("  and {} locks more: name one to see it", report.omitted)?;
         }
     }
+    if let Some(name) = lock.filter(|_| reports.iter().all(|report| report.locks.is_empty())) {
+        // A host that does not answer may have it.
+        let state = if reports.iter().all(|report| report.reachable) { "free" } else { "not in use there" };
+        say!("{}: {state}", printable(name))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
