@@ -293,6 +293,9 @@ fn not_started(program: &str, error: &io::Error) -> CommandFailure {
         io::ErrorKind::NotFound => {
             (127, "not found: neither here nor in PATH, or its interpreter is missing".to_owned())
         }
+        io::ErrorKind::PermissionDenied if Path::new(program).is_dir() => {
+            (126, "not executable: it is a directory".to_owned())
+        }
         io::ErrorKind::PermissionDenied => (126, "not executable: permission denied (chmod +x?)".to_owned()),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             (126, "not executable: neither a program for this machine nor a script with #!".to_owned())

@@ -134,6 +134,13 @@ fn command_sees_its_lock_and_its_code_is_returned() {
         assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{arguments:?}: {errors}");
         assert!(!errors.is_empty(), "{arguments:?}");
     }
+    for (arguments, code, says) in [
+        (&["a", "--", "/dev"][..], 69, "it is a directory"),
+    ] {
+        let (status, output, errors) = lock(&dog, &directory, arguments).finish();
+        assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{arguments:?}: {errors}");
+        assert!(errors.contains(says), "{arguments:?}: {errors}");
+    }
     assert_eq!(lock_files(&directory), [""; 0]);
 }
 

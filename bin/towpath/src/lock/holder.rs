@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
@@ -473,6 +474,9 @@ fn not_started(program: &OsString, error: &io::Error) -> CommandFailure {
     let (code, why) = match error.kind() {
         io::ErrorKind::NotFound => {
             (NOT_EXECUTED, "not found: neither here nor in PATH, or its interpreter is missing".to_owned())
+        }
+        io::ErrorKind::PermissionDenied if Path::new(program).is_dir() => {
+            (NOT_EXECUTED, "not executable: it is a directory".to_owned())
         }
         io::ErrorKind::PermissionDenied => {
             (NOT_EXECUTED, "not executable: permission denied (chmod +x?)".to_owned())
