@@ -166,9 +166,17 @@ fn read_hosts(arguments: &Arguments) -> Result<Option<HostsFile>, CommandFailure
     arguments.hosts.as_ref().map(read).transpose().map_err(|e| CommandFailure::new(e).with_code(NOT_MADE))
 }
 
+/// Makes the failure of arguments that make no sense.
+fn refused(why: &str) -> CommandFailure {
+    CommandFailure::new(why).with_code(2)
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.serve {
         return serve::serve(arguments);
+    }
+    if arguments.json && !arguments.status {
+        return Err(refused("--json is for --status: add that, or leave --json out"));
     }
     if arguments.status {
         return match (read_hosts(arguments)?, &arguments.etcd) {
@@ -178,10 +186,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         };
     }
     let (Some(name), Some(command)) = (&arguments.name, arguments.command()) else {
-        return Err(CommandFailure::new(
+        return Err(refused(
             "no command: say which one is to run under the lock, as in `towpath lock NAME -- COMMAND`, or `-c COMMANDLINE`",
-        )
-        .with_code(2));
+        ));
     };
     supervised(SYSTEM_FAILED, "the command", |parent, signals| {
         holder::hold(arguments, name, &command, parent, signals)

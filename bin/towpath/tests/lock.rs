@@ -136,6 +136,7 @@ fn command_sees_its_lock_and_its_code_is_returned() {
     }
     for (arguments, code, says) in [
         (&["a", "--", "/dev"][..], 69, "it is a directory"),
+        (&["a", "--json", "--", "echo", "ran"], 2, "--json is for --status"),
     ] {
         let (status, output, errors) = lock(&dog, &directory, arguments).finish();
         assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{arguments:?}: {errors}");
