@@ -48,6 +48,8 @@ With --hosts: a host that is cut off from the majority, or whose agent is killed
 
 With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one; readers have keys beside it), the token its key's revision. --status shows what the keys say: also to other clients of the etcd, so what is secret does not belong on the command line. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set.
 
+Of flock(1) are missing: descriptors instead of a name, -u, -o, -F, --fcntl and --verbose; its exit code for wrong arguments is 64.
+
 Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent or etcd serves it.",
     trailing_var_arg = true
 )]
@@ -66,10 +68,10 @@ pub struct Arguments {
     nonblock: bool,
     /// Fail if the lock can't be had within this time: in seconds, or with a unit (500ms,
     /// 5s, 2m, 1h)
-    #[arg(short = 'w', long, visible_alias = "wait", value_name = "TIME", value_parser = parse_time)]
+    #[arg(short = 'w', long, visible_alias = "wait", value_name = "TIME", value_parser = parse_time, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// Exit code if the lock can't be had (-n, -w)
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1, allow_negative_numbers = true)]
     conflict_exit_code: u8,
     /// Command line for the shell ($SHELL, or /bin/sh), instead of COMMAND
     #[arg(short = 'c', long = "command", value_name = "COMMANDLINE", conflicts_with = "program")]
@@ -100,9 +102,26 @@ pub struct Arguments {
     /// Serve this host as its agent, in the foreground, until SIGINT or SIGTERM
     #[arg(long, requires = "hosts", conflicts_with_all = ["name", "shared", "exclusive", "nonblock", "timeout", "line", "status", "etcd"])]
     serve: bool,
+    #[command(flatten)]
+    foreign: ForeignOptions,
     /// The command and its arguments
     #[arg(value_name = "COMMAND")]
     program: Vec<OsString>,
+}
+
+/// Options of flock(1) that are refused with a reason.
+#[derive(Debug, Args)]
+struct ForeignOptions {
+    #[arg(short = 'u', long, hide = true)]
+    unlock: bool,
+    #[arg(short = 'o', long, hide = true)]
+    close: bool,
+    #[arg(short = 'F', long, hide = true)]
+    no_fork: bool,
+    #[arg(long, hide = true)]
+    fcntl: bool,
+    #[arg(long, hide = true)]
+    verbose: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -116,6 +135,32 @@ enum OnLoss {
 impl Arguments {
     fn access(&self) -> LockAccess {
         if self.shared { LockAccess::Shared } else { LockAccess::Exclusive }
+    }
+
+    /// Returns why an option of flock(1) is refused.
+    fn foreign(&self) -> Option<&'static str> {
+        let ForeignOptions { unlock, close, no_fork, fcntl, verbose } = self.foreign;
+        if unlock {
+            Some("-u (--unlock) of flock(1) is not there: the lock ends with the command")
+        } else if close {
+            Some(
+                "-o (--close) of flock(1) is not there: leave it out; processes that the command leaves running do not keep the lock",
+            )
+        } else if no_fork {
+            Some(
+                "-F (--no-fork) of flock(1) is not there: leave it out; `towpath lock` stays beside the command and sees how it ends",
+            )
+        } else if fcntl {
+            Some(
+                "--fcntl of flock(1) is not there: leave it out; a lock of towpath is a name, and no other program's lock of a file",
+            )
+        } else if verbose {
+            Some(
+                "--verbose of flock(1) is not there: leave it out; `towpath lock --status` shows holders and waiters",
+            )
+        } else {
+            None
+        }
     }
 
     /// Returns the program and its arguments.
@@ -177,6 +222,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     if arguments.json && !arguments.status {
         return Err(refused("--json is for --status: add that, or leave --json out"));
+    }
+    if let Some(why) = arguments.foreign() {
+        return Err(refused(why));
     }
     if arguments.status {
         return match (read_hosts(arguments)?, &arguments.etcd) {

@@ -137,6 +137,10 @@ fn command_sees_its_lock_and_its_code_is_returned() {
     for (arguments, code, says) in [
         (&["a", "--", "/dev"][..], 69, "it is a directory"),
         (&["a", "--json", "--", "echo", "ran"], 2, "--json is for --status"),
+        (&["-u", "a", "true"], 2, "the lock ends with the command"),
+        (&["-o", "a", "true"], 2, "leave it out"),
+        (&["a", "-w", "-1", "true"], 2, "not a time that can be waited for"),
+        (&["a", "-E", "-1", "true"], 2, "-1 is not in 0..=255"),
     ] {
         let (status, output, errors) = lock(&dog, &directory, arguments).finish();
         assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{arguments:?}: {errors}");
