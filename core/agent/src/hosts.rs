@@ -100,6 +100,12 @@ impl HostsFile {
                 wrong(&format!("`{address}` is no address with a port, and no name of one: {error}"))
             })?;
             let address = resolved.into_iter().next().ok_or_else(|| wrong("that name has no address"))?;
+            if name.contains('/') || name == "." || name == ".." {
+                return Err(wrong("a name of a host is that of a directory, too: no `/`, `.` or `..`"));
+            }
+            if address.port() == 0 {
+                return Err(wrong("port 0 is none at which other hosts find an agent: name one"));
+            }
             if hosts.iter().any(|host| host.name == name || host.address == address) {
                 return Err(wrong("that host is there already"));
             }
@@ -240,6 +246,8 @@ mod tests {
             ("127.0.0.1:2", "127.0.0.1:1", "line 5: that host is there already"),
             ("b\t127.0.0.1:2", "", "1 hosts"),
             ("b\t", "b c ", "line 5: a host is"),
+            ("b\t", "../b ", "line 5: a name of a host"),
+            ("127.0.0.1:2", "127.0.0.1:0", "line 5: port 0"),
         ] {
             let error = HostsFile::parse(&GOOD.replace(from, to), Path::new("")).unwrap_err();
             assert!(error.contains(says), "{error}");
