@@ -323,7 +323,14 @@ struct Ready {
 ///
 /// It gets its name when it listens: at a socket with an agent's name that refuses, no agent will.
 fn listen(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |error| Error::system(format!("listening at {}", path.display()))(error);
+    let failed = |error: io::Error| {
+        // The system permits 107 bytes.
+        let remedy = match error.kind() {
+            io::ErrorKind::InvalidInput => " (name a directory with a shorter path in TOWPATH_SHM_DIR)",
+            _ => "",
+        };
+        Error::system(format!("listening at {}{remedy}", path.display()))(error)
+    };
     let unnamed = beside(path, "new");
     match fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -334,4 +341,15 @@ fn listen(path: &Path) -> Result<UnixListener, Error> {
     listener.set_nonblocking(true).map_err(failed)?;
     fs::rename(&unnamed, path).map_err(failed)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_with_a_long_path_has_a_remedy() {
+        let error = listen(Path::new(&format!("/tmp/{}/socket", "d".repeat(120)))).unwrap_err();
+        assert!(error.to_string().contains("a shorter path in TOWPATH_SHM_DIR"), "{error}");
+    }
 }
