@@ -121,7 +121,7 @@ Examples:
   towpath explore lock/robust --kill                          a thread dies in each schedule
   towpath explore hash-map --kill                             the non-blocking hash map, over every DCAS
   towpath explore planted/michael-scott-no-recheck            a fault that is there on purpose: see how it is shown
-  towpath explore planted/michael-scott-no-recheck --replay 65
+  towpath explore planted/michael-scott-no-recheck --replay 147
 
 What a search says:
   Under c11 a load takes any value that C11 allows: `1r2` in a schedule is a step of thread 1 that takes the value two before the latest. Left out are load buffering (a load that takes

@@ -29,6 +29,16 @@ fn what_passes_and_what_fails() {
 }
 
 #[test]
+fn replay_that_the_help_names_shows_the_fault() {
+    let (code, help, _) = explore("--help");
+    assert_eq!(code, 0);
+    let example = help.lines().find(|l| l.contains("--replay ") && l.contains("towpath explore planted"));
+    let example = example.unwrap().trim().strip_prefix("towpath explore ").unwrap();
+    let (code, output, _) = explore(example);
+    assert!(code == 1 && output.contains("FAULT: not linearizable"), "{example}: {output}");
+}
+
+#[test]
 fn every_schedule_of_a_small_subject() {
     let (code, output, _) = explore("lock/ticket --threads 2 --ops 1 --dfs");
     assert!(code == 0 && output.contains("There are no others"), "{output}");
