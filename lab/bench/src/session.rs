@@ -14,7 +14,7 @@ use towpath_host::Error;
 use towpath_host::topology::Placement;
 use towpath_host::{CoreLooks, Host};
 use towpath_report::console::ConsoleBar;
-use towpath_report::files::write;
+use towpath_report::files::{prepare, write};
 use towpath_report::record::{Record, RecordSubject};
 use towpath_report::results::{Missing, Results};
 
@@ -62,6 +62,9 @@ impl Session {
             json: self.json,
             broken: None,
         };
+        if let Some(folder) = &self.report {
+            prepare(folder)?;
+        }
         let begun = Instant::now();
         for experiment in &self.experiments {
             let mut settings = self.settings.clone();

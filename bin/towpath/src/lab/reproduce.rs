@@ -1,6 +1,6 @@
 //! `towpath reproduce`: the papers' claims on their machines, simulated.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use towpath_papers::claims::costs::timings;
@@ -68,9 +68,19 @@ fn verdicts(judged: &[Judged]) -> Table {
     }
 }
 
+/// Failure to write a file.
+fn unwritten(file: &Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::new(format!("{} can't be written: {error}", shown(file)))
+}
+
 /// Runs `towpath reproduce`.
 pub fn run(args: &ReproduceArgs) -> Outcome {
     let claims = choose(&args.claims).map_err(|e| CommandFailure::new(e).with_code(2))?;
+    // Hours of judging are lost if a file can't be written at their end.
+    for file in [&args.record, &args.timings].into_iter().flatten() {
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        opened.map_err(|e| unwritten(file, &e))?;
+    }
     let report = show::GrowingReport::begin(&args.report).map_err(CommandFailure::new)?;
     let bar = ProgressBar(ConsoleBar::new(true));
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar), &|one| report.add(one));
@@ -78,8 +88,7 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
     show::write(&args.report, &judged).map_err(CommandFailure::new)?;
     let write = |file: &Option<PathBuf>, text: &dyn Fn(&[Judged]) -> String| {
         let Some(file) = file else { return Ok(()) };
-        std::fs::write(file, text(&judged))
-            .map_err(|e| CommandFailure::new(format!("{} can't be written: {e}", shown(file))))
+        std::fs::write(file, text(&judged)).map_err(|e| unwritten(file, &e))
     };
     write(&args.record, &to_record)?;
     write(&args.timings, &timings)?;

@@ -12,6 +12,7 @@ use towpath_lab::waiting_policies;
 use towpath_papers::sim::{self, Effort, Point, SIM_EXPERIMENTS, Sweep, Watcher, show};
 use towpath_report::Table;
 use towpath_report::console::ConsoleBar;
+use towpath_report::files::prepare;
 use towpath_shm::shown;
 use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
@@ -345,6 +346,7 @@ pub fn run(args: &SimArgs) -> Outcome {
     };
     let experiment = sim::find(name).ok_or_else(|| no_experiment(name))?;
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
+    prepare(&args.report).map_err(CommandFailure::new)?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };
     let host = Host::detect("not pinned: simulated time does not depend on the host");
     let bar = ProgressBar(ConsoleBar::new(true));

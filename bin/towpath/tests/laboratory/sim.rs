@@ -24,6 +24,20 @@ fn towpath(folder: &Folder, arguments: &str) -> Output {
     command.args(arguments.split_whitespace()).current_dir(&folder.0).output().unwrap()
 }
 
+/// Output of a run that is killed if it has not ended after so long.
+fn towpath_within(folder: &Folder, arguments: &str, most: std::time::Duration) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.args(arguments.split_whitespace()).current_dir(&folder.0);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let until = std::time::Instant::now() + most;
+    while child.try_wait().unwrap().is_none() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    child.wait_with_output().unwrap()
+}
+
 /// Standard output, of a run that succeeds.
 fn text(folder: &Folder, arguments: &str) -> String {
     let output = towpath(folder, arguments);
@@ -122,6 +136,25 @@ fn lists_run_with_several_processes_and_amounts_of_work() {
         found.contains("spin-lock") && found.contains("cas-valois") && !found.contains("dcas"),
         "{found}"
     );
+}
+
+#[test]
+fn report_that_cannot_be_written_is_refused_at_once() {
+    let folder = Folder::new("unwritable");
+    std::fs::write(folder.0.join("file"), "").unwrap();
+    // Simulations of days: only what is refused before them ends.
+    for arguments in [
+        "sim origin2000 locks --operations 1000000000 --report file/report",
+        "bench locks --runs 1000 --procs 1 --algorithms mutex --report file/report",
+        "reproduce --seeds 1000 --record file/record",
+        "reproduce --seeds 1000 --timings file/timings",
+    ] {
+        let output = towpath_within(&folder, arguments, std::time::Duration::from_secs(60));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {error}");
+        assert!(error.contains("file/"), "{arguments}: {error}");
+    }
+    assert!(!folder.0.join("towpath-report").exists());
 }
 
 #[test]
