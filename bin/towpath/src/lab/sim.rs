@@ -223,6 +223,32 @@ impl SimArgs {
         Ok((machine, next))
     }
 
+    /// Answer to an option of other experiments.
+    fn misplaced_option(&self, experiment: &str) -> Option<String> {
+        let of_copies = ["multiprogramming", "apps"];
+        let without_work = ["messages", "ladder", "apps"];
+        let options: [(&str, bool, bool, &[&str]); 6] = [
+            ("--copies", !self.copies.is_empty(), of_copies.contains(&experiment), &of_copies),
+            ("--scheduler", !self.scheduler.is_empty(), of_copies.contains(&experiment), &of_copies),
+            ("--per-processor", !self.per_processor.is_empty(), experiment == "list", &["list"]),
+            (
+                "--patterns",
+                !self.patterns.is_empty(),
+                ["mplocks", "apps"].contains(&experiment),
+                &["mplocks", "apps"],
+            ),
+            ("--work", !self.work.is_empty(), !without_work.contains(&experiment), &[]),
+            ("--operations", self.operations.is_some(), !["ladder", "apps"].contains(&experiment), &[]),
+        ];
+        let (option, _, _, homes) = options.into_iter().find(|(_, given, fits, _)| *given && !fits)?;
+        Some(match homes {
+            [] => format!("{experiment} has work and operations of its own: leave {option} out"),
+            homes => {
+                format!("{option} is an option of {}, not of {experiment}: leave it out", homes.join(" and "))
+            }
+        })
+    }
+
     /// The settings for each amount of work.
     fn sweeps(&self, machine: Parameters, experiment: &'static str) -> Result<Vec<Sweep>, CommandFailure> {
         let several = experiment == "multiprogramming";
@@ -345,6 +371,9 @@ pub fn run(args: &SimArgs) -> Outcome {
         return Err(CommandFailure::new(text).with_code(2));
     };
     let experiment = sim::find(name).ok_or_else(|| no_experiment(name))?;
+    if let Some(text) = args.misplaced_option(experiment.name()) {
+        return Err(CommandFailure::new(text).with_code(2));
+    }
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
     prepare(&args.report).map_err(CommandFailure::new)?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };

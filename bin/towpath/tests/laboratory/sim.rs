@@ -211,6 +211,12 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim origin2000 list --set processor.dcas=cas2", "a bus that a processor can hold"),
         ("sim sx4 ladder --procs 4", "ping-pong is for two"),
         ("sim origin2000 counter --set network.hops=1ns", "network.hop"),
+        ("sim origin2000 counter --copies 2", "--copies is an option of multiprogramming and apps"),
+        ("sim origin2000 queues --scheduler gang", "--scheduler is an option of multiprogramming and apps"),
+        ("sim origin2000 locks --per-processor 2", "--per-processor is an option of list"),
+        ("sim origin2000 barriers --patterns zzz", "--patterns is an option of mplocks and apps"),
+        ("sim sx4 ladder --work 1us", "leave --work out"),
+        ("sim origin2000 apps --operations 5", "leave --operations out"),
         ("sim --machine nowhere.toml counter", "nowhere.toml can't be read"),
         ("reproduce N999", "N1, "),
     ] {
