@@ -139,6 +139,29 @@ fn lists_run_with_several_processes_and_amounts_of_work() {
 }
 
 #[test]
+fn cycles_are_the_machines_own_or_said_to_be_nanoseconds() {
+    let folder = Folder::new("cycles");
+    let run = |machine: &str| {
+        let command =
+            "mplocks --patterns one-lock --procs 2 --operations 40 --seeds 1 --algorithms mcs --json";
+        let records = text(&folder, &format!("sim {machine} {command}"));
+        let value = |metric: &str| {
+            let mut all = records.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
+            all.find(|r| r["metric"] == metric).unwrap()
+        };
+        let (cycles, ns) = (value("completion_cycles"), value("time_per_operation_ns"));
+        let has = cycles.get("cycle").and_then(|c| c.as_str()).map(String::from);
+        (cycles["value"].as_f64().unwrap(), ns["value"].as_f64().unwrap(), has)
+    };
+    // A cycle of 0.4 ns, as the machine's file says.
+    let (short, _, has) = run("rdma-cluster");
+    let (long, _, _) = run("rdma-cluster --set processor.cycle=0.8ns");
+    assert!(has.is_none() && (short / long / 2.0 - 1.0).abs() < 0.01, "{short} {long}");
+    let (.., has) = run("epyc-milan");
+    assert_eq!(has.as_deref(), Some("1 ns"));
+}
+
+#[test]
 fn report_that_cannot_be_written_is_refused_at_once() {
     let folder = Folder::new("unwritable");
     std::fs::write(folder.0.join("file"), "").unwrap();

@@ -30,7 +30,8 @@ use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::process::thread_time;
 use towpath_report::Experiment;
-use towpath_report::record::{Extra, Metric, Record, RecordSubject};
+use towpath_report::record::{Extra, Metric, Record, RecordSubject, metrics};
+use towpath_sim::Parameters;
 
 /// One thing to run, once for each seed.
 #[derive(Clone)]
@@ -146,13 +147,25 @@ pub fn run(
     for (point, result) in points.iter().zip(run_points(&points, effort, watcher)) {
         match result {
             Err(error) => failed.push((point.subject.clone(), error.to_string())),
-            Ok(figures) => records.extend(figures.into_iter().filter_map(|(metric, values)| {
-                let record = point.subject.record(metric, &values, sweep.run.seed, host)?;
-                Some(Record { machine: sweep.run.machine.name.clone(), ..record })
-            })),
+            Ok(figures) => {
+                let mut subject = point.subject.clone();
+                // Where the machine has no cycle, a cycle is a nanosecond.
+                if sweep.run.machine.cycle == 0 && figures.contains_key(&metrics::COMPLETION_CYCLES) {
+                    subject = subject.with("cycle", "1 ns");
+                }
+                records.extend(figures.into_iter().filter_map(|(metric, values)| {
+                    let record = subject.record(metric, &values, sweep.run.seed, host)?;
+                    Some(Record { machine: sweep.run.machine.name.clone(), ..record })
+                }));
+            }
         }
     }
     Ok((records, failed))
+}
+
+/// Time of a cycle, in picoseconds. Where the machine has none, a nanosecond.
+fn cycle_of(machine: &Parameters) -> u64 {
+    if machine.cycle == 0 { 1000 } else { machine.cycle }
 }
 
 /// The experiment of that name.

@@ -11,8 +11,8 @@ use towpath_apps::{LockSet, MeetingPoint};
 use towpath_report::record::{Metric, metrics};
 use towpath_sim::{Outcome, Sim};
 
-use crate::sim::Run;
 use crate::sim::mplocks::LockTable;
+use crate::sim::{Run, cycle_of};
 
 /// Times of all threads together within locks and barriers, in picoseconds, less the
 /// kernels'.
@@ -74,7 +74,7 @@ impl LockNotes {
         let [locks, barriers] = [self.accounts.locks.get(), self.accounts.barriers.get()];
         let others = counters.computed + counters.kernel_time + locks + barriers;
         vec![
-            (metrics::COMPLETION_CYCLES, outcome.time as f64 / run.machine.cycle.max(1000) as f64),
+            (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle_of(&run.machine) as f64),
             (metrics::ACQUISITIONS, all),
             (metrics::LOCAL_IDLE, part(mix.local_idle)),
             (metrics::REMOTE_IDLE, part(mix.remote_idle)),

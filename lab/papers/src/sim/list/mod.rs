@@ -26,7 +26,7 @@ use towpath_structures::{Node, Pool, PoolError};
 pub use valois::Valois;
 pub use versioned::Versioned;
 
-use super::{Measured, Run};
+use super::{Measured, Run, cycle_of};
 use crate::sim::run::figures;
 use towpath_host::Error;
 use towpath_report::record::metrics;
@@ -232,7 +232,7 @@ pub fn run_as<L: List<Sim> + 'static>(
     }
     let (pairs, c) = (pairs as f64, &outcome.counters);
     let mut values = figures(&outcome, pairs);
-    let cycle = run.machine.cycle.max(1000);
+    let cycle = cycle_of(&run.machine);
     values.extend([
         (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle as f64),
         (metrics::HIT_RATE, c.hits as f64 / c.accesses.max(1) as f64),

@@ -8,7 +8,7 @@ use towpath_sim::{Sim, SimCell, Simulation};
 
 use super::{HomePlacement, LockTable, Scheme, cycles};
 use crate::sim::run::figures;
-use crate::sim::{Measured, Run};
+use crate::sim::{Measured, Run, cycle_of};
 use towpath_host::Error;
 use towpath_report::record::metrics;
 
@@ -148,7 +148,7 @@ pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Erro
     let all = (mix.local_idle + mix.remote_idle + mix.busy).max(1) as f64;
     let mut values = figures(&outcome, operations);
     values.extend([
-        (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle as f64),
+        (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle_of(&run.machine) as f64),
         (metrics::PROGRAM_TIME, program.waited.get() as f64 / 1e3 / operations),
         (metrics::MESSAGE_INTERRUPTS, c.message_interrupts as f64 / operations),
         (metrics::INTERRUPTS_INSIDE, program.table.forwards_inside().any as f64 / operations),
