@@ -139,6 +139,26 @@ fn lists_run_with_several_processes_and_amounts_of_work() {
 }
 
 #[test]
+fn tables_of_applications_are_of_whole_solutions() {
+    let folder = Folder::new("solutions");
+    let found = text(&folder, "sim epyc-milan apps --patterns lu/tiny --procs 2 --seeds 1");
+    let says = |words: &str| found.contains(words);
+    assert!(says(": time of the solution") && says(": what the solution costs"), "{found}");
+    assert!(!found.contains("operation"), "{found}");
+}
+
+#[test]
+fn messages_of_two_processors_have_their_logp_parameters() {
+    let folder = Folder::new("logp");
+    let command = "sim enterprise5000 messages --procs 2,3 --operations 300 --seeds 1 --algorithms towpath";
+    let found = text(&folder, command);
+    let at = |line: &str| found.lines().skip_while(|l| !l.contains(line)).nth(1).unwrap_or("").to_owned();
+    let head = at("LogP parameters");
+    let heads: Vec<&str> = head.split_whitespace().collect();
+    assert_eq!(heads, ["2", "processors", "L", "o_s", "o_r", "g", "RTT", "bandwidth"], "{found}");
+}
+
+#[test]
 fn cycles_are_the_machines_own_or_said_to_be_nanoseconds() {
     let folder = Folder::new("cycles");
     let run = |machine: &str| {

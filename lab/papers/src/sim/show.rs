@@ -38,6 +38,16 @@ const COUNTS: [(&str, &str); 20] = [
     ("held", metrics::REMOTE_BUSY.name),
 ];
 
+/// Figures of messages between two processors, with their heads.
+const SHORT_MESSAGES: [(&str, &str); 6] = [
+    ("L", metrics::LATENCY.name),
+    ("o_s", metrics::SEND_OVERHEAD.name),
+    ("o_r", metrics::RECEIVE_OVERHEAD.name),
+    ("g", metrics::GAP.name),
+    ("RTT", metrics::ROUND_TRIP.name),
+    ("bandwidth", metrics::BYTES_PER_S.name),
+];
+
 /// Misses by distance.
 const DISTANCES: [(&str, &str); 6] = [
     ("0", metrics::LOCAL_MISSES.name),
@@ -143,6 +153,7 @@ pub fn sections(records: &[Record]) -> Vec<Section> {
                 all.iter().copied().filter(|r| group(r, by_work) == group_name).collect();
             let head = format!("{experiment} on {machine}, {group_name}");
             sections.extend(times(&head, &some));
+            sections.extend(short_messages(&head, &some));
             sections.push(counts(&head, &some));
             sections.extend(distances(&head, &some));
         }
@@ -221,6 +232,7 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     // Copies of a program side by side: what each of them takes.
     let copies = records.iter().any(|r| r.extra.contains_key("copies"));
     let in_cycles = records.iter().any(|r| r.metric == metrics::COMPLETION_CYCLES.name);
+    let is_solution = is_of_applications(records);
     let time = match (copies, in_cycles) {
         (true, _) => metrics::PROGRAM_TIME.name,
         (_, true) => metrics::COMPLETION_CYCLES.name,
@@ -243,9 +255,20 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     let header = std::iter::once("processors".to_string()).chain(procs.iter().map(u32::to_string)).collect();
     let table = Table {
         experiment: "sim",
-        title: format!("{head}: {}", if in_cycles { "cycles until the last process is done" } else { "time for each operation" }),
+        title: format!(
+            "{head}: {}",
+            match (in_cycles, is_solution) {
+                (true, _) => "cycles until the last process is done",
+                (_, true) => "time of the solution",
+                _ => "time for each operation",
+            }
+        ),
         note: if in_cycles {
             "From the start until the last process is done; medians over the seeds, the range in each figure's tooltip."
+        } else if is_solution && copies {
+            "The mean time until a copy of the application ends; medians over the seeds, the range in each figure's tooltip."
+        } else if is_solution {
+            "The whole time of the application; medians over the seeds, the range in each figure's tooltip."
         } else if copies {
             "The mean time until a copy of the program ends, by the number of its operations; medians over the seeds, the range in each figure's tooltip."
         } else {
@@ -278,8 +301,9 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
 fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, note: &str) -> Section {
     let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
-    let says =
-        |metric: &str| algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0));
+    let says = |metric: &str| {
+        algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0 || r.min < 0.0))
+    };
     let columns: Vec<&(&str, &str)> = metrics.iter().filter(|(_, metric)| says(metric)).collect();
     let rows = algorithms
         .iter()
@@ -293,17 +317,39 @@ fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, no
     Section { table, plots: Vec::new() }
 }
 
+/// Returns whether the records are of applications: each of them is one operation.
+fn is_of_applications(records: &[&Record]) -> bool {
+    records.first().is_some_and(|r| r.experiment == "apps")
+}
+
 fn counts(head: &str, records: &[&Record]) -> Section {
-    let note = "For each operation: store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
+    let (unit, title) = match is_of_applications(records) {
+        true => ("For the whole solution", "what the solution costs"),
+        false => ("For each operation", "what an operation costs"),
+    };
+    let note = ": store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
                 a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches; of lists: nodes passed by an insertion or deletion, double \
                 compare-and-swaps that found other values and changes of a count of active threads (each pair), the part of accesses that hit, and of the time in which the bus was held; of locks by message: interrupts, and the parts of the operations in which a forwarded request interrupted the holder, that found the lock last held by the same node, and that found it held.";
-    by_algorithm(records, &COUNTS, format!("{head}: what an operation costs"), note)
+    by_algorithm(records, &COUNTS, format!("{head}: {title}"), &format!("{unit}{note}"))
+}
+
+/// LogP parameters and bandwidth of messages, which are measured between two processors.
+fn short_messages(head: &str, records: &[&Record]) -> Option<Section> {
+    let note = "L: latency (negative where overheads overlap), o_s and o_r: the times for which sender and receiver are busy with a short message, g: time from one to the next in a long stream, RTT: \
+                request and reply; the peak bandwidth of long transfers.";
+    let pairs: Vec<&Record> = records.iter().copied().filter(|r| r.procs == 2).collect();
+    let is_measured = pairs.iter().any(|r| r.metric == metrics::ROUND_TRIP.name);
+    let title = format!("{head}: LogP parameters");
+    is_measured.then(|| by_algorithm(&pairs, &SHORT_MESSAGES, title, note))
 }
 
 /// Lines fetched, by distance: if any comes from afar.
 fn distances(head: &str, records: &[&Record]) -> Option<Section> {
-    let note = "For each operation: from the own node, then through so many routers (or from the machine's next class of distance).";
-    let section = by_algorithm(records, &DISTANCES, format!("{head}: lines fetched, by distance"), note);
+    let unit = if is_of_applications(records) { "For the whole solution" } else { "For each operation" };
+    let note =
+        ": from the own node, then through so many routers (or from the machine's next class of distance).";
+    let title = format!("{head}: lines fetched, by distance");
+    let section = by_algorithm(records, &DISTANCES, title, &format!("{unit}{note}"));
     (section.table.header.len() > 2).then_some(section)
 }
 
