@@ -9,8 +9,6 @@ const LINES: [usize; 2] = [24, 50];
 const COLUMNS: [usize; 2] = [80, 100];
 /// Lines that the command and the next prompt take.
 const AROUND: usize = 2;
-/// Lines of a table with one row: title, header, row.
-const LEAST: usize = 3;
 /// Width that a table's first column has at least, if its names need it, in characters.
 const NAMES: usize = 44;
 
@@ -54,8 +52,12 @@ impl Screen {
         let shown: Vec<&Table> = tables.iter().copied().filter(|t| !t.rows.is_empty()).collect();
         // A blank line goes before each table and before the closing paragraphs.
         let room = self.lines.saturating_sub(lines.len() + closing.len() + 1);
-        let count = shown.len().min(room / (LEAST + 1));
-        let mut left = room - count * (LEAST + 1);
+        let mut left = room;
+        let mut count = 0;
+        while let Some(less) = shown.get(count).and_then(|table| left.checked_sub(1 + self.least(table))) {
+            left = less;
+            count += 1;
+        }
         let mut rows = vec![1; count];
         // Each table in turn gets one more row, as long as it has one and there is a line for it.
         while let Some(first) = (0..count).filter(|&n| rows[n] < shown[n].rows.len()).min_by_key(|&n| rows[n])
@@ -73,6 +75,15 @@ impl Screen {
         }
         lines.extend(closing);
         lines.join("\n") + "\n"
+    }
+
+    /// Number of lines of a table with one row: title, header, row.
+    fn least(&self, table: &Table) -> usize {
+        // As long as a remark on what is left out becomes.
+        let [rows, columns] = [table.rows.len(), table.header.len()];
+        self.wrapped(&with_remarks(&table.title, [rows.saturating_sub(1), rows], [columns - 1, columns]))
+            .len()
+            + 2
     }
 
     /// A table's title, header and at most this many rows.
@@ -104,11 +115,9 @@ impl Screen {
             }
             widths.push(next);
         }
-        let mut title = table.title.clone();
-        if chosen.len() < table.rows.len() {
-            title += &format!(" ({} of {} rows)", chosen.len(), table.rows.len());
-        }
-        let mut lines = vec![clipped(&title, self.columns)];
+        let title =
+            with_remarks(&table.title, [chosen.len(), table.rows.len()], [widths.len(), table.header.len()]);
+        let mut lines = self.wrapped(&title);
         for row in &grid {
             let cell = |(column, &width): (usize, &usize)| {
                 let text = clipped(row.get(column).map_or("", String::as_str), width);
@@ -139,6 +148,13 @@ impl Screen {
         }
         lines
     }
+}
+
+/// A table's title, with the numbers of rows and columns that are shown, of all.
+fn with_remarks(title: &str, rows: [usize; 2], columns: [usize; 2]) -> String {
+    let part = |[shown, all]: [usize; 2], what| (shown < all).then(|| format!("{shown} of {all} {what}"));
+    let remarks: Vec<String> = part(rows, "rows").into_iter().chain(part(columns, "columns")).collect();
+    if remarks.is_empty() { title.into() } else { format!("{title} ({})", remarks.join(", ")) }
 }
 
 /// Text of at most this many characters, with a mark where some were left out.
@@ -196,6 +212,17 @@ mod tests {
         assert!(text.contains("of 60 rows)") && text.contains("algorithm 0 "), "{text}");
         assert!(text.lines().last().unwrap().starts_with("algorithm 59") && text.contains("*59.1"), "{text}");
         assert_eq!(text.lines().count(), 22 - 1, "{text}");
+    }
+
+    #[test]
+    fn long_title_is_whole_and_missing_columns_are_told() {
+        let words = "of a machine under a scheduler, ".repeat(5) + "time of the solution";
+        let long = Table { title: words.clone(), ..table(20, 40) };
+        let text = Screen::new(24, 80).lay_out(&[], &[&long, &long], &[]);
+        let joined = text.lines().collect::<Vec<_>>().join(" ");
+        assert_eq!(joined.matches(&words).count(), 2, "{text}");
+        assert_eq!(joined.matches(" of 40 columns)").count(), 2, "{text}");
+        assert!(text.lines().count() <= 22 && text.lines().all(|l| l.chars().count() <= 80), "{text}");
     }
 
     #[test]
