@@ -24,7 +24,7 @@ use crate::{CommandFailure, Outcome, output};
 )]
 pub struct ReproduceArgs {
     /// Claims to judge: a paper's letter (G, K, L, M, N) or a number (N6) [default: all]
-    #[arg(value_name = "CLAIM")]
+    #[arg(value_name = "CLAIM", value_delimiter = ',')]
     claims: Vec<String>,
 
     /// Number of seeds: runs of each experiment

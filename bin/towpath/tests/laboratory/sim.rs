@@ -271,7 +271,7 @@ fn what_is_wrong_is_answered_with_what_is_right() {
 #[test]
 fn claims_are_judged() {
     let folder = Folder::new("claims");
-    let found = text(&folder, "reproduce N34 K28 M18 --seeds 1 --json");
+    let found = text(&folder, "reproduce N34,K28 M18 --seeds 1 --json");
     let verdicts: Vec<serde_json::Value> = found.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let of = |id: &str| {
         verdicts.iter().find(|v| v["claim"] == id).unwrap()["verdict"].as_str().unwrap().to_string()
