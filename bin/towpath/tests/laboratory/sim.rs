@@ -261,6 +261,7 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim sx4 ladder --work 1us", "leave --work out"),
         ("sim origin2000 apps --operations 5", "leave --operations out"),
         ("sim --machine nowhere.toml counter", "nowhere.toml can't be read"),
+        ("sim origin2000 messages --procs 1", "2 to 64 processors"),
         ("reproduce N999", "N1, "),
     ] {
         let error = refused(&folder, arguments);

@@ -90,7 +90,7 @@ impl Simulate for Messages {
         }
         if let Some(n) = sweep.procs.iter().find(|n| !(2..=64).contains(*n)) {
             return Err(Error::NotAvailable(format!(
-                "{n} processors: a reader and 1 to 63 writers, so 2 to 64"
+                "--procs {n}: messages have a reader and 1 to 63 writers, so 2 to 64 processors"
             )));
         }
         all_points(self.name(), &sweep, &MESSAGES)
