@@ -88,8 +88,9 @@ impl Contender for Fake {
             return Err(Error::NotSupported);
         }
         let s = self.slowness;
+        let receive = if self.over_floor.is_some() { 15.0 * s } else { f64::NAN };
         Ok(ShortMessage {
-            logp: LogP::from_measured(20.0 * s, 15.0 * s, 40.0 * s, 120.0 * s),
+            logp: LogP::from_measured(20.0 * s, receive, 40.0 * s, 120.0 * s),
             round_trip_over_floor: self.over_floor,
         })
     }

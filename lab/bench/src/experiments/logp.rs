@@ -100,9 +100,13 @@ fn measure(contender: &mut dyn Contender, run: &Circumstances<'_>) -> Result<Sam
     }
     let ShortMessage { logp: figures, round_trip_over_floor } = contender.logp(run)?;
     let mut samples = Samples::default();
-    samples.push(LATENCY, figures.latency);
-    samples.push(SEND_OVERHEAD, figures.send_overhead);
-    samples.push(RECEIVE_OVERHEAD, figures.receive_overhead);
+    let pushed = [
+        (LATENCY, figures.latency),
+        (SEND_OVERHEAD, figures.send_overhead),
+        (RECEIVE_OVERHEAD, figures.receive_overhead),
+    ];
+    // A figure that the contender could not measure is absent.
+    samples.values.extend(pushed.into_iter().filter(|(_, ns)| ns.is_finite()));
     samples.push(GAP, figures.gap);
     samples.push(ROUND_TRIP, figures.round_trip);
     if let Some(ratio) = round_trip_over_floor {
@@ -239,6 +243,17 @@ mod tests {
         let [one] = ratios[..] else { panic!("only towpath has the floor beside it: {ratios:?}") };
         assert_eq!((one.algorithm.as_str(), one.value, one.min, one.max), ("towpath", 1.25, 1.25, 1.25));
         assert_eq!((one.runs, one.unit.as_str(), one.waiting.as_str()), (3, "ratio", "adaptive"));
+    }
+
+    #[test]
+    fn receive_overhead_of_a_single_core_is_absent_and_so_is_l() {
+        let mut contenders: Vec<Box<dyn Contender>> =
+            vec![Box::new(Fake::ours("ticket", 2.0).without_floor())];
+        let mut sink = Collected::default();
+        bench_with(&quick(), &mut contenders, &mut sink, |b| LogParameters.run(b).unwrap());
+        let records = sink.records.iter().filter(|r| r.algorithm == "ticket");
+        let metrics: Vec<&str> = records.map(|r| r.metric.as_str()).collect();
+        assert_eq!(metrics, ["send_overhead_ns", "gap_ns", "round_trip_ns"]);
     }
 
     #[test]
