@@ -112,7 +112,7 @@ impl<'a> Figures<'a> {
         };
         Table {
             experiment: "apps",
-            title: format!("{} ({})", self.application.name(), self.size),
+            title: format!("{} ({}): {}", self.application.name(), self.size, self.quantity()),
             note: format!(
                 "Speed-up, by the ratio to {base}, within the rounds.{growing} Each result was checked."
             ),
@@ -121,6 +121,12 @@ impl<'a> Figures<'a> {
                 .collect(),
             rows,
         }
+    }
+
+    /// Quantity of the table: the time, where there is nothing to compare it with.
+    fn quantity(&self) -> &'static str {
+        let is_compared = self.ways().iter().any(|&way| self.base(way).is_some());
+        if is_compared { "speed-up" } else { "time of the solution" }
     }
 
     fn plot(&self) -> Option<String> {

@@ -139,6 +139,11 @@ mod tests {
         let sections = Apps.sections(&results);
         assert_eq!(sections.len(), 4);
         assert!(sections.iter().all(|s| s.table.rows.iter().all(|row| row.len() == 3) && s.plots.len() == 1));
+        assert!(
+            sections.iter().all(|s| s.table.title.ends_with("): speed-up")),
+            "{}",
+            sections[0].table.title
+        );
         assert!(sections[1].table.note.contains("without locks"), "{}", sections[1].table.note);
     }
 }
