@@ -168,6 +168,9 @@ impl Results {
             .collect();
         if all.is_empty() && self.records.is_empty() {
             all = self.missing_summary().into_iter().map(|(_, who, why)| format!("{who}: {why}")).collect();
+            if all.is_empty() {
+                all.push("all: no variant has these participants and options".into());
+            }
         }
         all
     }
@@ -378,6 +381,12 @@ mod tests {
         assert!(unmeasured.contains(&"mpich: it is not installed".to_owned()), "{unmeasured:?}");
         assert!(!unmeasured.iter().any(|line| line.starts_with("towpath")));
         assert!(results.unmeasured(&[]).is_empty());
+    }
+
+    #[test]
+    fn run_without_records_or_reasons_is_told() {
+        let results = Results { records: Vec::new(), missing: Vec::new(), ..example_results() };
+        assert_eq!(results.unmeasured(&[]), ["all: no variant has these participants and options"]);
     }
 
     #[test]
