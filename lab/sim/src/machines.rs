@@ -68,6 +68,9 @@ pub fn from_text(file: &str, text: &str) -> Result<Parameters, FileError> {
         match table.get(key) {
             None => Ok(None),
             Some(value) => match value.get_ref() {
+                DeValue::String(s) if s.chars().any(char::is_control) => {
+                    Err(error(Some(value.span().start), format!("`{key}` is one line of printable text")))
+                }
                 DeValue::String(s) => Ok(Some((s.to_string(), value.span().start))),
                 _ => Err(error(Some(value.span().start), format!("`{key}` is a text in quotation marks"))),
             },
@@ -190,6 +193,8 @@ mod tests {
         );
         assert!(error("like = \"origin\"").contains("there are enterprise5000, origin2000"));
         assert!(error("title = 3").contains("line 1: `title` is a text"));
+        assert!(error("name = \"a\\u001b[31m\"").contains("line 1: `name` is one line of printable text"));
+        assert!(error("title = \"a\\nb\"").contains("line 1: `title` is one line of printable text"));
         assert!(error("a = [").starts_with("my.toml, line 1: "));
         assert!(error("fabric = \"bus\"\n").contains("these parameters have no value: processor.count"));
         assert!(error(&format!("{like}processor.count = 5000")).contains("1 to 1024"));
