@@ -29,6 +29,11 @@ const STRUCTURES: &str = "structures";
 const APPS: &str = "apps";
 /// Name of the experiment of locks by message.
 const MPLOCKS: &str = "mplocks";
+/// Names of the experiments that have writers, sizes, kills or MPIs to choose.
+const STRESS: &str = "stress";
+const BULK: &str = "bulk";
+const CRASH: &str = "crash";
+const MPI: &str = "mpi";
 /// Names of the experiments of primitives.
 const PRIMITIVES: [&str; 7] = [LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER, BROADCAST, POOL];
 const LOCKS: &str = "locks";

@@ -6,8 +6,8 @@ use towpath_lab::structures::MOST;
 use towpath_report::CLAIM_ALGORITHMS;
 
 use super::{
-    APPS, BARRIERS, BROADCAST, BenchArgs, COUNTER, KILLS, LOCKS, MPLOCKS, POOL, PRIMITIVES, RW_LOCKS,
-    STRUCTURES,
+    APPS, BARRIERS, BROADCAST, BULK, BenchArgs, COUNTER, CRASH, KILLS, LOCKS, MPI, MPLOCKS, POOL, PRIMITIVES,
+    RW_LOCKS, STRESS, STRUCTURES,
 };
 use crate::CommandFailure;
 
@@ -28,7 +28,18 @@ impl BenchArgs {
         let of_primitives = PRIMITIVES.contains(&here);
         let has_between = of_locks || [BARRIERS, COUNTER].contains(&here);
         let has_copies = of_primitives && ![BROADCAST, POOL].contains(&here);
+        // Without an experiment all of them run, and some have these.
+        let is_all = self.experiment.is_none();
+        let has_sizes = [BULK, BROADCAST, POOL].contains(&here);
+        let has_kills = [CRASH, MPLOCKS, STRUCTURES, KILLS].contains(&here) || of_primitives;
+        let has_procs = [MPI, MPLOCKS, STRUCTURES, APPS, KILLS].contains(&here) || of_primitives;
         let options = [
+            ("--writers", !self.writers.is_empty(), is_all || here == STRESS, STRESS),
+            ("--messages", self.messages.is_some(), is_all || here == STRESS, STRESS),
+            ("--sizes", !self.sizes.is_empty(), is_all || has_sizes, BULK),
+            ("--kills", self.kills.is_some(), is_all || has_kills, CRASH),
+            ("--procs", !self.procs.is_empty(), has_procs, LOCKS),
+            ("--impl", !self.mpis.is_empty(), here == MPI, MPI),
             ("--structure", !self.structure.is_empty(), here == STRUCTURES, STRUCTURES),
             ("--reads", !self.reads.is_empty(), here == STRUCTURES, STRUCTURES),
             ("--stop", self.stop.is_some(), here == STRUCTURES, STRUCTURES),
@@ -51,7 +62,7 @@ impl BenchArgs {
         let of_locks = [LOCKS, RW_LOCKS].contains(&here);
         let kills = here == KILLS || of_primitives && self.kills.is_some();
         let has_board = here == STRUCTURES || of_primitives || here == KILLS;
-        if [MPLOCKS, "mpi"].contains(&here) && self.procs.contains(&1) {
+        if [MPLOCKS, MPI].contains(&here) && self.procs.contains(&1) {
             return Some(format!("{here} wants 2 processes at least: --procs 2,8"));
         }
         if let Some(many) = self.procs.iter().find(|n| has_board && **n as usize > MOST) {

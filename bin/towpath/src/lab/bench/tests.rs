@@ -116,6 +116,12 @@ fn structures_have_options_of_their_own() {
         ("mpi --app lu", "towpath bench apps"),
         ("--input tiny", "--input"),
         ("mplocks --procs 1", "2 processes"),
+        ("locks --writers 3", "towpath bench stress --writers"),
+        ("locks --messages 3", "towpath bench stress --messages"),
+        ("locks --sizes 4K", "towpath bench bulk --sizes"),
+        ("floor --kills 3", "towpath bench crash --kills"),
+        ("stress --procs 4", "towpath bench locks --procs"),
+        ("stress --impl mpich", "towpath bench mpi --impl"),
     ] {
         let refused = parse(wrong).unwrap().check().expect_err(wrong);
         assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");
