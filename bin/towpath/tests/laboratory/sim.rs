@@ -148,6 +148,19 @@ fn tables_of_applications_are_of_whole_solutions() {
 }
 
 #[test]
+fn tables_of_barriers_are_of_passages() {
+    let folder = Folder::new("passages");
+    let found = text(&folder, "sim epyc-milan barriers --procs 4 --operations 40 --seeds 1 --all");
+    let says = |words: &str| found.contains(words);
+    assert!(
+        says(": time for each processor's passage") && says(": what a processor's passage costs"),
+        "{found}"
+    );
+    let advice = text(&folder, "recommend --machine epyc-milan --participants 2 --primitive barriers");
+    assert!(advice.replace('\n', " ").contains("ns for each processor's passage"), "{advice}");
+}
+
+#[test]
 fn messages_of_two_processors_have_their_logp_parameters() {
     let folder = Folder::new("logp");
     let command = "sim enterprise5000 messages --procs 2,3 --operations 300 --seeds 1 --algorithms towpath";

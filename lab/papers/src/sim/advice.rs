@@ -64,7 +64,8 @@ fn advise_one(records: &[Record], experiment: &'static str, noun: &str) -> Optio
     let mut all: Vec<&Record> = records.iter().filter(of_it).filter(|r| r.procs == procs).collect();
     all.sort_by(|a, b| a.value.total_cmp(&b.value));
     let (best, slowest) = (*all.first()?, *all.last()?);
-    let mut reasons = vec![format!("{} ns an operation", digits(best.value))];
+    let operation = if experiment == "barriers" { "for each processor's passage" } else { "an operation" };
+    let mut reasons = vec![format!("{} ns {operation}", digits(best.value))];
     let is_as_good = |r: &&Record| r.value <= AS_GOOD * best.value;
     let as_good: Vec<String> =
         all[1..].iter().copied().filter(|r| is_as_good(r)).take(3).map(label).collect();

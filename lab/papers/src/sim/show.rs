@@ -232,7 +232,7 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     // Copies of a program side by side: what each of them takes.
     let copies = records.iter().any(|r| r.extra.contains_key("copies"));
     let in_cycles = records.iter().any(|r| r.metric == metrics::COMPLETION_CYCLES.name);
-    let is_solution = is_of_applications(records);
+    let counted = CountedUnit::of(records);
     let time = match (copies, in_cycles) {
         (true, _) => metrics::PROGRAM_TIME.name,
         (_, true) => metrics::COMPLETION_CYCLES.name,
@@ -257,17 +257,15 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
         experiment: "sim",
         title: format!(
             "{head}: {}",
-            match (in_cycles, is_solution) {
-                (true, _) => "cycles until the last process is done",
-                (_, true) => "time of the solution",
-                _ => "time for each operation",
-            }
+            if in_cycles { "cycles until the last process is done" } else { counted.time() }
         ),
         note: if in_cycles {
             "From the start until the last process is done; medians over the seeds, the range in each figure's tooltip."
-        } else if is_solution && copies {
+        } else if counted == CountedUnit::Solution && copies {
             "The mean time until a copy of the application ends; medians over the seeds, the range in each figure's tooltip."
-        } else if is_solution {
+        } else if counted == CountedUnit::Passage {
+            "The whole time by the number of passages of all processors, so that an episode of n processors takes n times that; medians over the seeds, the range in each figure's tooltip."
+        } else if counted == CountedUnit::Solution {
             "The whole time of the application; medians over the seeds, the range in each figure's tooltip."
         } else if copies {
             "The mean time until a copy of the program ends, by the number of its operations; medians over the seeds, the range in each figure's tooltip."
@@ -317,20 +315,64 @@ fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, no
     Section { table, plots: Vec::new() }
 }
 
-/// Returns whether the records are of applications: each of them is one operation.
-fn is_of_applications(records: &[&Record]) -> bool {
-    records.first().is_some_and(|r| r.experiment == "apps")
+/// Unit by which an experiment counts times and costs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CountedUnit {
+    Operation,
+    /// An application's whole run.
+    Solution,
+    /// One processor's passage through a barrier.
+    Passage,
+}
+
+impl CountedUnit {
+    fn of(records: &[&Record]) -> CountedUnit {
+        match records.first().map(|r| r.experiment.as_str()) {
+            Some("apps") => CountedUnit::Solution,
+            Some("barriers") => CountedUnit::Passage,
+            _ => CountedUnit::Operation,
+        }
+    }
+
+    /// Title of a table of times.
+    fn time(self) -> &'static str {
+        match self {
+            CountedUnit::Operation => "time for each operation",
+            CountedUnit::Solution => "time of the solution",
+            CountedUnit::Passage => "time for each processor's passage",
+        }
+    }
+
+    /// Title of a table of counts.
+    fn costs(self) -> &'static str {
+        match self {
+            CountedUnit::Operation => "what an operation costs",
+            CountedUnit::Solution => "what the solution costs",
+            CountedUnit::Passage => "what a processor's passage costs",
+        }
+    }
+
+    /// Beginning of a note on counts.
+    fn unit(self) -> &'static str {
+        match self {
+            CountedUnit::Operation => "For each operation",
+            CountedUnit::Solution => "For the whole solution",
+            CountedUnit::Passage => "For each processor's passage",
+        }
+    }
 }
 
 fn counts(head: &str, records: &[&Record]) -> Section {
-    let (unit, title) = match is_of_applications(records) {
-        true => ("For the whole solution", "what the solution costs"),
-        false => ("For each operation", "what an operation costs"),
-    };
+    let counted = CountedUnit::of(records);
     let note = ": store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
                 a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches; of lists: nodes passed by an insertion or deletion, double \
                 compare-and-swaps that found other values and changes of a count of active threads (each pair), the part of accesses that hit, and of the time in which the bus was held; of locks by message: interrupts, and the parts of the operations in which a forwarded request interrupted the holder, that found the lock last held by the same node, and that found it held.";
-    by_algorithm(records, &COUNTS, format!("{head}: {title}"), &format!("{unit}{note}"))
+    by_algorithm(
+        records,
+        &COUNTS,
+        format!("{head}: {}", counted.costs()),
+        &format!("{}{note}", counted.unit()),
+    )
 }
 
 /// LogP parameters and bandwidth of messages, which are measured between two processors.
@@ -345,7 +387,7 @@ fn short_messages(head: &str, records: &[&Record]) -> Option<Section> {
 
 /// Lines fetched, by distance: if any comes from afar.
 fn distances(head: &str, records: &[&Record]) -> Option<Section> {
-    let unit = if is_of_applications(records) { "For the whole solution" } else { "For each operation" };
+    let unit = CountedUnit::of(records).unit();
     let note =
         ": from the own node, then through so many routers (or from the machine's next class of distance).";
     let title = format!("{head}: lines fetched, by distance");

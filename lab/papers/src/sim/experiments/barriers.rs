@@ -1,5 +1,5 @@
 //! Barriers (Nikolopoulos & Papatheodorou §4.3): work, wait for all, work. An operation
-//! is one episode of the barrier for all processors.
+//! is one processor's passage: an episode has as many as there are processors.
 
 use std::sync::LazyLock;
 
