@@ -38,6 +38,12 @@ impl Choice {
         self.every
     }
 
+    /// Number of steps that the second kill comes later than after one: tests that leave
+    /// cases out choose by it, too.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Number of steps after which to kill next: one more, or so that it grows by half.
     pub fn after(&self, steps: u64) -> u64 {
         self.after_part(steps, COARSEST)

@@ -15,7 +15,8 @@
 //!
 //! `cargo test -p towpath-sync --test every_step -- every list` does it for every k (many minutes
 //! for each structure; names of a structure, an act, a way to interrupt or a DCAS choose among the
-//! cases). In the ordinary tests a few k of each.
+//! cases). In the ordinary tests a few k of every second act; `TOWPATH_FIRST_STEP=1` takes the
+//! others.
 //!
 //! * `acts.rs`: the structures, and what they can do. `history.rs`: whether an order of the calls
 //!   explains them.
@@ -76,7 +77,11 @@ fn each<T: InSegment>(choice: &Choice) -> u64 {
     let (name, mut all, mut done) = (T::name(), 0, [0; 5]);
     let (structure, dcas) = name.split_once(" over ").unwrap_or((&name, "guerraoui"));
     let round = Round::<T>::new(acts::<T>().into_iter().map(|(act, _)| act).collect());
-    for (act, act_name) in acts::<T>() {
+    for ((act, act_name), turn) in acts::<T>().into_iter().zip(choice.first()..) {
+        // Half of the acts on each structure, others on the next.
+        if !choice.every() && !(turn + structure.len() as u64).is_multiple_of(2) && act != Act::Recover {
+            continue;
+        }
         for (number, before) in befores().into_iter().enumerate() {
             // Evicting is something else only if it is full.
             if !choice.every() && number != if act_name.ends_with("evicting") { 2 } else { 0 } {
