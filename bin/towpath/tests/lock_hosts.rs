@@ -263,16 +263,15 @@ fn long_commands_and_names(cluster: &Cluster<'_>) {
 }
 
 #[test]
-fn lost_hosts_give_their_locks_on_after_the_lease() {
-    let dog = Watchdog::new("lost_hosts_give_their_locks_on_after_the_lease");
+fn lock_of_a_dead_agent_goes_on_after_the_lease() {
+    let dog = Watchdog::new("lock_of_a_dead_agent_goes_on_after_the_lease");
     let Some(mut cluster) = Cluster::start(&dog, "500ms") else { return };
-
-    // An agent dies: its holder is told at once, and the lock goes on after the lease.
+    // Its holder is told at once.
     let (held, token) = cluster.holder(0, &[]);
     let waiter = cluster.waiter(1);
     cluster.agents[0].take().unwrap().kill();
-    let (mut newest, died) = told(waiter);
-    assert!(died && newest > token);
+    let (next, died) = told(waiter);
+    assert!(died && next > token);
     let (status, _, errors) = held.finish();
     assert!(status.success() && errors.contains("agent has ended"), "{errors}");
     let (status, _, errors) = cluster.lock(0, &["x", "true"]).finish();
@@ -288,8 +287,14 @@ fn lost_hosts_give_their_locks_on_after_the_lease() {
         let (status, _, errors) = cluster.command(0, &["lock", "--hosts", hosts, "--serve"]).finish();
         assert!(status.code() == Some(73) && errors.contains(says), "{errors}");
     }
+}
 
-    // A host is cut off: its command is ended, a minority grants nothing, the others go on.
+#[test]
+fn lock_of_a_host_that_is_cut_off_goes_on_after_the_lease() {
+    let dog = Watchdog::new("lock_of_a_host_that_is_cut_off_goes_on_after_the_lease");
+    let Some(cluster) = Cluster::start(&dog, "500ms") else { return };
+    // Its command is ended, a minority grants nothing, the others go on.
+    let mut newest = 0;
     for host in [1, 2] {
         let (mut held, token) = cluster.holder(host, &["--on-loss", "term"]);
         assert!(token > newest);
@@ -309,9 +314,14 @@ fn lost_hosts_give_their_locks_on_after_the_lease() {
         cluster.set_link(host, "up");
         cluster.wait_until_all_take_part();
     }
+}
 
-    // An agent is stopped: so is its host, for the others. A command that runs on keeps the lock
-    // from its own host until it ends.
+#[test]
+fn lock_of_a_stopped_agent_goes_on_after_the_lease() {
+    let dog = Watchdog::new("lock_of_a_stopped_agent_goes_on_after_the_lease");
+    let Some(mut cluster) = Cluster::start(&dog, "500ms") else { return };
+    // Its host is stopped, too, for the others. A command that runs on keeps the lock from its own
+    // host until it ends.
     let (held, token) = cluster.holder(0, &[]);
     let waiter = cluster.waiter(2);
     let agent = cluster.agents[0].as_ref().unwrap().pid();
