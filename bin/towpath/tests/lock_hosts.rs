@@ -219,7 +219,11 @@ fn hosts_exclude_each_other_and_see_deaths_of_holders() {
     let status = cluster.status(2);
     let names: Vec<_> = (0..3).map(|host| status[host]["host"].as_str().unwrap()).collect();
     assert_eq!(names, NAMES);
-    assert_eq!(status[0]["locks"][0]["holders"][0]["token"], token);
+    let lock = &status[0]["locks"][0];
+    let holder = &lock["holders"][0];
+    assert_eq!(holder["token"], token);
+    assert!(holder["host"] == NAMES[0] && holder["seconds"].as_f64().unwrap() < 1e4, "{holder}");
+    assert!(NAMES.iter().any(|name| lock["home"] == *name) && lock["waited_seconds"].is_f64(), "{lock}");
     assert_eq!(status[1]["locks"][0]["waiters"].as_array().unwrap().len(), 1);
     let (_, text, _) = cluster.lock(2, &["--status"]).finish();
     assert!(text.contains("alpha: takes part, has a lease") && text.contains("x: held"), "{text}");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use towpath_agent::{HostLockRow, HostReport, HostsFile, cluster_status};
+use towpath_agent::{ClientRow, HostLockRow, HostReport, HostsFile, cluster_status};
 #[cfg(feature = "etcd")]
 use towpath_etcd::{Etcd, EtcdLock, EtcdLockPlace};
 use towpath_lockfile::{LockAccess, LockInfo, LockUser, survey};
@@ -37,13 +37,39 @@ struct LockRow {
     waiters: Vec<UserRow>,
 }
 
+/// Lock as one of several hosts sees it, as JSON.
+#[derive(Serialize)]
+struct LockOfHostRow {
+    #[serde(flatten)]
+    lock: LockRow,
+    home: Option<String>,
+    cached: bool,
+    hops: u32,
+    waited_seconds: f64,
+    lost: Vec<UserRow>,
+    omitted: usize,
+}
+
+/// One of several hosts, as JSON.
+#[derive(Serialize)]
+struct HostRow {
+    host: String,
+    reachable: bool,
+    member: bool,
+    lease: bool,
+    epoch: u32,
+    locks: Vec<LockOfHostRow>,
+    omitted: usize,
+}
+
 /// Shows the locks of the hosts of a file, as their agents see them.
 pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
     let (host, lock) = (arguments.host.as_deref(), arguments.name.as_deref());
     let reports =
         cluster_status(hosts, host, lock).map_err(|e| CommandFailure::new(e).with_code(NOT_MADE))?;
     if arguments.json {
-        let text = serde_json::to_string_pretty(&reports).map_err(CommandFailure::new)?;
+        let rows: Vec<HostRow> = reports.into_iter().map(|report| row_of_host(report, hosts)).collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::new)?;
         say!("{text}")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -70,6 +96,42 @@ pub fn show_cluster(arguments: &Arguments, hosts: &HostsFile) -> Outcome {
         say!("{}: {state}", printable(name))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn row_of_host(report: HostReport, hosts: &HostsFile) -> HostRow {
+    let user = |user: ClientRow| UserRow {
+        host: Some(report.host.clone()),
+        pid: user.pid,
+        command: user.command,
+        shared: user.shared,
+        token: user.token,
+        seconds: seconds_since(user.since),
+    };
+    let users = |rows: Vec<ClientRow>| rows.into_iter().map(user).collect();
+    let lock = |row: HostLockRow| LockOfHostRow {
+        lock: LockRow {
+            name: row.name,
+            token: row.token,
+            previous_owner_died: row.previous_owner_died,
+            holders: users(row.holders),
+            waiters: users(row.waiters),
+        },
+        home: hosts.hosts.get(usize::from(row.home)).map(|home| home.name.clone()),
+        cached: row.cached,
+        hops: row.hops,
+        waited_seconds: row.waited as f64 / 1e9,
+        lost: users(row.lost),
+        omitted: row.omitted,
+    };
+    HostRow {
+        locks: report.locks.into_iter().map(lock).collect(),
+        reachable: report.reachable,
+        member: report.member,
+        lease: report.lease,
+        epoch: report.epoch,
+        omitted: report.omitted,
+        host: report.host.clone(),
+    }
 }
 
 fn text_of_row(row: &HostLockRow, home: &str) -> String {
