@@ -238,6 +238,34 @@ fn barrier_begins_anew_when_no_participant_lives() {
 }
 
 #[test]
+fn newcomer_waits_until_a_death_is_told() {
+    for (policy, name) in Policy::ALL {
+        let (barrier, dead) = (Barrier::<Native, 4>::in_arena(&Heap, 2), AtomicU64::new(0));
+        let members = [2, 3, 4].map(|me| Member { me, dead: &dead });
+        let (barrier, members) = (&barrier, &members);
+        let arrive = |n: usize, deadline| {
+            barrier.wait_as(&Native::with_id(n as u32), &members[n].wait(policy), deadline)
+        };
+        for n in [0, 1] {
+            barrier.join_as(&Native::with_id(n), &members[n as usize].wait(policy)).unwrap();
+        }
+        assert_eq!(arrive(2, Deadline::PAST), Err(EpisodeError::Capacity), "{name}: both live");
+        dead.store(1 << 3, SeqCst);
+        assert_eq!(arrive(2, Deadline::PAST), Err(EpisodeError::TimedOut), "{name}");
+        thread::scope(|scope| {
+            let newcomer = scope.spawn(|| arrive(2, soon()));
+            assert_eq!(arrive(0, soon()), Err(EpisodeError::PeerDied { rank: None }), "{name}");
+            // The newcomer takes part from some episode on, and goes after it.
+            while !newcomer.is_finished() {
+                let passed = arrive(0, Deadline::within(Duration::from_millis(5)));
+                assert!(matches!(passed, Ok(()) | Err(EpisodeError::TimedOut)), "{name}: {passed:?}");
+            }
+            assert_eq!(newcomer.join().unwrap(), Ok(()), "{name}");
+        });
+    }
+}
+
+#[test]
 fn barrier_holds_for_many_episodes() {
     let (barrier, counts) = (Barrier::new(4), [const { AtomicU64::new(0) }; 4]);
     thread::scope(|scope| {

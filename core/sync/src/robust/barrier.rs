@@ -33,6 +33,9 @@
 //! instead. A waiter at its deadline has arrived ([`PENDING`]); it waits for the same episode when
 //! it comes again.
 //!
+//! **Newcomers.** One that finds all places taken, one of them by a dead participant, waits until
+//! the others are told of that death, and takes its place.
+//!
 //! **Renewal.** If all places are taken and no process lives that has one, or has left one, a
 //! newcomer marks them as [`VOID`] before it takes one: newcomers wait for as many as the barrier
 //! was made for, and are told of no earlier death. One that dies before all are marked leaves that
@@ -88,8 +91,8 @@ pub enum EpisodeError {
         /// Rank of the dead, if it has one.
         rank: Option<u32>,
     },
-    /// The caller's time was over. It has arrived: when it comes again, it waits for
-    /// the same episode.
+    /// The caller's time was over. It has arrived, unless it waited for a place: when it
+    /// comes again, it waits for the same episode.
     TimedOut,
     /// Full barrier: it has all participants that it is for, and one of them lives.
     Capacity,
@@ -233,6 +236,31 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         self.join_for(cpu, wait.identity(), cpu.id()).ok_or(EpisodeError::Capacity)
     }
 
+    /// A place for the caller, where all are taken.
+    ///
+    /// If one of them has a dead participant, the caller waits until the others are told of that.
+    #[cold]
+    fn await_place<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+    ) -> Result<usize, EpisodeError> {
+        let mut turns = None;
+        loop {
+            // Relaxed: with an older word the wait ends at once, and each turn looks again.
+            let episode = cpu.load(&self.episode, Ordering::Relaxed) & !PARKED;
+            let taken = self.place_for(cpu, wait);
+            // Relaxed: identities; a later look finds the death that this one does not see.
+            let is_dead = |word| !wait.is_alive(identity(cpu.load(word, Ordering::Relaxed)));
+            if taken.is_ok() || !self.places(cpu, 0).any(|(_, word)| is_dead(word)) {
+                return taken;
+            }
+            let turns = turns.get_or_insert_with(|| Turns::new(cpu, deadline, TURN));
+            turns.wait(cpu, wait, &self.episode, episode).map_err(|_| EpisodeError::TimedOut)?;
+        }
+    }
+
     /// Marks all places as [`VOID`] if all are taken, by none that lives.
     fn renew<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         let mut seen = [0; N];
@@ -263,7 +291,7 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
         wait: &W,
         deadline: Deadline,
     ) -> Result<(), EpisodeError> {
-        let place = self.place_for(cpu, wait)?;
+        let place = self.place_for(cpu, wait).or_else(|_| self.await_place(cpu, wait, deadline))?;
         let (mine, count) = self.arrive(cpu, wait, place, PENDING);
         let word = &self.places[place];
         let missing = self.participants(cpu).saturating_sub(count);

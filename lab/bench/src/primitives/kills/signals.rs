@@ -308,8 +308,6 @@ impl Attacked for BarrierEpisodes {
             match barrier.wait() {
                 Ok(()) => player.is_done(),
                 Err(EpisodeError::PeerDied { .. }) => player.count(),
-                // A predecessor's death is not known yet.
-                Err(EpisodeError::Capacity) => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => return Err(error.to_string()),
             }
             work(BETWEEN);
