@@ -140,27 +140,26 @@ impl Arguments {
     /// Returns why an option of flock(1) is refused.
     fn foreign(&self) -> Option<&'static str> {
         let ForeignOptions { unlock, close, no_fork, fcntl, verbose } = self.foreign;
-        if unlock {
-            Some("-u (--unlock) of flock(1) is not there: the lock ends with the command")
-        } else if close {
-            Some(
+        let reasons = [
+            (unlock, "-u (--unlock) of flock(1) is not there: the lock ends with the command"),
+            (
+                close,
                 "-o (--close) of flock(1) is not there: leave it out; processes that the command leaves running do not keep the lock",
-            )
-        } else if no_fork {
-            Some(
+            ),
+            (
+                no_fork,
                 "-F (--no-fork) of flock(1) is not there: leave it out; `towpath lock` stays beside the command and sees how it ends",
-            )
-        } else if fcntl {
-            Some(
+            ),
+            (
+                fcntl,
                 "--fcntl of flock(1) is not there: leave it out; a lock of towpath is a name, and no other program's lock of a file",
-            )
-        } else if verbose {
-            Some(
+            ),
+            (
+                verbose,
                 "--verbose of flock(1) is not there: leave it out; `towpath lock --status` shows holders and waiters",
-            )
-        } else {
-            None
-        }
+            ),
+        ];
+        reasons.into_iter().find(|(given, _)| *given).map(|(_, reason)| reason)
     }
 
     /// Returns the program and its arguments.

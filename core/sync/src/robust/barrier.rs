@@ -50,9 +50,10 @@
 use core::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use towpath_derive::{OpaqueDebug, SentenceDebug};
+use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Native, Ordering, OwnLine, Place, Processor, zeroed};
 
+use super::EpisodeError;
 use crate::mutex::adaptive;
 use crate::turns::{TURN, Turns};
 use crate::{Deadline, PARKED, Waiting};
@@ -81,56 +82,6 @@ const JOINS: u64 = 0xff * JOIN;
 const COUNTED: u32 = 32;
 /// Part of the count: number of arrivals and of known deaths.
 const ARRIVALS: u64 = (1 << COUNTED) - 1;
-
-/// Reason for an episode that did not succeed.
-#[derive(Clone, Copy, PartialEq, Eq, SentenceDebug)]
-pub enum EpisodeError {
-    /// A participant died. All that are there get the same error, and the next episode
-    /// is among the survivors.
-    PeerDied {
-        /// Rank of the dead, if it has one.
-        rank: Option<u32>,
-    },
-    /// The caller's time was over. It has arrived, unless it waited for a place: when it
-    /// comes again, it waits for the same episode.
-    TimedOut,
-    /// Full barrier: it has all participants that it is for, and one of them lives.
-    Capacity,
-    /// The barrier lies in a world that this process has not entered.
-    NotEntered,
-}
-
-impl EpisodeError {
-    const fn sentence(self) -> &'static str {
-        match self {
-            EpisodeError::PeerDied { .. } => {
-                "a participant of the barrier died: go on without it, the next episode is among the survivors"
-            }
-            EpisodeError::TimedOut => {
-                "not all participants had arrived before the time was over: come again, and wait longer"
-            }
-            EpisodeError::Capacity => {
-                "the barrier has all its participants: make it for more, or let one leave first; one that has died keeps \
-                 its place until the others were told"
-            }
-            EpisodeError::NotEntered => {
-                "this process has not entered the world in which the barrier lies: call World::enter first (after a fork, in the child too)"
-            }
-        }
-    }
-}
-
-impl core::fmt::Display for EpisodeError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.sentence())?;
-        match self {
-            EpisodeError::PeerDied { rank: Some(rank) } => write!(f, " (it was rank {rank})"),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for EpisodeError {}
 
 const fn identity(value: u64) -> u32 {
     (value >> 32) as u32 & 0x7fff_ffff

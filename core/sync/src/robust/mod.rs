@@ -5,14 +5,16 @@
 
 mod barrier;
 mod condvar;
+mod episode_error;
 mod event;
 mod once;
 mod plain;
 mod readers_writer;
 mod semaphore;
 
-pub use barrier::{Barrier, EpisodeError};
+pub use barrier::Barrier;
 pub use condvar::{ConditionWait, Condvar, Woken};
+pub use episode_error::EpisodeError;
 pub use event::Event;
 pub use once::{Once, OnceRunner, OnceTurn};
 pub use readers_writer::{Access, ReadHeld, ReadersWriter, Unreleased, WriteHeld};
