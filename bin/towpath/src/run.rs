@@ -289,20 +289,22 @@ fn not_started(program: &str, error: &io::Error) -> CommandFailure {
         }
         _ => {}
     }
-    let (code, why) = match error.kind() {
-        io::ErrorKind::NotFound => {
-            (127, "not found: neither here nor in PATH, or its interpreter is missing".to_owned())
-        }
-        io::ErrorKind::PermissionDenied if Path::new(program).is_dir() => {
-            (126, "not executable: it is a directory".to_owned())
-        }
-        io::ErrorKind::PermissionDenied => (126, "not executable: permission denied (chmod +x?)".to_owned()),
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    CommandFailure::new(format!("{program}: {}", why_not_executed(program, error))).with_code(code)
+}
+
+/// Returns why the system did not execute a program.
+pub fn why_not_executed(program: impl AsRef<Path>, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "not found: neither here nor in PATH, or its interpreter is missing",
+        io::ErrorKind::PermissionDenied if program.as_ref().is_dir() => "not executable: it is a directory",
+        io::ErrorKind::PermissionDenied => "not executable: permission denied (chmod +x?)",
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            (126, "not executable: neither a program for this machine nor a script with #!".to_owned())
+            "not executable: neither a program for this machine nor a script with #!"
         }
-        _ => (126, format!("can't be started: {error}")),
+        _ => return format!("can't be started: {error}"),
     };
-    CommandFailure::new(format!("{program}: {why}")).with_code(code)
+    why.to_owned()
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
@@ -37,9 +36,9 @@ use super::NO_ETCD;
 use super::{Arguments, NOT_EXECUTED, NOT_MADE, OnLoss, SYSTEM_FAILED, read_hosts, shown_command};
 use crate::output::remark;
 use crate::run::children::{self, ChildEnd};
-use crate::run::poll_within;
 use crate::run::signals::{self, Signals, is_ending};
 use crate::run::supervisor::{Heard, Parent};
+use crate::run::{poll_within, why_not_executed};
 use crate::{CommandFailure, Outcome};
 
 /// Lowest number of the descriptor that the command inherits: scripts use the first ones.
@@ -471,20 +470,11 @@ fn look_after(
 }
 
 fn not_started(program: &OsString, error: &io::Error) -> CommandFailure {
-    let (code, why) = match error.kind() {
-        io::ErrorKind::NotFound => {
-            (NOT_EXECUTED, "not found: neither here nor in PATH, or its interpreter is missing".to_owned())
-        }
-        io::ErrorKind::PermissionDenied if Path::new(program).is_dir() => {
-            (NOT_EXECUTED, "not executable: it is a directory".to_owned())
-        }
-        io::ErrorKind::PermissionDenied => {
-            (NOT_EXECUTED, "not executable: permission denied (chmod +x?)".to_owned())
-        }
-        _ if error.raw_os_error() == Some(libc::EAGAIN) => {
+    let (code, why) = match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
             (SYSTEM_FAILED, "too many processes of this user: raise the limit (`ulimit -u`)".to_owned())
         }
-        _ => (NOT_EXECUTED, format!("can't be started: {error}")),
+        _ => (NOT_EXECUTED, why_not_executed(program, error)),
     };
     CommandFailure::new(format!("{}: {why}", program.to_string_lossy())).with_code(code)
 }
