@@ -309,8 +309,12 @@ fn lock_of_a_host_that_is_cut_off_goes_on_after_the_lease() {
         assert_eq!(status.code(), Some(128 + libc::SIGTERM), "{errors}");
         assert!(errors.contains("lost its lease; the command gets SIGTERM"), "{errors}");
         for name in ["x", "unused"] {
-            let (status, output, _) = cluster.lock(host, &[name, "-n", "echo", "ran"]).finish();
-            assert_eq!((status.code(), output.as_str()), (Some(1), ""), "a minority grants nothing");
+            // A minority grants nothing, and says why.
+            for (option, code) in [("-n", 73), ("-w0.1", 1)] {
+                let (status, output, errors) = cluster.lock(host, &[name, option, "echo", "ran"]).finish();
+                assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{errors}");
+                assert!(errors.contains("hears no majority"), "{errors}");
+            }
         }
         let died;
         (newest, died) = told(waiter);

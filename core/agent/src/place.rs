@@ -31,6 +31,11 @@ pub enum PlaceNews {
     Granted(LockGrant),
     /// The lock is not to be had without waiting.
     Refused,
+    /// The host has no lease: it grants no lock to its waiters until it has one.
+    ///
+    /// It hears no majority of the hosts, or its agent has just been started. A request that does
+    /// not wait is refused after it.
+    NoLease,
     /// The host has lost its lease: the lock may be given to others.
     Lost,
     /// The lease is there again, and the lock was given to no other.
@@ -196,6 +201,7 @@ impl AgentPlace {
                 self.asks = false;
                 PlaceNews::Refused
             }
+            AgentLine::NoLease => PlaceNews::NoLease,
             AgentLine::Lost => PlaceNews::Lost,
             AgentLine::Regained => PlaceNews::Regained,
             AgentLine::Left => PlaceNews::Left,

@@ -90,6 +90,8 @@ pub(crate) enum Notice {
     },
     /// The lock is not to be had without waiting.
     Refused,
+    /// The host has no lease: no waiter is granted the lock until it has one.
+    NoLease,
     /// The holder's lock may be given to others: the host has no lease.
     Lost,
     /// The lease is there again, and the lock was not given to others.

@@ -70,6 +70,7 @@ pub(crate) enum AgentLine {
         data: Option<(u64, Vec<u8>)>,
     },
     Refused,
+    NoLease,
     Lost,
     Regained,
     /// The place is left.

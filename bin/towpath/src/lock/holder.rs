@@ -51,6 +51,9 @@ const LEAVE: Duration = Duration::from_secs(5);
 /// Time for which a waiter that gives up waits for the agent. It will see the end anyway.
 const WITHDRAW: Duration = Duration::from_millis(100);
 
+/// Reason why a host grants nothing.
+const NO_LEASE: &str = "this host grants no locks: its agent hears no majority of the hosts, or has just been started (`towpath lock --hosts FILE --status` shows which hosts are there)";
+
 /// Place in the queue of a lock.
 enum HolderPlace {
     /// Place of a lock of this host.
@@ -66,6 +69,8 @@ enum HolderPlace {
 enum HolderNews {
     Granted(LockGrant),
     Refused,
+    /// The host grants nothing to its waiters now.
+    NoLease,
     /// The lock can't be had.
     #[cfg(feature = "etcd")]
     Failed(CommandFailure),
@@ -102,6 +107,7 @@ impl HolderPlace {
             HolderPlace::Agent(place) => match place.take_news()? {
                 PlaceNews::Granted(grant) => HolderNews::Granted(grant),
                 PlaceNews::Refused => HolderNews::Refused,
+                PlaceNews::NoLease => HolderNews::NoLease,
                 PlaceNews::Lost => HolderNews::Lost { why: "this host has lost its lease", ends: false },
                 PlaceNews::AgentEnded => HolderNews::Lost { why: "this host's agent has ended", ends: true },
                 PlaceNews::Regained => HolderNews::Regained,
@@ -285,11 +291,18 @@ fn wait_for_news(
     let limit = if tries { answer } else { timeout };
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let system = |e: io::Error| CommandFailure::new(e).with_code(SYSTEM_FAILED);
+    let mut has_lease = true;
     loop {
         while let Some(news) = place.take_news() {
             match news {
                 HolderNews::Granted(grant) => return Ok(WaitEnd::Granted(grant)),
-                HolderNews::Refused => return Ok(WaitEnd::TooLong),
+                HolderNews::Refused if has_lease => return Ok(WaitEnd::TooLong),
+                HolderNews::Refused => return Err(refused(format!("{NO_LEASE}; ask again later"))),
+                HolderNews::NoLease if !tries && has_lease => {
+                    remark!("towpath: {NO_LEASE}; waiting for that");
+                    has_lease = false;
+                }
+                HolderNews::NoLease => has_lease = false,
                 #[cfg(feature = "etcd")]
                 HolderNews::Failed(failure) => return Err(failure),
                 HolderNews::Lost { why, ends: true } => {
@@ -437,7 +450,7 @@ fn look_after(
                     remark!("towpath: this host has its lease again: the lock was not given to others");
                     continue;
                 }
-                HolderNews::Granted(_) | HolderNews::Refused => continue,
+                HolderNews::Granted(_) | HolderNews::Refused | HolderNews::NoLease => continue,
                 #[cfg(feature = "etcd")]
                 HolderNews::Failed(_) => continue,
             };

@@ -149,6 +149,7 @@ impl Agent {
                             data: data.map(|data| (data.version().get(), data.bytes().to_vec())),
                         },
                         Notice::Refused => AgentLine::Refused,
+                        Notice::NoLease => AgentLine::NoLease,
                         Notice::Lost => AgentLine::Lost,
                         Notice::Regained => AgentLine::Regained,
                     };

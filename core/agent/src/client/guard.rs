@@ -149,7 +149,7 @@ impl<'a> Guard<'a> {
             PlaceNews::Regained => self.lost = false,
             PlaceNews::AgentEnded => self.ended = true,
             PlaceNews::Left => self.confirmed = true,
-            PlaceNews::Granted(_) | PlaceNews::Refused => {}
+            PlaceNews::Granted(_) | PlaceNews::Refused | PlaceNews::NoLease => {}
         }
     }
 

@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
                 }
                 Some(PlaceNews::Refused) => self.place = None,
                 Some(PlaceNews::AgentEnded) => return Err(Error::AgentEnded),
-                Some(PlaceNews::Lost | PlaceNews::Regained | PlaceNews::Left) => {}
+                Some(PlaceNews::NoLease | PlaceNews::Lost | PlaceNews::Regained | PlaceNews::Left) => {}
                 None => {
                     let left = deadline.map_or(LONG, |end| end.saturating_duration_since(Instant::now()));
                     if left.is_zero() {

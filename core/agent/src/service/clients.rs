@@ -21,7 +21,7 @@ impl LockService {
     /// Takes a client's request for a lock.
     pub fn on_wish(&mut self, name: &str, wish: Wish, now: u64) {
         let lock = Identity::of(name);
-        let home = self.home_of(lock);
+        let (home, here) = (self.home_of(lock), self.takes_part());
         self.clients.insert(wish.client, lock);
         let entry = self.nodes.entry(lock).or_insert_with(|| HostLock {
             name: name.to_owned(),
@@ -38,6 +38,9 @@ impl LockService {
             waited: 0,
             listed: false,
         });
+        if !(self.valid && here) {
+            self.effects.push(LockEffect::Notify(wish.client, Notice::NoLease));
+        }
         entry.waiting.push_back(wish);
         self.pump(lock, now);
         self.settle(now);
@@ -101,6 +104,9 @@ impl LockService {
         let notice = if valid { Notice::Regained } else { Notice::Lost };
         for holder in self.nodes.values().flat_map(|entry| &entry.holders) {
             self.effects.push(LockEffect::Notify(holder.wish.client, notice.clone()));
+        }
+        for wish in self.nodes.values().flat_map(|entry| &entry.waiting).filter(|_| !valid) {
+            self.effects.push(LockEffect::Notify(wish.client, Notice::NoLease));
         }
         self.pump_all(now);
     }

@@ -127,6 +127,11 @@ impl Cluster {
                     assert!(client.tries && client.state == ClientState::Waits);
                     client.state = ClientState::Over;
                 }
+                LockEffect::Notify(number, Notice::NoLease) => {
+                    assert_eq!(self.clients[&number].state, ClientState::Waits);
+                    let host = &self.hosts[at];
+                    assert!(!(host.valid && host.service.takes_part()));
+                }
                 LockEffect::Notify(number, Notice::Lost) => self.lose(number),
                 LockEffect::Notify(number, Notice::Regained) => {
                     let client = self.clients.get_mut(&number).unwrap();
