@@ -46,11 +46,11 @@ The lock lasts until the command ends; processes that it leaves running do not k
 
 With --hosts: a host that is cut off from the majority, or whose agent is killed, loses its locks to the others when its lease (2 s, or that of the file) is over; its holders are told just before (--on-loss). What the lock protects refuses a late holder by its token, which increases with each grant on any host.
 
-With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one; readers have keys beside it), the token its key's revision. --status shows what the keys say: also to other clients of the etcd, so what is secret does not belong on the command line. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set.
+With --etcd: the lock is that of etcd's own recipe (`etcdctl lock towpath/NAME` waits for the same one; readers have keys beside it), the token its key's revision. --status shows what the keys say: also to other clients of the etcd, so what is secret does not belong on the command line. The lease is 5 s: after that, and a second or two of etcd's own, the next waiter has the lock of a host that is gone. A holder that can't reach etcd is told before (--on-loss). TOWPATH_PREVIOUS_OWNER_DIED is never set. An etcd that asks for a user is told that of ETCDCTL_USER=NAME:PASSWORD in the environment, or of http://NAME:PASSWORD@HOST:PORT.
 
 Of flock(1) are missing: descriptors instead of a name, -u, -o, -F, --fcntl and --verbose; its exit code for wrong arguments is 64.
 
-Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, or no agent or etcd serves it.",
+Exit codes: the command's own (128 + the signal's number for a signal); 1, or that of -E, if the lock could not be had (-n, -w), quietly; 2 arguments that make no sense; 69 the command can't be executed; 71 the system refuses a process; 73 the lock can't be made, the hosts file is wrong, no agent or etcd serves it, or (-n) this host hears no majority of the hosts.",
     trailing_var_arg = true
 )]
 pub struct Arguments {

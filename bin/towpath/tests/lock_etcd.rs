@@ -42,9 +42,31 @@ struct Store {
     leases: BTreeMap<u64, Instant>,
     /// Number of watches that it has cancelled at once, if it does so.
     cancelled: Option<u32>,
+    /// Tokens that it takes, if it asks for a user.
+    tokens: Option<Vec<String>>,
 }
 
 impl Store {
+    /// Answers a request for a token, or one with a wrong token.
+    fn admit(&mut self, method: &str, asked: &Value, token: &str) -> Option<Value> {
+        let refused =
+            |code: u32, why: &str| Some(json!({ "error": format!("etcdserver: {why}"), "code": code }));
+        match (&mut self.tokens, method) {
+            (None, "auth/authenticate") => refused(9, "authentication is not enabled"),
+            (Some(tokens), "auth/authenticate") => {
+                if (&asked["name"], &asked["password"]) != (&json!("ann"), &json!("p@ss")) {
+                    return refused(3, "authentication failed, invalid user ID or password");
+                }
+                tokens.push(format!("token.{}", self.revision));
+                self.revision += 1;
+                Some(json!({ "token": tokens.last() }))
+            }
+            (Some(_), _) if token.is_empty() => refused(3, "user name is empty"),
+            (Some(tokens), _) if !tokens.iter().any(|it| it == token) => refused(16, "invalid auth token"),
+            _ => None,
+        }
+    }
+
     fn expire(&mut self) {
         let now = Instant::now();
         let ended: Vec<u64> = self.leases.iter().filter(|(_, end)| **end < now).map(|(id, _)| *id).collect();
@@ -126,7 +148,7 @@ impl SmallEtcd {
 fn serve(stream: TcpStream, store: &Mutex<Store>, is_mute: &AtomicBool) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
-        let (mut line, mut method, mut len) = (String::new(), String::new(), 0);
+        let (mut line, mut method, mut token, mut len) = (String::new(), String::new(), String::new(), 0);
         while line != "\r\n" {
             line.clear();
             if reader.read_line(&mut line).unwrap_or(0) == 0 {
@@ -135,7 +157,11 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, is_mute: &AtomicBool) {
             if let Some(rest) = line.strip_prefix("POST /v3/") {
                 method = rest.split(' ').next().unwrap().to_owned();
             }
-            if let Some(rest) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            let lower = line.to_ascii_lowercase();
+            if let Some(rest) = lower.strip_prefix("authorization:") {
+                token = rest.trim().to_owned();
+            }
+            if let Some(rest) = lower.strip_prefix("content-length:") {
                 len = rest.trim().parse().unwrap();
             }
         }
@@ -148,10 +174,11 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, is_mute: &AtomicBool) {
         }
         let asked: Vec<Value> =
             serde_json::Deserializer::from_slice(&body).into_iter().map(Result::unwrap).collect();
-        if method == "watch" {
+        let admitted = store.lock().unwrap().admit(&method, &asked[0], &token);
+        if method == "watch" && admitted.is_none() {
             return watch(&stream, &asked, store, is_mute);
         }
-        let (status, answer) = match answer(&method, &asked[0], store) {
+        let (status, answer) = match admitted.map_or_else(|| answer(&method, &asked[0], store), Ok) {
             Ok(answer) => ("200 OK", answer),
             Err(why) => ("404 Not Found", json!({ "error": why, "code": 5 })),
         };
@@ -260,6 +287,23 @@ impl RealEtcd {
         let etcd = RealEtcd { url, child, _directory: directory };
         until(|| TcpStream::connect(etcd.url.trim_start_matches("http://")).is_ok());
         Some(etcd)
+    }
+}
+
+impl RealEtcd {
+    /// Posts a request that etcd is to take.
+    fn ask(&self, method: &str, body: &Value) {
+        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).unwrap();
+        let text = body.to_string();
+        write!(
+            stream,
+            "POST /v3/{method} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{method}: {answer}");
     }
 }
 
@@ -504,4 +548,59 @@ fn wrong_address_is_answered_with_the_remedy() {
     assert!(code == 73 && errors.contains("does not answer as an etcd"), "{code} {errors}");
     let (code, _, errors) = locked(&dog, &directory, "http://127.0.0.1:1", &["--status"]);
     assert!(code == 73 && errors.contains("is it running"), "{code} {errors}");
+}
+
+/// Has the user `ann` (`p@ss`) take locks of an etcd that asks for a user.
+fn name_a_user(dog: &Watchdog, url: &str) {
+    let directory = Directory::new();
+    let as_user = |user: &str| url.replace("//", &format!("//{user}@"));
+    let (code, _, errors) = locked(dog, &directory, url, &["x", "--", "true"]);
+    assert!(code == 73 && errors.contains("ETCDCTL_USER=NAME:PASSWORD"), "{errors}");
+    let (code, _, errors) = locked(dog, &directory, &as_user("ann:wrong"), &["x", "--", "true"]);
+    assert!(code == 73 && errors.contains("refuses the user 'ann'"), "{errors}");
+    assert!(!errors.contains("wrong"), "{errors}");
+    let known = as_user("ann:p%40ss");
+    exclude_each_other(dog, &known);
+    read_together(dog, &known);
+    let (code, text, errors) = locked(dog, &directory, &known, &["--status"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+}
+
+#[test]
+fn etcd_that_asks_for_a_user_is_told_one() {
+    let dog = Watchdog::new("etcd_that_asks_for_a_user_is_told_one");
+    let (directory, etcd) = (Directory::new(), SmallEtcd::start());
+    // One that asks for none takes a client that has one.
+    let url = etcd.url.replace("//", "//ann:p%40ss@");
+    assert_eq!(locked(&dog, &directory, &url, &["x", "--", "true"]), (0, String::new(), String::new()));
+    etcd.store.lock().unwrap().tokens = Some(Vec::new());
+    name_a_user(&dog, &etcd.url);
+    // A token that etcd no longer takes: the lease is kept alive with another one.
+    let mut held = lock(&dog, &directory, &url, &["x", "-c", "echo in; cat"]);
+    assert_eq!(held.line(), "in");
+    etcd.store.lock().unwrap().tokens = Some(Vec::new());
+    thread::sleep(LEASE * 3 / 2);
+    let (status, _, errors) = held.finish();
+    assert!(status.success() && errors.is_empty(), "{errors}");
+}
+
+#[test]
+fn installed_etcd_that_asks_for_a_user_is_told_one() {
+    let dog = Watchdog::new("installed_etcd_that_asks_for_a_user_is_told_one");
+    let Some(etcd) = RealEtcd::start() else { return };
+    for (method, body) in [
+        ("user/add", json!({ "name": "root", "password": "r" })),
+        ("role/add", json!({ "name": "root" })),
+        ("user/grant", json!({ "user": "root", "role": "root" })),
+        ("user/add", json!({ "name": "ann", "password": "p@ss" })),
+        ("role/add", json!({ "name": "locks" })),
+        ("user/grant", json!({ "user": "ann", "role": "locks" })),
+    ] {
+        etcd.ask(&format!("auth/{method}"), &body);
+    }
+    // All keys that begin with `towpath/`.
+    let keys = json!({ "permType": "READWRITE", "key": BASE64.encode("towpath/"), "range_end": BASE64.encode("towpath0") });
+    etcd.ask("auth/role/grant", &json!({ "name": "locks", "perm": keys }));
+    etcd.ask("auth/enable", &json!({}));
+    name_a_user(&dog, &etcd.url);
 }

@@ -1,5 +1,6 @@
 //! Requests to etcd's JSON gateway (`/v3/…`), and their answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,12 +10,17 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 use crate::Error;
+use crate::login::{Login, LoginState};
 use crate::queue::recipe_name;
 
 /// Time-out of making a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Time-out of a request that etcd answers at once.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+
+/// Remedy where a user may not use the keys of locks.
+const GRANT: &str =
+    "; its role needs them (`etcdctl role grant-permission ROLE readwrite towpath/ --prefix`)";
 
 /// Lease of etcd: its keys vanish with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +36,15 @@ pub struct EtcdLease {
 pub struct Etcd {
     agent: Agent,
     urls: Vec<String>,
+    login: Option<Arc<Login>>,
 }
 
 impl Etcd {
     /// Makes a client. Connects to nothing yet.
+    ///
+    /// An etcd that asks for a user gets the one of the first address that has one
+    /// (`http://NAME:PASSWORD@HOST:PORT`, with `%40` for `@`), or that of `etcdctl`'s variables
+    /// `ETCDCTL_USER` and `ETCDCTL_PASSWORD`.
     ///
     /// # Errors
     ///
@@ -44,8 +55,15 @@ impl Etcd {
     /// assert!(towpath_etcd::Etcd::new("10.0.0.1").is_err());
     /// ```
     pub fn new(addresses: &str) -> Result<Etcd, Error> {
-        let urls: Vec<String> =
-            addresses.split(',').map(|url| url.trim().trim_end_matches('/').to_owned()).collect();
+        let mut login = None;
+        let mut address = |text: &str| {
+            let text = text.trim().trim_end_matches('/');
+            let Some((begin, host)) = text.rsplit_once('@') else { return text.to_owned() };
+            let (scheme, user) = begin.split_at(begin.find("//").map_or(0, |at| at + 2));
+            login.get_or_insert_with(|| Login::of_address(user));
+            format!("{scheme}{host}")
+        };
+        let urls: Vec<String> = addresses.split(',').map(&mut address).collect();
         for url in &urls {
             if url.starts_with("https://") && !cfg!(feature = "tls") {
                 return Err(Error::NoTls(url.clone()));
@@ -61,7 +79,8 @@ impl Etcd {
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT))
             .build();
-        Ok(Etcd { agent: config.into(), urls })
+        let login = login.or_else(|| Login::of_variables(|name| std::env::var(name).ok())).map(Arc::new);
+        Ok(Etcd { agent: config.into(), urls, login })
     }
 
     /// Makes a lease for this time; etcd may make it longer.
@@ -121,14 +140,10 @@ impl Etcd {
 
     /// Posts a request to the first address that takes it, and returns its answer.
     pub(crate) fn ask(&self, method: &str, body: &Value, limit: Option<Duration>) -> Result<Value, Error> {
-        self.post(method, &body.to_string(), limit, |url, mut response| {
-            let status = response.status().as_u16();
-            let text = response.body_mut().read_to_string().map_err(|error| self.no_answer(&error))?;
-            understand(url, status, &text)
-        })
+        self.post(method, &body.to_string(), limit, |url, response| self.object(url, response))
     }
 
-    /// Posts a request, one address after the other, until an answer can be read.
+    /// Posts a request as this client's user, with a new token where the old has ended.
     pub(crate) fn post<T>(
         &self,
         method: &str,
@@ -136,9 +151,62 @@ impl Etcd {
         limit: Option<Duration>,
         read: impl Fn(&str, Response<Body>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let Some(login) = &self.login else { return self.post_once(method, body, limit, None, &read) };
+        let token = self.token(login)?;
+        match self.post_once(method, body, limit, token.as_deref(), &read) {
+            Err(Error::NoUser { .. }) => {
+                login.forget(token.as_deref());
+                self.post_once(method, body, limit, self.token(login)?.as_deref(), &read)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Returns etcd's token for a user, or `None` if it asks for none.
+    fn token(&self, login: &Login) -> Result<Option<String>, Error> {
+        let mut state = login.state();
+        if *state == LoginState::NotAsked {
+            let body = json!({ "name": login.name, "password": login.password }).to_string();
+            let read = |url: &str, response| self.object(url, response);
+            *state = match self.post_once("auth/authenticate", &body, Some(ANSWER), None, &read) {
+                Ok(answer) => match answer["token"].as_str() {
+                    Some(token) => LoginState::Token(token.to_owned()),
+                    None => return Err(self.strange("token")),
+                },
+                Err(Error::Refused { why, .. }) if why.contains("authentication is not enabled") => {
+                    LoginState::NotNeeded
+                }
+                Err(Error::Refused { url, why }) => {
+                    return Err(Error::WrongUser { url, name: login.name.clone(), why });
+                }
+                Err(other) => return Err(other),
+            };
+        }
+        Ok(if let LoginState::Token(token) = &*state { Some(token.clone()) } else { None })
+    }
+
+    /// Reads an answer that is an object.
+    fn object(&self, url: &str, mut response: Response<Body>) -> Result<Value, Error> {
+        let status = response.status().as_u16();
+        let text = response.body_mut().read_to_string().map_err(|error| self.no_answer(&error))?;
+        understand(url, status, &text)
+    }
+
+    /// Posts a request, one address after the other, until an answer can be read.
+    fn post_once<T>(
+        &self,
+        method: &str,
+        body: &str,
+        limit: Option<Duration>,
+        token: Option<&str>,
+        read: &impl Fn(&str, Response<Body>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut failure = None;
         for url in &self.urls {
-            let request = self.agent.post(format!("{url}/v3/{method}"));
+            let mut request = self.agent.post(format!("{url}/v3/{method}"));
+            if let Some(token) = token {
+                request = request.header("Authorization", token);
+            }
             let request = request.config().timeout_global(limit).build();
             let answer = request.content_type("application/json").send(body);
             match answer.map_err(|error| self.no_answer(&error)).and_then(|response| read(url, response)) {
@@ -180,11 +248,19 @@ pub(crate) fn understand(url: &str, status: u16, text: &str) -> Result<Value, Er
         return Err(Error::NotEtcd { url: url.into(), why: format!("status {status}, {begin:?}") });
     };
     let refusal = answer["error"]["message"].as_str().or_else(|| answer["error"].as_str());
-    // Of gRPC: unavailable.
-    let is_unavailable = [&answer["code"], &answer["error"]["grpc_code"]].contains(&&json!(14));
+    let has_code = |code: u32| [&answer["code"], &answer["error"]["grpc_code"]].contains(&&json!(code));
+    // Of gRPC: unavailable, unauthenticated. The others are invalid arguments there.
+    let asks_for_user =
+        |why: &str| has_code(16) || why.contains("user name is empty") || why.contains("auth store is old");
     match refusal {
-        Some(why) if is_unavailable => Err(Error::NotReady { url: url.into(), why: why.into() }),
-        Some(why) => Err(Error::Refused { url: url.into(), why: why.into() }),
+        Some(why) if has_code(14) => Err(Error::NotReady { url: url.into(), why: why.into() }),
+        Some(why) if asks_for_user(why) => Err(Error::NoUser { url: url.into(), why: why.into() }),
+        Some(why) => {
+            let url = url.into();
+            // Permission denied.
+            let remedy = if has_code(7) { GRANT } else { "" };
+            Err(Error::Refused { url, why: format!("{why}{remedy}") })
+        }
         None if status == 200 => Ok(answer),
         None => Err(Error::NotEtcd { url: url.into(), why: format!("status {status}") }),
     }

@@ -44,6 +44,28 @@ pub enum Error {
         /// Its message.
         why: String,
     },
+    /// Etcd asks for a user.
+    #[error(
+        "etcd at {url} asks for a user: {why}; name one in the environment (ETCDCTL_USER=NAME:PASSWORD), or in the address (http://NAME:PASSWORD@HOST:PORT, which others see in the list of processes)"
+    )]
+    NoUser {
+        /// Its address.
+        url: String,
+        /// Its message.
+        why: String,
+    },
+    /// Etcd does not know the user, or another password.
+    #[error(
+        "etcd at {url} refuses the user '{name}': {why}; see ETCDCTL_USER and ETCDCTL_PASSWORD in the environment, or NAME:PASSWORD in the address (%40 for @)"
+    )]
+    WrongUser {
+        /// Its address.
+        url: String,
+        /// Name of the user.
+        name: String,
+        /// Its message.
+        why: String,
+    },
     /// Etcd refuses the request.
     #[error("etcd at {url} refuses: {why}")]
     Refused {

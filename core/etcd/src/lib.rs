@@ -11,6 +11,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `client.rs` | requests to etcd and their answers; etcd's own recipe |
+//! | `login.rs` | the user of an etcd that asks for one |
 //! | `queue.rs` | keys of a lock, and what each of them waits for |
 //! | `place.rs` | a place in the queue of a lock, its lease and its news |
 //! | `status.rs` | holders and waiters |
@@ -18,6 +19,7 @@
 
 mod client;
 mod error;
+mod login;
 mod place;
 mod queue;
 mod status;
