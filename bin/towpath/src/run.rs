@@ -67,6 +67,10 @@ pub struct Arguments {
     /// Name of the world, by which other processes of the same user can open it
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
+    /// Number of endpoints that each process may have, 1 to 64. Queues are as small as
+    /// those of so many processes with one each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1", conflicts_with = "join")]
+    endpoints: u32,
     /// Number of packets in each queue, a power of two [default: 512 for up to 64
     /// processes, then fewer, at least 64]
     #[arg(long, value_name = "N", conflicts_with = "join")]
@@ -147,7 +151,9 @@ pub fn poll_within(sources: &mut [PollFd<'_>], limit: Option<Duration>) -> io::R
 /// The configuration of a world of so many processes, with the queues and objects of
 /// the rooms above shm.
 fn config(arguments: &Arguments, processes: u32) -> Result<WorldConfig, String> {
-    let mut config = WorldConfig { object_bytes: arguments.objects, ..WorldConfig::new(processes) };
+    let endpoints = processes * arguments.endpoints;
+    let mut config =
+        WorldConfig { processes, object_bytes: arguments.objects, ..WorldConfig::new(endpoints) };
     config.packets = arguments.packets.unwrap_or(config.packets);
     config.blocks = arguments.blocks.unwrap_or(config.blocks);
     config.check().map_err(|e| e.to_string())?;
@@ -310,6 +316,19 @@ pub fn why_not_executed(program: impl AsRef<Path>, error: &io::Error) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn world_has_endpoints_for_each_process() {
+        use clap::FromArgMatches as _;
+
+        let command = Arguments::augment_args(clap::Command::new("run"));
+        for (options, expected) in [(&["-n", "3"][..], Ok(3)), (&["-n", "3", "--endpoints", "4"], Ok(12))] {
+            let words = ["run"].iter().chain(options).chain(&["true"]);
+            let arguments = Arguments::from_arg_matches(&command.clone().get_matches_from(words)).unwrap();
+            let made = config(&arguments, 3);
+            assert_eq!(made.as_ref().map(|made| (made.processes, made.endpoints)), expected.map(|n| (3, n)));
+        }
+    }
 
     #[test]
     fn seconds() {

@@ -50,11 +50,13 @@ impl WhileFull for OneAttempt {
 
 /// Operations on a domain's directory.
 pub(crate) trait Directory: Membership + Hooks {
-    /// Takes an entry of the directory for a participant: the one of its rank if
-    /// possible.
+    /// Takes an entry of the directory for a participant: one of its rank's if possible,
+    /// which are as far from each other as the world has ranks.
     fn take_entry(&self, me: ParticipantId) -> Result<u16, Error> {
         let n = self.config().endpoints;
-        let in_order = || (0..n).map(|i| ((me.index + i) % n) as u16);
+        let of_rank = || (me.index..n).step_by(self.size().max(1) as usize);
+        // The last ones first: the first of each rank stay for these.
+        let in_order = || of_rank().chain((0..n).rev()).map(|entry| entry as u16);
         // Places never used before those whose last owner is gone: its messages may still be looked
         // for.
         for used in [false, true] {
@@ -74,7 +76,7 @@ pub(crate) trait Directory: Membership + Hooks {
             }
         }
         Err(Error::Resource(format!(
-            "all {n} endpoints of this world are in use; make it with more (WorldConfig::endpoints)"
+            "all {n} endpoints of this world are in use; make it with more (`towpath run --endpoints N` for each process, or WorldConfig::endpoints)"
         )))
     }
 

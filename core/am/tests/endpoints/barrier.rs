@@ -133,6 +133,13 @@ fn endpoints_of_a_bundle_are_polled_at_the_barrier() {
                 bundle.add(&first.0);
                 bundle.add(&second.0);
                 first.0.barrier().unwrap();
+                // The first one lies where the rank is looked for first, the second behind all of
+                // these.
+                let rank = world.rank();
+                assert_eq!(
+                    [&first, &second].map(|it| it.0.name().to_bits() as u16),
+                    [rank as u16, rank as u16 + 2]
+                );
                 // To both endpoints of the other rank.
                 for (entry, endpoint) in (0..4u64).enumerate() {
                     let name = towpath_am::Name::from_bits(1 << 16 | endpoint);
