@@ -197,14 +197,24 @@ impl<D: Domain> Core<D> {
         token.tag = tag;
         let simple =
             header.is_short() && count <= LINE_ARGS && (direction.is_reply() || self.tag.get().accepts(tag));
-        // Borrowed while it runs: a handler can't reach the table.
-        if simple && let Some(handler) = &self.tables.handlers.borrow()[usize::from(header.handler())] {
-            let _running = Running::new(&self.dispatch.depth);
-            (**handler)(&token);
+        if simple && self.run_simply(header.handler(), &token) {
+            if self.tables.handlers.has_changes.get() {
+                self.tables.handlers.make_changes();
+            }
             return;
         }
         let in_line = from.is_some();
         self.deliver_slowly(Received { arrival, direction, tag, args: token.args, in_line });
+    }
+
+    /// Runs a handler, if it is set. The table is borrowed meanwhile: changes of it wait.
+    #[inline(always)]
+    fn run_simply(&self, handler: u8, token: &Token<'_, D>) -> bool {
+        let table = self.tables.handlers.table.borrow();
+        let Some(handler) = &table[usize::from(handler)] else { return false };
+        let _running = Running::new(&self.dispatch.depth);
+        (*handler.call)(token);
+        true
     }
 
     /// Prefetches the line of the packet that is likely to answer a message of this
@@ -304,7 +314,7 @@ impl<D: Domain> Core<D> {
         if needs_block != header.has_block() || needs_block && header.block() >= q.blocks.len() {
             return Err(Status::BadArguments);
         }
-        let handler = self.tables.handlers.borrow()[usize::from(header.handler())].clone();
+        let handler = self.tables.handlers.get(header.handler());
         let handler = handler.ok_or(Status::BadHandler)?;
         let block = header.block();
         // The sender wrote the length: it may be nonsense.
@@ -420,7 +430,7 @@ impl<D: Domain> Core<D> {
     /// Runs handler 0 with a message that came back, or was never sent.
     fn run_returned(&self, source: Name, back: Outstanding) {
         // Without a handler 0 the message is lost, as its sender chose.
-        let Some(handler) = self.tables.handlers.borrow()[0].clone() else { return };
+        let Some(handler) = self.tables.handlers.get(0) else { return };
         let token = Token {
             core: self,
             source: Source::Named(source),

@@ -12,6 +12,7 @@ use crate::audit::Audit;
 use crate::directory::Directory;
 use crate::domain::{DomainMemory, Side};
 use crate::error::Error;
+use crate::handlers::{HandlerScope, Handlers, SetHandler};
 use crate::layout::WorldConfig;
 use crate::message::Direction;
 use crate::name::{Name, Tag};
@@ -20,7 +21,6 @@ use crate::path::FIRST_QUOTA;
 use crate::queue::Receiver;
 use crate::segment::{PrivateSegment, Segment, SegmentKind};
 use crate::shared_memory::SharedMemory;
-use crate::signalled::HANDLERS;
 use crate::state::{
     Answers, Back, Company, Core, Dispatch, Domain, IncomingStreams, Offers, Own, Tables, Token, Upkeep,
 };
@@ -134,6 +134,10 @@ impl Endpoint {
     /// Sets handler `index`; handler 0 gets this endpoint's messages that came back. A
     /// handler may reply, and may not send requests or poll.
     ///
+    /// It is `Send + Sync`, for an endpoint may be given to several threads
+    /// ([`Endpoint::into_parallel`]); [`Endpoint::set_local_handler`] takes others. Where a handler
+    /// sets or removes one, this counts from its end on.
+    ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
     /// # world.enter(None)?;
@@ -149,7 +153,41 @@ impl Endpoint {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
+        self.set_scoped_handler(index, HandlerScope::AllThreads, handler);
+    }
+
+    /// Sets handler `index` as one that stays in this thread: it may hold an `Rc` or a
+    /// `Cell`, as a handler of [`Endpoint::set_handler`] may not.
+    ///
+    /// As long as it is set, the endpoint stays in its thread, too: [`Endpoint::into_parallel`] and
+    /// [`ParallelBundle::add`](crate::ParallelBundle::add) are refused.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// use std::cell::RefCell;
+    /// use std::rc::Rc;
+    ///
+    /// let numbers = Rc::new(RefCell::new(Vec::<u32>::new()));
+    /// let seen = numbers.clone();
+    /// endpoint.set_local_handler(1, move |message| seen.borrow_mut().extend(message.args()));
+    /// endpoint.request(0, 1, &[4, 2])?;
+    /// endpoint.poll_until(|| numbers.borrow().len() == 2);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn set_local_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + 'static) {
         self.set_boxed_handler(index, Box::new(handler));
+    }
+
+    pub(crate) fn set_scoped_handler(
+        &self,
+        index: u8,
+        scope: HandlerScope,
+        handler: impl Fn(&Token<'_>) + Send + Sync + 'static,
+    ) {
+        self.core.tables.handlers.set(index, Some(SetHandler { call: Rc::new(handler), scope }));
     }
 }
 
@@ -212,7 +250,7 @@ impl<D: Domain> Endpoint<D> {
             request: own(Direction::Request)?,
             reply: own(Direction::Reply)?,
             tables: Tables {
-                handlers: RefCell::new((0..HANDLERS).map(|_| None).collect()),
+                handlers: Handlers::default(),
                 translations: RefCell::new(Vec::new()),
                 peers: RefCell::new((0..domain.config().endpoints).map(|_| None).collect()),
             },
@@ -360,19 +398,19 @@ impl<D: Domain> Endpoint<D> {
         &self.core.segment
     }
 
-    /// Sets handler `index`, in any domain: see [`Endpoint::set_handler`].
+    /// Sets handler `index`, in any domain: see [`Endpoint::set_local_handler`].
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
     /// # world.enter(None)?;
     /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// let handler: Box<dyn Fn(&towpath::Token<'_>) + Send + Sync> = Box::new(|_| ());
+    /// let handler: Box<dyn Fn(&towpath::Token<'_>)> = Box::new(|_| ());
     /// endpoint.set_boxed_handler(1, handler);
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn set_boxed_handler(&self, index: u8, handler: Box<D::Handler>) {
-        self.core.dispatch.signalled.mark(index, false);
-        self.core.tables.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
+        let (call, scope) = (handler.into(), HandlerScope::OneThread);
+        self.core.tables.handlers.set(index, Some(SetHandler { call, scope }));
     }
 
     /// Removes handler `index`: messages for it go back to their senders.
@@ -386,8 +424,7 @@ impl<D: Domain> Endpoint<D> {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn clear_handler(&self, index: u8) {
-        self.core.dispatch.signalled.mark(index, false);
-        self.core.tables.handlers.borrow_mut()[usize::from(index)] = None;
+        self.core.tables.handlers.set(index, None);
     }
 
     /// Delivers messages that have arrived: replies before requests, a bounded number.

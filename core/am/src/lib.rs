@@ -16,6 +16,7 @@
 //! | `shared_memory.rs` | the native domain |
 //! | `state.rs` | the state of an endpoint |
 //! | `endpoint.rs`, `translation.rs`, `requests.rs`, `token.rs` | the API |
+//! | `handlers.rs` | handlers that are set |
 //! | `segment.rs`, `lent_memory.rs`, `lending.rs` | where long messages go |
 //! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
 //! | `answers.rs`, `streams.rs` | short messages beside the queues |
@@ -40,6 +41,7 @@ pub mod domain;
 mod endpoint;
 mod entry;
 mod error;
+mod handlers;
 mod layout;
 mod lending;
 mod lent_memory;

@@ -216,8 +216,9 @@ struct Movable(Endpoint);
 #[allow(unsafe_code)]
 // SAFETY: everything that the endpoint shares without atomic counts (`Rc`s of its core, its peers
 // and its handlers) is reachable from this endpoint alone (`into_parallel` has taken it out of its
-// bundle, and handlers, which are `Send + Sync`, can't hold a part of it; its function
-// that polls other endpoints is `Send`), so all of it moves between threads together.
+// bundle, and handlers, of which it refuses those that are not `Send + Sync`, can't hold a part of
+// it; its function that polls other endpoints is `Send`), so all of it moves between threads
+// together. `ParallelEndpoint` gives no access by which another handler could be set.
 unsafe impl Send for Movable {}
 
 impl Endpoint {
@@ -226,7 +227,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Error::InUse`], with nothing changed, if it is polled at this moment (from a handler).
+    /// [`Error::InUse`] if it is polled at this moment (from a handler), or if a handler stays in this
+    /// thread ([`Endpoint::set_local_handler`]).
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
@@ -237,6 +239,12 @@ impl Endpoint {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn into_parallel(self) -> Result<ParallelEndpoint, Error> {
+        if let Some(index) = self.core.tables.handlers.of_one_thread() {
+            return Err(Error::InUse(format!(
+                "handler {index} stays in its thread (set_local_handler): set it by set_handler, which \
+                 takes what is Send + Sync, or remove it"
+            )));
+        }
         if let Some(bundle) = self.core.company.bundle.borrow().upgrade() {
             bundle.remove(&self.core);
         }

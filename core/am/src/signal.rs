@@ -52,6 +52,7 @@ use crate::claim::{Algorithm, Claim};
 use crate::domain::{Membership, Side};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::handlers::HandlerScope;
 use crate::message::{Direction, Source};
 use crate::name::Tag;
 use crate::outgoing::{Body, OnFull, Outgoing};
@@ -133,12 +134,7 @@ impl<D: Domain> Core<D> {
         }
         let header = arrival.header;
         let is_simple = header.is_short() && header.args() <= LINE_ARGS;
-        let has_handler = self.dispatch.signalled.is_safe(header.handler())
-            && self
-                .tables
-                .handlers
-                .try_borrow()
-                .is_ok_and(|all| all[usize::from(header.handler())].is_some());
+        let has_handler = self.tables.handlers.is_for_signals(header.handler());
         let is_ours = || reply || self.tag.get().accepts(Tag(cpu.read(&q.slot(arrival.ticket).tag)));
         let can_be_answered = || {
             reply
@@ -414,10 +410,7 @@ impl SignalEndpoint {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
-        self.with(|endpoint| {
-            endpoint.set_handler(index, handler);
-            endpoint.core.dispatch.signalled.mark(index, true);
-        });
+        self.with(|endpoint| endpoint.set_scoped_handler(index, HandlerScope::Signals, handler));
     }
 
     /// Uses the endpoint in the ordinary way: to send, to map, to poll. Signals that come

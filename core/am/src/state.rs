@@ -27,6 +27,7 @@ use towpath_channel::stream::{MAX_STREAMS, StreamReceiver, StreamSender};
 use towpath_shm::ParticipantId;
 
 use crate::domain::{DomainMemory, Hooks, Membership, Word};
+use crate::handlers::Handlers;
 use crate::message::{Direction, Payload, Returned, Source};
 use crate::name::{Name, Tag};
 use crate::offer_choice::OffersToPeer;
@@ -69,9 +70,9 @@ pub trait Domain: DomainMemory + Membership + Hooks {
 }
 
 impl Domain for SharedMemory {
-    /// Handlers are `Send + Sync`: [`crate::ParallelEndpoint`] moves them between
-    /// threads.
-    type Handler = dyn Fn(&Token<'_>) + Send + Sync;
+    /// Handlers need not be `Send + Sync`: [`crate::Endpoint::into_parallel`] refuses those
+    /// that are not.
+    type Handler = dyn Fn(&Token<'_>);
 }
 
 /// Message in the hands of its handler, with the right to one reply.
@@ -140,7 +141,7 @@ pub(crate) struct Own<D: Domain> {
 
 /// Tables of an endpoint. A running handler can't reach them.
 pub(crate) struct Tables<D: Domain> {
-    pub handlers: RefCell<Vec<Option<Rc<D::Handler>>>>,
+    pub handlers: Handlers<D>,
     pub translations: RefCell<Vec<Option<Mapping<D>>>>,
     pub peers: RefCell<Vec<Option<Rc<PeerEndpoint<D>>>>>,
 }

@@ -8,9 +8,9 @@
 //!
 //! An argument gives the number of seconds after which the ranks stop in any case.
 
+use std::cell::Cell;
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use towpath::{Endpoint, Error, Status, World, WorldError};
@@ -34,19 +34,18 @@ fn main() -> Outcome {
         let &[n] = question.args() else { return };
         let _ = question.reply(ANSWER, &[n.wrapping_mul(n)]);
     });
-    let counts: [Arc<AtomicU32>; 3] = Default::default();
+    // Of this thread alone, as the endpoint is.
+    let counts: [Rc<Cell<u32>>; 3] = Default::default();
     let [answered, back, wrong] = counts.clone();
-    endpoint.set_handler(ANSWER, move |_| {
-        answered.fetch_add(1, Relaxed);
-    });
-    endpoint.set_handler(RETURNED, move |message| {
+    endpoint.set_local_handler(ANSWER, move |_| answered.set(answered.get() + 1));
+    endpoint.set_local_handler(RETURNED, move |message| {
         let Some(why) = message.returned() else { return };
         // Answers to the dead come back, too.
         if why.operation.is_request() {
-            back.fetch_add(1, Relaxed);
+            back.set(back.get() + 1);
         }
         if why.status != Status::Unreachable {
-            wrong.fetch_add(1, Relaxed);
+            wrong.set(wrong.get() + 1);
         }
     });
     let [answered, back, wrong] = &counts;
@@ -60,19 +59,19 @@ fn main() -> Outcome {
             endpoint.request(rank as usize, QUESTION, &[asked])?;
             asked += 1;
         }
-        endpoint.poll_until(|| asked - answered.load(Relaxed).min(asked) <= OPEN || world.deaths() > 0);
+        endpoint.poll_until(|| asked - answered.get().min(asked) <= OPEN || world.deaths() > 0);
     }
-    endpoint.poll_until(|| answered.load(Relaxed) + back.load(Relaxed) >= asked);
+    endpoint.poll_until(|| answered.get() + back.get() >= asked);
     // The others may still want answers: until all that are left have theirs.
     while let Err(Error::World(WorldError::MemberDied { .. })) = endpoint.barrier() {}
     let dead: Vec<u32> = (0..ranks).filter(|&rank| world.has_died(rank)).collect();
     writeln!(
         std::io::stdout(),
         "rank {me}: {asked} questions, {} answers, {} came back; dead: {dead:?}",
-        answered.load(Relaxed),
-        back.load(Relaxed)
+        answered.get(),
+        back.get()
     )?;
-    match wrong.load(Relaxed) {
+    match wrong.get() {
         0 => Ok(()),
         n => Err(format!("rank {me}: {n} messages came back although their receivers live").into()),
     }

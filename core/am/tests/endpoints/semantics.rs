@@ -3,13 +3,17 @@
 
 use crate::support;
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::pair::{Log, Pair, logging, take};
 use crate::support::{Watchdog, members, tiny};
-use towpath_am::{Algorithm, Bundle, Endpoint, Error, Events, Name, ParallelBundle, Tag, WorldConfig};
+use towpath_am::{
+    Algorithm, Bundle, Endpoint, Error, Events, Name, ParallelBundle, Status, Tag, Token, WorldConfig,
+};
 
 #[test]
 fn every_number_of_arguments_in_every_form() {
@@ -337,6 +341,70 @@ fn endpoints_move_between_bundles() {
     assert_eq!(pair.bundle.poll(), 0, "its old bundle does not poll it any more");
     assert_eq!(other.poll(), 1);
     assert_eq!(take(&pair.at_b).len(), 1);
+}
+
+#[test]
+fn handler_of_one_thread_keeps_its_endpoint_there() {
+    let worlds = members(&tiny(2, Algorithm::Towpath));
+    let (count, world) = (Rc::new(Cell::new(0)), &worlds[0]);
+    let endpoint = Endpoint::new(world).unwrap();
+    let seen = count.clone();
+    endpoint.set_local_handler(1, move |message| seen.set(seen.get() + message.args()[0]));
+    endpoint.map(0, endpoint.name(), Tag::ALL).unwrap();
+    endpoint.request(0, 1, &[5]).unwrap();
+    while count.get() != 5 {
+        endpoint.poll();
+    }
+    let error = endpoint.into_parallel().unwrap_err().to_string();
+    assert!(error.contains("handler 1 stays in its thread"), "{error}");
+    assert_eq!(Rc::strong_count(&count), 1, "the endpoint is dropped");
+    let endpoint = Endpoint::new(world).unwrap();
+    let seen = count.clone();
+    endpoint.set_local_handler(9, move |_| seen.set(0));
+    endpoint.set_handler(9, |_| ());
+    assert_eq!(Rc::strong_count(&count), 1);
+    let endpoint = endpoint.into_parallel().unwrap();
+    endpoint.set_handler(9, |_| ());
+}
+
+#[test]
+fn handlers_are_set_and_removed_by_handlers() {
+    let worlds = members(&tiny(2, Algorithm::Towpath));
+    let endpoint = Rc::new(Endpoint::new(&worlds[0]).unwrap());
+    endpoint.map(0, endpoint.name(), Tag::ALL).unwrap();
+    // Messages within a packet, and with a block.
+    let send_both = || {
+        endpoint.request(0, 1, &[7]).unwrap();
+        endpoint.request_medium(0, 1, &[7], b"bytes").unwrap();
+        while endpoint.poll() > 0 {}
+    };
+    let counts = Rc::new([const { Cell::new(0) }; 3]);
+    let count = |n: usize| counts[n].get();
+    // The first one sets another in its place, which removes itself.
+    let (own, seen) = (Rc::downgrade(&endpoint), counts.clone());
+    let first = move |_: &Token<'_>| {
+        let (me, seen, own) = (own.upgrade().unwrap(), seen.clone(), own.clone());
+        seen[0].set(seen[0].get() + 1);
+        me.set_local_handler(1, move |_| {
+            seen[1].set(seen[1].get() + 1);
+            own.upgrade().unwrap().clear_handler(1);
+        });
+        me.set_handler(2, |_| ());
+    };
+    endpoint.set_local_handler(1, first.clone());
+    send_both();
+    endpoint.set_local_handler(1, first);
+    send_both();
+    assert_eq!([count(0), count(1)], [2, 2]);
+    assert_eq!(Rc::strong_count(&counts), 1, "no handler holds them");
+    // It is gone: messages come back.
+    let seen = counts.clone();
+    endpoint.set_local_handler(0, move |message| {
+        assert_eq!(message.returned().unwrap().status, Status::BadHandler);
+        seen[2].set(seen[2].get() + 1);
+    });
+    send_both();
+    assert_eq!(count(2), 2);
 }
 
 #[test]

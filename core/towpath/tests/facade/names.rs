@@ -63,8 +63,7 @@ fn endpoint_signatures_are_spelt_with_names_of_the_facade() {
     let _: fn(&Endpoint) -> &SharedMemory = Endpoint::domain;
     let _: fn(&Endpoint) -> &Segment<SharedSegment> = Endpoint::segment;
     let _: fn(&Endpoint) -> &WorldConfig = Endpoint::config;
-    let _: fn(&Endpoint, u8, Box<dyn Fn(&Token<'_, SharedMemory>) + Send + Sync>) =
-        Endpoint::set_boxed_handler;
+    let _: fn(&Endpoint, u8, Box<dyn Fn(&Token<'_, SharedMemory>)>) = Endpoint::set_boxed_handler;
     let _: fn(&Endpoint, usize) -> Option<(Name, Tag)> = Endpoint::mapping;
     let _: fn(&Endpoint) -> Audit = Endpoint::audit;
     let _: fn(&Endpoint) -> Result<(), Error> = Endpoint::barrier;
