@@ -227,8 +227,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Error::InUse`] if it is polled at this moment (from a handler), or if a handler stays in this
-    /// thread ([`Endpoint::set_local_handler`]).
+    /// [`Error::InUse`] if it is polled at this moment (from a handler), or if a handler stays in
+    /// this thread ([`Endpoint::set_local_handler`]).
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;

@@ -70,8 +70,8 @@ pub trait Domain: DomainMemory + Membership + Hooks {
 }
 
 impl Domain for SharedMemory {
-    /// Handlers need not be `Send + Sync`: [`crate::Endpoint::into_parallel`] refuses those
-    /// that are not.
+    /// Any captures: [`crate::Endpoint::into_parallel`] refuses handlers that are not
+    /// `Send + Sync`.
     type Handler = dyn Fn(&Token<'_>);
 }
 
