@@ -73,7 +73,7 @@ impl<D: Domain> Handlers<D> {
                 former.push(core::mem::replace(&mut table[usize::from(index)], handler));
             }
             drop(table);
-            // What they hold may set handlers when it is dropped.
+            // A drop of their captures may set handlers.
             drop(former);
         }
     }
