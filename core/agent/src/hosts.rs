@@ -69,7 +69,9 @@ impl HostsFile {
         let text = fs::read_to_string(path)
             .map_err(|error| Error::Hosts(format!("{shown}: the hosts file can't be read ({error}); name one that lies on each host and begins as `key = FILE`, `alpha 10.0.0.1:7300`, … in lines")))?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        HostsFile::parse(&text, directory).map_err(|error| Error::Hosts(format!("{shown}: {error}")))
+        // Some editors begin a file with a mark of its byte order.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        HostsFile::parse(text, directory).map_err(|error| Error::Hosts(format!("{shown}: {error}")))
     }
 
     fn parse(text: &str, directory: &Path) -> Result<HostsFile, String> {

@@ -229,7 +229,7 @@ fn type_text(record: &ObjectRecord) -> String {
 }
 
 /// FNV-1a, of which only that it is the same in all programs matters.
-fn hash_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
+pub(crate) fn hash_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }

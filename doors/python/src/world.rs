@@ -173,9 +173,11 @@ impl PyWorld {
         Ok(PyBroadcast::new(world.broadcast(name, capacity).map_err(Fault::World)?, this, name.to_owned()))
     }
 
-    fn _bytes(slf: &Bound<'_, Self>, name: &str, len: usize) -> PyResult<PyBytesInWorld> {
+    #[pyo3(signature = (name, len, format = ""))]
+    fn _bytes(slf: &Bound<'_, Self>, name: &str, len: usize, format: &str) -> PyResult<PyBytesInWorld> {
         let (world, this) = parts(slf)?;
-        Ok(PyBytesInWorld::new(world.bytes(name, len).map_err(Fault::World)?, this, name.to_owned()))
+        let bytes = world.bytes_of(name, len, format).map_err(Fault::World)?;
+        Ok(PyBytesInWorld::new(bytes, this, name.to_owned()))
     }
 
     fn _messages(

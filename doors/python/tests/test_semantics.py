@@ -160,6 +160,14 @@ def test_array_of_another_size_is_refused():
     for shape in (9, 11, (2, 3), -1):
         with pytest.raises(ValueError):
             world.array("a", shape, "uint8")
+    pair = numpy.dtype([("x", "i4"), ("y", "f4")])
+    world.array("pair", 2, pair)["y"] = 0.5
+    for other in ("int64", "f8", [("x", "i4"), ("y", "i4")]):
+        with pytest.raises(ValueError, match=r"'f4|<f4"):
+            world.array("pair", 2, other)
+    with pytest.raises(ValueError, match="u1.*i1"):
+        world.array("a", 10, "int8")
+    assert world.array("pair", 2, pair)["y"].sum() == 1
     assert world.array("b", numpy.int64(3)).shape == (3,)
     assert world.array("c", (numpy.int32(2), 0)).shape == (2, 0)
 

@@ -87,7 +87,10 @@ class World(_towpath._World):
         return self._object("_broadcast", name, capacity, wrap=Broadcast)
 
     def array(self, name: str, shape: Any, dtype: Any = "float64") -> Any:
-        """The NumPy array of that name over the shared memory itself; zeros when it is made."""
+        """The NumPy array of that name over the shared memory itself; zeros when it is made.
+
+        ValueError if it has another number of bytes or another dtype.
+        """
         import numpy
 
         kind = numpy.dtype(dtype)
@@ -97,7 +100,9 @@ class World(_towpath._World):
         if min(shape, default=0) < 0:
             raise ValueError("negative dimensions are not allowed")
         count = math.prod(shape)
-        shared = self._object("_bytes", name, count * kind.itemsize)
+        # The layout of a structure is that of its fields.
+        form = kind.str if kind.fields is None else str(kind.descr)
+        shared = self._object("_bytes", name, count * kind.itemsize, form)
         if len(shared) != count * kind.itemsize:
             raise ValueError(f"the array {name!r} has {len(shared)} bytes, not {count * kind.itemsize}")
         buffer = buffer_of(shared)
@@ -105,14 +110,15 @@ class World(_towpath._World):
 
     def _object(self, kind: str, name: str, *args: Any, wrap: Any = None) -> Any:
         # One handle of an object in a process: it knows which thread holds a lock.
-        found = self._objects.get((kind, name, args[-1:] if kind == "_lock" else ()))
+        key = kind, name, args[-1:] if kind in ("_lock", "_bytes") else ()
+        found = self._objects.get(key)
         if found is None:
             found = getattr(self, kind)(name, *args)
             if wrap is not None:
                 found = wrap(found)
             if kind in ("_messages", "_broadcast", "_condition"):
                 _joined.add(found)
-            self._objects[kind, name, args[-1:] if kind == "_lock" else ()] = found
+            self._objects[key] = found
         return found
 
     def __reduce__(self):
