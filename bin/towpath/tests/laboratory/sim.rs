@@ -270,6 +270,11 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim origin2000 counter --copies 2", "--copies is an option of multiprogramming and apps"),
         ("sim origin2000 queues --scheduler gang", "--scheduler is an option of multiprogramming and apps"),
         ("sim origin2000 locks --per-processor 2", "--per-processor is an option of list"),
+        (
+            "sim avalanche apps --patterns fft --waiting park",
+            "messages, in one copy, whose ranks poll: leave --waiting",
+        ),
+        ("sim avalanche apps --patterns fft --procs 2 --copies 3", "leave --copies out"),
         ("sim origin2000 barriers --patterns zzz", "--patterns is an option of mplocks and apps"),
         ("sim sx4 ladder --work 1us", "leave --work out"),
         ("sim origin2000 apps --operations 5", "leave --operations out"),

@@ -68,6 +68,20 @@ fn claims(sweep: &Sweep) -> Vec<MessageAlgorithm> {
     }
 }
 
+/// Refuses settings that an application over messages does not have.
+fn check_settings_of_messages(sweep: &Sweep, name: &str) -> Result<(), Error> {
+    let option = if sweep.waiting.iter().any(|&waiting| waiting != Policy::Spin) {
+        "--waiting"
+    } else if sweep.copies.iter().any(|&copies| copies != 1) {
+        "--copies"
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotAvailable(format!(
+        "`{name}` is an application over messages, in one copy, whose ranks poll: leave {option} out"
+    )))
+}
+
 /// Setting of an application's run, but for its algorithm.
 struct Setting<'a> {
     sweep: &'a Sweep,
@@ -125,6 +139,9 @@ impl Simulate for Applications {
                 let application = match application {
                     AnyApplication::Shared(application) => application,
                     AnyApplication::Messages(application) => {
+                        if !sweep.patterns.is_empty() {
+                            check_settings_of_messages(&sweep, name)?;
+                        }
                         setting.run.waiting = Policy::Spin;
                         points.extend(claims(&sweep).into_iter().map(|algorithm| {
                             let runner =
