@@ -80,6 +80,10 @@ impl<D: Domain> Handlers<D> {
 
     /// Returns a handler, if it is set.
     pub fn get(&self, index: u8) -> Option<Rc<D::Handler>> {
+        if self.has_changes.get() {
+            // Left by a handler that panicked.
+            self.make_changes();
+        }
         self.table.borrow()[usize::from(index)].as_ref().map(|handler| handler.call.clone())
     }
 
