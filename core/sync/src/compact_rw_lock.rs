@@ -195,11 +195,4 @@ impl<P: Processor> CompactRwLock<P> {
         // Relaxed: a holder asks for itself; others are told what may be old.
         cpu.load(&self.word, Ordering::Relaxed) & WRITER != 0
     }
-
-    /// Returns whether a reader or a writer has it.
-    #[inline]
-    pub fn is_held(&self, cpu: &P) -> bool {
-        // Relaxed: the answer is old when it comes.
-        cpu.load(&self.word, Ordering::Relaxed) & (WRITER | READERS) != 0
-    }
 }

@@ -124,6 +124,14 @@ cases! {
         assert_eq!([lock.unlock(), lock.try_write(), lock.unlock()], [0; 3]);
     }
 
+    /// Libc does not look.
+    fn held_one_is_destroyed() {
+        let lock = new_rw_lock();
+        assert_eq!([lock.read(), lock.destroy()], [0; 2]);
+        let lock = new_rw_lock();
+        assert_eq!([lock.write(), lock.destroy()], [0; 2]);
+    }
+
     fn timed_ones_end_at_their_time_and_not_before() {
         let lock = RwLock::of_kind(WRITERS_FIRST);
         assert_eq!(lock.read(), 0);
