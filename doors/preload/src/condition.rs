@@ -78,6 +78,9 @@ unsafe fn wait_until(
 
 /// Sleeps until it is notified.
 fn sleep(words: &ConditionWords, seen: u64, until: Option<TimeLimit>) -> Woken {
+    // A notification that has come meanwhile, or a wake for no reason, would pass a request by that
+    // was pending before the call.
+    cancellation::test();
     let around = Cancellable::new();
     let wait = waiting_in(&around);
     Awake::begins();

@@ -226,6 +226,19 @@ cases! {
         }
     }
 
+    /// Also if another waiter's end notifies it before it sleeps.
+    fn request_before_the_wait_ends_the_waiter() {
+        for _ in 0..100 {
+            let count = Count::new();
+            assert_eq!(count.mutex.lock(), 0);
+            let threads: Vec<_> = (0..4).map(|_| start(&count)).collect();
+            threads.iter().for_each(|thread| cancel(*thread));
+            assert_eq!(count.mutex.unlock(), 0);
+            threads.into_iter().for_each(|thread| assert!(join(thread)));
+            count.change(|value| assert_eq!(*value, 4_000));
+        }
+    }
+
     fn cancelled_waiter_has_the_mutex_in_its_handler() {
         for condition in [None, Some(Condition::make_shared)] {
             let count = Count { for_ever: true, ..Count::new() };
