@@ -33,6 +33,8 @@ const LOOK: u64 = 1_000_000;
 struct ConditionWaiter {
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
+    /// Address to which the call returns.
+    site: usize,
 }
 
 /// Waits until it is notified, or until a time.
@@ -44,6 +46,7 @@ unsafe fn wait_until(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     until: Option<(clockid_t, *const timespec)>,
+    site: usize,
 ) -> c_int {
     // SAFETY: the caller's time.
     let until = match until.map(|(clock, time)| unsafe { TimeLimit::of_program(clock, time) }).transpose() {
@@ -60,7 +63,7 @@ unsafe fn wait_until(
         words.condition.end(&CPU);
         return refused;
     }
-    let mut waiter = ConditionWaiter { condition, mutex };
+    let mut waiter = ConditionWaiter { condition, mutex, site };
     let argument = (&raw mut waiter).cast();
     // SAFETY:
     // * The handler is called while this frame, with `waiter`, is there. The caller's objects stay
@@ -70,7 +73,7 @@ unsafe fn wait_until(
     // Before the lock: a thread that destroys the condition may hold it.
     words.condition.end(&CPU);
     // SAFETY: the caller's mutex.
-    match (unsafe { mutex::lock(mutex, 0) }, woken) {
+    match (unsafe { mutex::lock(mutex, site) }, woken) {
         (0, Woken::TimedOut) => ETIMEDOUT,
         (result, _) => result,
     }
@@ -117,7 +120,7 @@ unsafe extern "C-unwind" fn cancelled(argument: *mut c_void) {
         let words = ConditionWords::at(waiter.condition);
         words.condition.notify_one(&CPU, &wait());
         words.condition.end(&CPU);
-        mutex::lock(waiter.mutex, 0);
+        mutex::lock(waiter.mutex, waiter.site);
     }
 }
 
@@ -140,6 +143,7 @@ fn hidden(condition: *mut pthread_cond_t) -> *mut pthread_mutex_t {
 unsafe fn wait_at_shared(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
+    site: usize,
     wait: impl Fn(*mut pthread_mutex_t) -> c_int,
 ) -> c_int {
     passed::count(Passed::Condition);
@@ -158,10 +162,10 @@ unsafe fn wait_at_shared(
             real::mutex_unlock(on_the_way);
             return refused;
         }
-        let mut waiter = ConditionWaiter { condition, mutex };
+        let mut waiter = ConditionWaiter { condition, mutex, site };
         let result = on_cancellation(cancelled_at_shared, (&raw mut waiter).cast(), || wait(on_the_way));
         real::mutex_unlock(on_the_way);
-        match mutex::lock(mutex, 0) {
+        match mutex::lock(mutex, site) {
             0 => result,
             error => error,
         }
@@ -174,7 +178,7 @@ unsafe extern "C-unwind" fn cancelled_at_shared(argument: *mut c_void) {
     unsafe {
         let waiter = argument.cast::<ConditionWaiter>().read();
         real::mutex_unlock(hidden(waiter.condition));
-        mutex::lock(waiter.mutex, 0);
+        mutex::lock(waiter.mutex, waiter.site);
     }
 }
 
@@ -248,36 +252,59 @@ unsafe fn broadcast(condition: *mut pthread_cond_t) -> c_int {
     0
 }
 
-unsafe fn wait_for(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn wait_for(
+    condition: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    site: usize,
+) -> c_int {
     // SAFETY: the caller's objects.
     unsafe {
         match ConditionWords::at(condition).is_shared() {
-            true => wait_at_shared(condition, mutex, |mutex| real::cond_wait(condition, mutex)),
-            false => wait_until(condition, mutex, None),
+            true => wait_at_shared(condition, mutex, site, |mutex| real::cond_wait(condition, mutex)),
+            false => wait_until(condition, mutex, None, site),
         }
     }
 }
 
-unsafe fn timed_wait(
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn timed_wait(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     time: *const timespec,
+    site: usize,
 ) -> c_int {
     // SAFETY: the caller's objects and time.
     unsafe {
         let words = ConditionWords::at(condition);
         match words.is_shared() {
-            true => wait_at_shared(condition, mutex, |mutex| real::cond_timedwait(condition, mutex, time)),
-            false => wait_until(condition, mutex, Some((words.clock(), time))),
+            true => {
+                wait_at_shared(condition, mutex, site, |mutex| real::cond_timedwait(condition, mutex, time))
+            }
+            false => wait_until(condition, mutex, Some((words.clock(), time)), site),
         }
     }
 }
 
-unsafe fn clock_wait(
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn clock_wait(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     clock: clockid_t,
     time: *const timespec,
+    site: usize,
 ) -> c_int {
     let shared_wait = |mutex| {
         // SAFETY: the caller's objects and time.
@@ -286,8 +313,8 @@ unsafe fn clock_wait(
     // SAFETY: the caller's objects and time.
     unsafe {
         match ConditionWords::at(condition).is_shared() {
-            true => wait_at_shared(condition, mutex, shared_wait),
-            false => wait_until(condition, mutex, Some((clock, time))),
+            true => wait_at_shared(condition, mutex, site, shared_wait),
+            false => wait_until(condition, mutex, Some((clock, time)), site),
         }
     }
 }
@@ -302,15 +329,16 @@ crate::entries! {
     pthread_cond_signal(condition: *mut pthread_cond_t) => signal(condition);
     /// Notifies all waiters.
     pthread_cond_broadcast(condition: *mut pthread_cond_t) => broadcast(condition);
+}
+
+crate::entries_with_site! {
     /// Waits.
-    pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t)
-        => wait_for(condition, mutex);
+    pthread_cond_wait (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) => wait_for;
     /// Waits until a time of the condition's clock.
-    pthread_cond_timedwait(
-        condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec
-    ) => timed_wait(condition, mutex, time);
+    pthread_cond_timedwait
+        (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) => timed_wait;
     /// Waits until a time of this clock.
-    pthread_cond_clockwait(
+    pthread_cond_clockwait (
         condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
-    ) => clock_wait(condition, mutex, clock, time);
+    ) => clock_wait;
 }

@@ -47,19 +47,26 @@ macro_rules! entry {
     };
 }
 /// Entries that hand the address from which they were called on, as the argument after
-/// `at`, to a function of ours; 0 on processors for which this is not written.
+/// all others, to a function of ours; 0 on processors for which this is not written.
 macro_rules! entries_with_site {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $alias:literal ($object:ident: $type:ty) => $function:ident;)*) => {$(
-        $crate::entry_with_site! { $symbol, pub, $(#[$doc])* $name($object: $type) => $function }
-        const _: () = {
-            $crate::entry_with_site! { $alias, , $(#[$doc])* alias($object: $type) => $function }
-        };
-    )*};
+    ($($(#[$doc:meta])* $name:ident $(= $alias:literal)? ($($argument:ident: $type:ty),*) => $function:ident;)*) => {
+        $($crate::entry_with_site! {
+            [no_mangle] [$($alias)?] $(#[$doc])* $name($($argument: $type),*) => $function
+        })*
+    };
 }
 
 /// One such entry.
 macro_rules! entry_with_site {
-    ($symbol:literal, $visible:vis, $(#[$doc:meta])* $name:ident($object:ident: $type:ty) => $function:ident) => {
+    ([$($export:tt)*] [$alias:literal] $(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) => $function:ident) => {
+        $crate::entry_with_site! { [$($export)*] [] $(#[$doc])* $name($($argument: $type),*) => $function }
+        const _: () = {
+            $crate::entry_with_site! {
+                [export_name = $alias] [] $(#[$doc])* alias($($argument: $type),*) => $function
+            }
+        };
+    };
+    ([$($export:tt)*] [] $(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) => $function:ident) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -67,14 +74,11 @@ macro_rules! entry_with_site {
         /// As libc's function.
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         // SAFETY: libc's name, signature and contract. The return address is where a call puts it,
-        // and the second argument's register is free; the first argument stays where it is.
-        #[unsafe(export_name = $symbol)]
+        // and the register of the argument after the last one is free; the others stay.
+        #[unsafe($($export)*)]
         #[unsafe(naked)]
-        $visible unsafe extern "C-unwind" fn $name($object: $type) -> core::ffi::c_int {
-            #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym $function);
-            #[cfg(target_arch = "aarch64")]
-            core::arch::naked_asm!("mov x1, x30", "b {}", sym $function);
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> core::ffi::c_int {
+            $crate::site_jump! { $function, $($argument)* }
         }
 
         $(#[$doc])*
@@ -84,13 +88,48 @@ macro_rules! entry_with_site {
         /// As libc's function.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         // SAFETY: libc's name, signature and contract.
-        #[unsafe(export_name = $symbol)]
-        $visible unsafe extern "C-unwind" fn $name($object: $type) -> core::ffi::c_int {
+        #[unsafe($($export)*)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> core::ffi::c_int {
             // SAFETY: the caller's promises are those of the function that is called.
-            unsafe { $function($object, 0) }
+            unsafe { $function($($argument,)* 0) }
         }
     };
 }
+
+/// Jump to a function, with the address of the caller after so many arguments.
+#[cfg(target_arch = "x86_64")]
+macro_rules! site_jump {
+    ($function:ident, $a:ident) => {
+        core::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident) => {
+        core::arch::naked_asm!("mov rdx, [rsp]", "jmp {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident $c:ident) => {
+        core::arch::naked_asm!("mov rcx, [rsp]", "jmp {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident $c:ident $d:ident) => {
+        core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym $function)
+    };
+}
+/// Jump to a function, with the address of the caller after so many arguments.
+#[cfg(target_arch = "aarch64")]
+macro_rules! site_jump {
+    ($function:ident, $a:ident) => {
+        core::arch::naked_asm!("mov x1, x30", "b {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident) => {
+        core::arch::naked_asm!("mov x2, x30", "b {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident $c:ident) => {
+        core::arch::naked_asm!("mov x3, x30", "b {}", sym $function)
+    };
+    ($function:ident, $a:ident $b:ident $c:ident $d:ident) => {
+        core::arch::naked_asm!("mov x4, x30", "b {}", sym $function)
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use site_jump;
 pub(crate) use {entries, entries_with_site, entry, entry_with_site};
 
 mod barrier;

@@ -25,10 +25,10 @@ impl MutexWords {
         if real::is_single_threaded() { self.lock.takes_alone(&CPU) } else { self.lock.takes_free(&CPU) }
     }
 
-    /// Takes the lock, waiting until the deadline.
+    /// Takes the lock, waiting as long as it takes.
     #[inline(always)]
-    fn take(&self, deadline: Deadline, site: usize) -> bool {
-        self.take_noted() || self.take_slowly(deadline, site)
+    fn take(&self, site: usize) -> bool {
+        self.take_noted() || self.take_slowly(site, || self.wait_for(Deadline::NEVER))
     }
 
     /// Takes the lock if it is free, and notes that.
@@ -49,12 +49,12 @@ impl MutexWords {
 
     #[cold]
     #[inline(never)]
-    fn take_slowly(&self, deadline: Deadline, site: usize) -> bool {
+    fn take_slowly(&self, site: usize, wait: impl FnOnce() -> bool) -> bool {
         Awake::begins();
         let address = core::ptr::from_ref(self).addr();
         note_site(site);
         self.note(LockEvent::Waits);
-        let has_it = hot::noted((address, site), || self.wait_for(deadline));
+        let has_it = hot::noted((address, site), wait);
         self.note(if has_it { LockEvent::Acquired } else { LockEvent::GaveUp });
         Awake::ends();
         has_it
@@ -145,7 +145,7 @@ unsafe fn lock_any(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
     let words = unsafe { MutexWords::at(mutex) };
     match words.kind() {
         MutexKind::Plain => {
-            words.take(Deadline::NEVER, site);
+            words.take(site);
             0
         }
         MutexKind::Passed => {
@@ -153,7 +153,7 @@ unsafe fn lock_any(mutex: *mut pthread_mutex_t, site: usize) -> c_int {
             // SAFETY: as the caller's.
             unsafe { real::mutex_lock(mutex) }
         }
-        kind => words.acquire_as_owner(kind, 0, || words.take(Deadline::NEVER, site)),
+        kind => words.acquire_as_owner(kind, 0, || words.take(site)),
     }
 }
 
@@ -223,16 +223,19 @@ unsafe fn try_lock(mutex: *mut pthread_mutex_t) -> c_int {
     }
 }
 
-unsafe fn lock_until(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int {
+unsafe fn lock_until(
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    time: *const timespec,
+    site: usize,
+) -> c_int {
     // SAFETY: a mutex (the caller's promise).
     let words = unsafe { MutexWords::at(mutex) };
     let kind = words.kind();
     // SAFETY: the caller's time.
     let until = unsafe { TimeLimit::of_program(clock, time) };
-    let take = || {
-        words.take_noted()
-            || until.is_ok_and(|until| until.wait(|deadline| words.take(deadline, 0).then_some(())).is_some())
-    };
+    let wait = |until: TimeLimit| until.wait(|deadline| words.wait_for(deadline).then_some(())).is_some();
+    let take = || words.take_noted() || until.is_ok_and(|until| words.take_slowly(site, || wait(until)));
     let over = until.err().unwrap_or(ETIMEDOUT);
     match kind {
         MutexKind::Plain => match take() {
@@ -268,18 +271,37 @@ unsafe fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
     0
 }
 
-unsafe fn timed_lock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int {
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn timed_lock(
+    mutex: *mut pthread_mutex_t,
+    time: *const timespec,
+    site: usize,
+) -> c_int {
     // SAFETY: the caller's mutex and time.
     unsafe {
         if is_carried(mutex) {
-            return lock_until(mutex, libc::CLOCK_REALTIME, time);
+            return lock_until(mutex, libc::CLOCK_REALTIME, time, site);
         }
         passed::count(Passed::Mutex);
         real::mutex_timedlock(mutex, time)
     }
 }
 
-unsafe fn clock_lock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int {
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn clock_lock(
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    time: *const timespec,
+    site: usize,
+) -> c_int {
     // SAFETY: the caller's mutex and time.
     unsafe {
         // As in libc: also if the mutex is free, where the time itself does not matter.
@@ -287,7 +309,7 @@ unsafe fn clock_lock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const
             return EINVAL;
         }
         if is_carried(mutex) {
-            return lock_until(mutex, clock, time);
+            return lock_until(mutex, clock, time, site);
         }
         passed::count(Passed::Mutex);
         real::mutex_clocklock(mutex, clock, time)
@@ -304,13 +326,13 @@ crate::entries! {
     pthread_mutex_trylock = "__pthread_mutex_trylock" (mutex: *mut pthread_mutex_t) => try_lock(mutex);
     /// Unlocks a mutex.
     pthread_mutex_unlock = "__pthread_mutex_unlock" (mutex: *mut pthread_mutex_t) => unlock(mutex);
-    /// Locks a mutex; gives up at a time of the realtime clock.
-    pthread_mutex_timedlock (mutex: *mut pthread_mutex_t, time: *const timespec) => timed_lock(mutex, time);
-    /// Locks a mutex; gives up at a time of this clock.
-    pthread_mutex_clocklock (mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) => clock_lock(mutex, clock, time);
 }
 
 crate::entries_with_site! {
     /// Locks a mutex.
-    pthread_mutex_lock = "pthread_mutex_lock", "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock;
+    pthread_mutex_lock = "__pthread_mutex_lock" (mutex: *mut pthread_mutex_t) => lock;
+    /// Locks a mutex; gives up at a time of the realtime clock.
+    pthread_mutex_timedlock (mutex: *mut pthread_mutex_t, time: *const timespec) => timed_lock;
+    /// Locks a mutex; gives up at a time of this clock.
+    pthread_mutex_clocklock (mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) => clock_lock;
 }

@@ -143,6 +143,7 @@ unsafe fn lock_until(
     wish: RwAccess,
     clock: Option<clockid_t>,
     time: *const timespec,
+    site: usize,
 ) -> c_int {
     // SAFETY: a lock (the caller's promise).
     let words = unsafe { RwLockWords::at(lock) };
@@ -163,10 +164,34 @@ unsafe fn lock_until(
         Ok(limit) => limit,
         Err(error) => return error,
     };
-    words.acquire(wish, 0, || match limit.wait(|deadline| words.take(wish, deadline).then_some(())) {
+    words.acquire(wish, site, || match limit.wait(|deadline| words.take(wish, deadline).then_some(())) {
         Some(()) => 0,
         None => ETIMEDOUT,
     })
+}
+
+/// Texts of entries, with the address from which they were called.
+macro_rules! timed_entries {
+    ($($name:ident: $access:ident, $clock:expr, ($($given:ident: $type:ty)?);)*) => {$(
+        /// Text of the entry, with the address from which it was called.
+        ///
+        /// # Safety
+        ///
+        /// As the entry.
+        unsafe extern "C-unwind" fn $name(
+            rwlock: *mut pthread_rwlock_t, $($given: $type,)? time: *const timespec, site: usize
+        ) -> c_int {
+            // SAFETY: as the caller's.
+            unsafe { lock_until(rwlock, RwAccess::$access, $clock, time, site) }
+        }
+    )*};
+}
+
+timed_entries! {
+    timed_read: Read, None, ();
+    timed_write: Write, None, ();
+    clock_read: Read, Some(clock), (clock: clockid_t);
+    clock_write: Write, Some(clock), (clock: clockid_t);
 }
 
 unsafe fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
@@ -222,25 +247,21 @@ crate::entries! {
     /// Acquires for writing if that can be had at once.
     pthread_rwlock_trywrlock = "__pthread_rwlock_trywrlock" (lock: *mut pthread_rwlock_t)
         => try_lock(lock, RwAccess::Write);
-    /// Acquires for reading; gives up at a time of the realtime clock.
-    pthread_rwlock_timedrdlock (lock: *mut pthread_rwlock_t, time: *const timespec)
-        => lock_until(lock, RwAccess::Read, None, time);
-    /// Acquires for writing; gives up at a time of the realtime clock.
-    pthread_rwlock_timedwrlock (lock: *mut pthread_rwlock_t, time: *const timespec)
-        => lock_until(lock, RwAccess::Write, None, time);
-    /// Acquires for reading; gives up at a time of this clock.
-    pthread_rwlock_clockrdlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
-        => lock_until(lock, RwAccess::Read, Some(clock), time);
-    /// Acquires for writing; gives up at a time of this clock.
-    pthread_rwlock_clockwrlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
-        => lock_until(lock, RwAccess::Write, Some(clock), time);
     /// Releases.
     pthread_rwlock_unlock = "__pthread_rwlock_unlock" (lock: *mut pthread_rwlock_t) => unlock(lock);
 }
 
 crate::entries_with_site! {
     /// Acquires for reading.
-    pthread_rwlock_rdlock = "pthread_rwlock_rdlock", "__pthread_rwlock_rdlock" (lock: *mut pthread_rwlock_t) => read_from;
+    pthread_rwlock_rdlock = "__pthread_rwlock_rdlock" (lock: *mut pthread_rwlock_t) => read_from;
     /// Acquires for writing.
-    pthread_rwlock_wrlock = "pthread_rwlock_wrlock", "__pthread_rwlock_wrlock" (lock: *mut pthread_rwlock_t) => write_from;
+    pthread_rwlock_wrlock = "__pthread_rwlock_wrlock" (lock: *mut pthread_rwlock_t) => write_from;
+    /// Acquires for reading; gives up at a time of the realtime clock.
+    pthread_rwlock_timedrdlock (lock: *mut pthread_rwlock_t, time: *const timespec) => timed_read;
+    /// Acquires for writing; gives up at a time of the realtime clock.
+    pthread_rwlock_timedwrlock (lock: *mut pthread_rwlock_t, time: *const timespec) => timed_write;
+    /// Acquires for reading; gives up at a time of this clock.
+    pthread_rwlock_clockrdlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec) => clock_read;
+    /// Acquires for writing; gives up at a time of this clock.
+    pthread_rwlock_clockwrlock (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec) => clock_write;
 }

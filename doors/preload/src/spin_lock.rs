@@ -9,16 +9,22 @@ use libc::pthread_spinlock_t;
 use towpath_machine::Native;
 use towpath_sync::Waiting;
 
-use crate::trace::{LockEvent, note};
+use crate::trace::{LockEvent, note, note_site};
 use crate::waiting::{Awake, CPU, wait};
 use crate::{hot, real};
 
-unsafe fn acquire(lock: *mut pthread_spinlock_t) -> c_int {
+/// Text of the entry, with the address from which it was called.
+///
+/// # Safety
+///
+/// As the entry.
+unsafe extern "C-unwind" fn acquire(lock: *mut pthread_spinlock_t, site: usize) -> c_int {
     // SAFETY: the caller's lock, which stays while the call runs.
     if unsafe { real::spin_trylock(lock) } != 0 {
         Awake::begins();
+        note_site(site);
         note(LockEvent::Waits, lock.addr());
-        hot::noted((lock.addr(), 0), || {
+        hot::noted((lock.addr(), site), || {
             let mut round = 0u32;
             // SAFETY: the caller's lock, which stays while the call runs.
             while unsafe { real::spin_trylock(lock) } != 0 {
@@ -49,10 +55,13 @@ unsafe fn release(lock: *mut pthread_spinlock_t) -> c_int {
 }
 
 crate::entries! {
-    /// Acquires.
-    pthread_spin_lock(lock: *mut pthread_spinlock_t) => acquire(lock);
     /// Acquires if that can be had at once.
     pthread_spin_trylock(lock: *mut pthread_spinlock_t) => try_it(lock);
     /// Releases.
     pthread_spin_unlock(lock: *mut pthread_spinlock_t) => release(lock);
+}
+
+crate::entries_with_site! {
+    /// Acquires.
+    pthread_spin_lock(lock: *mut pthread_spinlock_t) => acquire;
 }

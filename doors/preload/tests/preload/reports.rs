@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libc::{CLOCK_REALTIME, ETIMEDOUT};
 
-use super::support::{Mutex, in_ms, is_case, new_mutex, report_of};
+use super::support::{Condition, Mutex, Object, in_ms, is_case, new_condition, new_mutex, report_of};
 
 #[test]
 fn report_names_the_locks_and_what_was_passed() {
@@ -94,4 +94,59 @@ fn report_counts_hand_overs_and_preempted_holders() {
     // Others may have been preempted by chance.
     assert!(preempted >= 1 && preempted + slept >= 2, "{report}");
     assert!(picture.contains("<td>22</td>") && picture.contains("<td>19</td>"), "{picture}");
+}
+
+static READY: Condition = new_condition();
+static SPIN: Object<libc::pthread_spinlock_t> = Object::new(0);
+
+/// A wait counts once, however often the clock is looked at, and for its call's place.
+///
+/// Also one with a time, that of a notified waiter for its mutex, and that for a spin lock.
+#[test]
+fn report_has_each_wait_once_and_its_place() {
+    fn case() {
+        assert_eq!(HELD.lock(), 0);
+        std::thread::scope(|scope| {
+            let limit = || in_ms(CLOCK_REALTIME, 2_200);
+            scope.spawn(move || assert_eq!(HELD.timed_lock(limit()), ETIMEDOUT)).join().unwrap();
+            static WAITS: AtomicBool = AtomicBool::new(false);
+            scope.spawn(|| {
+                assert_eq!(HELD.lock(), 0);
+                WAITS.store(true, Ordering::Relaxed);
+                assert_eq!([READY.wait(&HELD), HELD.unlock()], [0; 2]);
+            });
+            while !WAITS.load(Ordering::Relaxed) {
+                assert_eq!(HELD.unlock(), 0);
+                std::thread::sleep(Duration::from_millis(1));
+                assert_eq!(HELD.lock(), 0);
+            }
+            READY.signal();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(HELD.unlock(), 0);
+        });
+        // SAFETY: a spin lock that is initialised, and stays.
+        unsafe {
+            assert_eq!([libc::pthread_spin_init(SPIN.at(), 0), libc::pthread_spin_lock(SPIN.at())], [0; 2]);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(
+                        [libc::pthread_spin_lock(SPIN.at()), libc::pthread_spin_unlock(SPIN.at())],
+                        [0; 2]
+                    );
+                });
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(libc::pthread_spin_unlock(SPIN.at()), 0);
+            });
+        }
+    }
+    if is_case() {
+        return case();
+    }
+    let (report, _) = report_of("reports::report_has_each_wait_once_and_its_place");
+    // The timed wait, which alone takes so long.
+    let longest = report.lines().find(|line| line.contains("    from ")).unwrap();
+    assert!(longest.contains(": 1 waits, "), "{report}");
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        assert!(!report.contains("from other places"), "{report}");
+    }
 }
