@@ -1,11 +1,12 @@
 //! Report at the program's end: lines on standard error, and a picture.
 #![allow(unsafe_code)]
 
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use crate::named_place::NamedPlace;
-use crate::text::{ReportLines, process, write};
+use crate::text::{ReportLines, process};
 use crate::{hot, passed, picture};
 
 /// Process of the program that the user has named: it writes a report in any case, and
@@ -13,10 +14,18 @@ use crate::{hot, passed, picture};
 static MAIN: AtomicU64 = AtomicU64::new(0);
 /// Name of the picture's file.
 static PICTURE: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
+/// Duplicate of standard error: programs close theirs before the report (`xz`, `sort`),
+/// and their next file may get its number. -1: none.
+static DUPLICATE: AtomicI32 = AtomicI32::new(-1);
+/// Lowest number of the duplicate: programs count on the first ones.
+const LOWEST_DUPLICATE: c_int = 200;
+/// Device and file of standard error at the beginning.
+static STANDARD_ERROR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Has lines written, and a picture drawn into a file, when the program ends.
 pub fn at_exit(main: u64, has_lines: bool, picture: Option<&CStr>) {
     MAIN.store(main, Ordering::Relaxed);
+    keep_standard_error();
     hot::switch_on();
     // SAFETY: the library stays loaded until the end; a text that ends with zero, of which this
     // makes a copy.
@@ -31,8 +40,37 @@ pub fn at_exit(main: u64, has_lines: bool, picture: Option<&CStr>) {
     }
 }
 
+/// Device and file of a descriptor, if it is open.
+fn file_of(descriptor: c_int) -> Option<[u64; 2]> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a place for the answer, which is filled in if the call succeeds.
+    unsafe {
+        let succeeds = libc::fstat(descriptor, found.as_mut_ptr()) == 0;
+        succeeds.then(|| found.assume_init()).map(|found| [found.st_dev, found.st_ino])
+    }
+}
+
+/// Keeps standard error for the report, as it is now.
+fn keep_standard_error() {
+    let Some(file) = file_of(2) else { return };
+    for (place, part) in STANDARD_ERROR.iter().zip(file) {
+        // Relaxed, here and below: before the program begins, and at its end.
+        place.store(part, Ordering::Relaxed);
+    }
+    // SAFETY: makes a descriptor, or fails, if the program may not have so many.
+    let duplicate = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, LOWEST_DUPLICATE) };
+    DUPLICATE.store(duplicate, Ordering::Relaxed);
+}
+
+/// Descriptor of the standard error of the beginning, if there still is one.
+fn standard_error() -> Option<c_int> {
+    let kept = STANDARD_ERROR.each_ref().map(|part| part.load(Ordering::Relaxed));
+    [DUPLICATE.load(Ordering::Relaxed), 2].into_iter().find(|descriptor| file_of(*descriptor) == Some(kept))
+}
+
 extern "C" fn write_lines() {
-    let mut report = ReportLines::new();
+    let Some(descriptor) = standard_error() else { return };
+    let mut report = ReportLines::new(descriptor);
     hot::each_hot(|lock| {
         let place = NamedPlace::of(lock.address(), true);
         report.line(format_args!("lock {place}: {}", lock.waits()));
@@ -63,7 +101,10 @@ extern "C" fn draw() {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let descriptor = libc::open(file, flags, 0o644);
         if descriptor < 0 {
-            write(b"libtowpath-pthread: the picture can't be written: name a file in a folder that the program may write to\n");
+            if let Some(descriptor) = standard_error() {
+                let remedy = "name a file in a folder that the program may write to";
+                ReportLines::new(descriptor).line(format_args!("the picture can't be written: {remedy}"));
+            }
             return;
         }
         picture::draw(descriptor);

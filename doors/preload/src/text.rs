@@ -51,7 +51,7 @@ impl Write for TextWriter {
     }
 }
 
-/// Lines on standard error.
+/// Lines on a descriptor.
 #[derive(Debug)]
 pub struct ReportLines {
     /// Number of lines so far.
@@ -60,8 +60,8 @@ pub struct ReportLines {
 }
 
 impl ReportLines {
-    pub fn new() -> ReportLines {
-        ReportLines { lines: 0, writer: TextWriter::new(2) }
+    pub fn new(descriptor: c_int) -> ReportLines {
+        ReportLines { lines: 0, writer: TextWriter::new(descriptor) }
     }
 
     /// Writes a line.

@@ -1,12 +1,13 @@
 //! Report and picture at a program's end.
 
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libc::{CLOCK_REALTIME, ETIMEDOUT};
 
-use super::support::{Condition, Mutex, Object, in_ms, is_case, new_condition, new_mutex, report_of};
+use super::support::{Condition, Mutex, Object, in_ms, is_case, new_condition, new_mutex, output, report_of};
 
 #[test]
 fn report_names_the_locks_and_what_was_passed() {
@@ -149,4 +150,28 @@ fn report_has_each_wait_once_and_its_place() {
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         assert!(!report.contains("from other places"), "{report}");
     }
+}
+
+/// The program's next file gets the number of standard error.
+#[test]
+fn report_goes_to_the_standard_error_of_the_beginning() {
+    fn case() {
+        // SAFETY: this process's own descriptor, which the next file gets.
+        assert_eq!(unsafe { libc::close(2) }, 0);
+        let file = std::env::temp_dir().join(format!("towpath-second-{}", std::process::id()));
+        let data = std::fs::File::create_new(&file).unwrap();
+        assert_eq!(data.as_raw_fd(), 2);
+        println!("file {}", file.display());
+        std::mem::forget(data);
+    }
+    if is_case() {
+        return case();
+    }
+    let name = "reports::report_goes_to_the_standard_error_of_the_beginning";
+    let output = output(name, &[("REPORT", "1")]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("towpath preload: process "), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let file = said.lines().find_map(|line| line.split_once("file ")).unwrap().1;
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "");
+    std::fs::remove_file(file).unwrap();
 }

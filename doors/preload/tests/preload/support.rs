@@ -66,7 +66,7 @@ fn command(name: &str, settings: Option<&[(&str, &str)]>) -> Command {
 }
 
 /// Output of a case that runs with these settings.
-fn output(name: &str, settings: &[(&str, &str)]) -> Output {
+pub fn output(name: &str, settings: &[(&str, &str)]) -> Output {
     let output = command(name, Some(settings)).output().unwrap();
     assert!(output.status.success(), "{name}");
     output
