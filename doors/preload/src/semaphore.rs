@@ -109,10 +109,12 @@ fn sleep_on(half: *mut u32, until: Option<(clockid_t, timespec)>) -> c_int {
     unsafe {
         let call = libc::FUTEX_WAIT_BITSET | clock;
         let none = core::ptr::null::<u32>();
-        match libc::syscall(libc::SYS_futex, half, call, 0u32, time, none, u32::MAX) {
-            0 => 0,
-            _ => *libc::__errno_location(),
-        }
+        // Libc's function leaves the variable alone if it succeeds.
+        let (errno, kept) = (libc::__errno_location(), *libc::__errno_location());
+        let result = libc::syscall(libc::SYS_futex, half, call, 0u32, time, none, u32::MAX);
+        let error = if result == 0 { 0 } else { *errno };
+        *errno = kept;
+        error
     }
 }
 
