@@ -8,7 +8,8 @@
 
 use core::cell::Cell;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use towpath_machine::Processor;
 
@@ -26,6 +27,8 @@ const RECORDS: usize = 128;
 const MAPPINGS: usize = 64 << 10;
 /// Number of bits of a record's first word that are its kind.
 const KIND_BITS: u32 = 4;
+/// `MADV_POPULATE_WRITE`, of Linux 5.14 and later.
+const POPULATE: core::ffi::c_int = 23;
 
 /// Step of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,8 @@ struct TraceRecord {
 }
 
 static HEADER_AT: AtomicPtr<TraceHeader> = AtomicPtr::new(core::ptr::null_mut());
+/// The file system has no room for another chunk.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
 /// Processor time of the process when the trace began.
 static PROCESSOR_TIME: AtomicU64 = AtomicU64::new(0);
 
@@ -150,8 +155,12 @@ fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
     // Relaxed, all: each number is given once. Looked at first: when the file is full, each event
     // comes here, and the number must not wrap.
     let room = header.room.load(Ordering::Relaxed);
-    let is_full = header.claimed.load(Ordering::Relaxed) >= room;
-    let chunk = if is_full { room } else { header.claimed.fetch_add(1, Ordering::Relaxed) };
+    let is_full = IS_FULL.load(Ordering::Relaxed) || header.claimed.load(Ordering::Relaxed) >= room;
+    let mut chunk = if is_full { room } else { header.claimed.fetch_add(1, Ordering::Relaxed) };
+    if chunk < room && !has_room(record(header, chunk * RECORDS as u64), RECORDS * size_of::<TraceRecord>()) {
+        IS_FULL.store(true, Ordering::Relaxed);
+        chunk = room;
+    }
     if chunk >= room {
         header.dropped.fetch_add(1, Ordering::Relaxed);
         return None;
@@ -164,6 +173,26 @@ fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
     Some(first + 1)
 }
 
+/// Returns whether the file system has room for so many bytes of the mapped file: where
+/// it has none, a write would end the program (`SIGBUS`).
+///
+/// Kernels that can't be asked are trusted.
+fn has_room<T>(begin: &T, length: usize) -> bool {
+    let begin = core::ptr::from_ref(begin).cast_mut().cast::<libc::c_void>();
+    // SAFETY: no preconditions. The pages are of the mapping, which the caller has of this length
+    // from here on; the call fills them in, and changes nothing that is there.
+    unsafe {
+        let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(HEADER);
+        let before = begin.addr() % page;
+        // Programs count on their variable across pthread's functions.
+        let (errno, kept) = (libc::__errno_location(), *libc::__errno_location());
+        let asked = libc::madvise(begin.wrapping_byte_sub(before), before + length, POPULATE);
+        let has_room = asked == 0 || *errno != libc::EFAULT;
+        *errno = kept;
+        has_room
+    }
+}
+
 /// Processor time that this process has used, in nanoseconds.
 fn processor_time() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -172,28 +201,67 @@ fn processor_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Makes a file of this length anew, and maps it.
+///
+/// # Errors
+///
+/// Cause and remedy.
+fn map(file: &CStr, length: usize) -> Result<&'static TraceHeader, &'static str> {
+    // SAFETY: a name that ends with zero; places for the answers, which are filled in where the
+    // calls succeed; a new mapping of the kernel's choice, of the file's length.
+    unsafe {
+        let mut most = MaybeUninit::<libc::rlimit>::uninit();
+        if libc::getrlimit(libc::RLIMIT_FSIZE, most.as_mut_ptr()) == 0
+            && most.assume_init().rlim_cur < length as libc::rlim_t
+        {
+            return Err(
+                "its file would be longer than files may be here: raise that (`ulimit -f`), or name a smaller number of --trace-events, of 16 bytes each",
+            );
+        }
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let descriptor = libc::open(file.as_ptr(), flags, 0o644);
+        if descriptor < 0 {
+            return Err("its file can't be written: name one in a folder that the program may write to");
+        }
+        let has_length = libc::ftruncate(descriptor, length as libc::off_t) == 0;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let at = match has_length {
+            true => libc::mmap(core::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0),
+            false => libc::MAP_FAILED,
+        };
+        libc::close(descriptor);
+        if !has_length {
+            return Err(
+                "its file can't get its length: name an ordinary file, on a file system with room for it",
+            );
+        }
+        if at == libc::MAP_FAILED {
+            return Err(
+                "it does not fit into the program's address space: raise that (`ulimit -v`), or name a smaller number of --trace-events, of 16 bytes each",
+            );
+        }
+        let header = &*at.cast::<TraceHeader>();
+        let list = &*at.cast::<u8>().add(length - MAPPINGS);
+        match has_room(header, HEADER) && has_room(list, MAPPINGS) {
+            true => Ok(header),
+            false => Err("the file system has no room for its file: make some, or name a file elsewhere"),
+        }
+    }
+}
+
 /// Begins a trace of about so many events in this file, which is made anew.
 pub fn begin(file: &CStr, events: u64) {
     let chunks = events.div_ceil(RECORDS as u64 - 1).max(1);
     let length = HEADER + chunks as usize * RECORDS * size_of::<TraceRecord>() + MAPPINGS;
-    // SAFETY: a name that ends with zero; a new mapping of the kernel's choice, of the file's
-    // length.
-    let header = unsafe {
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
-        let descriptor = libc::open(file.as_ptr(), flags, 0o644);
-        let mut at = libc::MAP_FAILED;
-        if descriptor >= 0 {
-            if libc::ftruncate(descriptor, length as libc::off_t) == 0 {
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                at = libc::mmap(core::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0);
+    let header = match map(file, length) {
+        Ok(header) => header,
+        Err(why) => {
+            let none = "libtowpath-pthread: there is no trace: ";
+            for part in [none, why, "\n"] {
+                write(part.as_bytes());
             }
-            libc::close(descriptor);
-        }
-        if at == libc::MAP_FAILED {
-            write(b"libtowpath-pthread: the trace can't be written, so there is none: name a file in a folder that the program may write to\n");
             return;
         }
-        &*at.cast::<TraceHeader>()
     };
     // Relaxed, all: no other thread uses it yet.
     header.room.store(chunks, Ordering::Relaxed);

@@ -40,8 +40,12 @@ fn read(file: &Path, most: usize) -> Result<(LockTrace, Arc<LockReplay>), Comman
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let replay = LockReplay::new(&trace, most, cores).map_err(failed)?;
     if trace.dropped > 0 {
+        let more = match trace.disk_was_full {
+            true => "more where the file system has room",
+            false => "more with `towpath preload --trace-events N`",
+        };
         output::remark!(
-            "towpath: the trace had no room for {} events: it has the program's beginning; more with `towpath preload --trace-events N`",
+            "towpath: the trace had no room for {} events: it has the program's beginning; {more}",
             trace.dropped
         );
     }

@@ -5,7 +5,7 @@ use std::convert::identity;
 use std::env;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub fn output(name: &str, settings: &[(&str, &str)]) -> Output {
 }
 
 /// A file for a case.
-fn file(kind: &str) -> PathBuf {
+pub fn file(kind: &str) -> PathBuf {
     env::temp_dir().join(format!("towpath-{kind}-{}", std::process::id()))
 }
 
@@ -97,6 +97,20 @@ pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
     let settings = [("TRACE", file.to_str().unwrap()), ("EVENTS", &events.to_string())];
     let output = output(name, &settings);
     (file, String::from_utf8(output.stdout).unwrap())
+}
+
+/// Output of a case with a trace in this file.
+///
+/// A shell starts it by `$@` in this script.
+pub fn output_traced_by(script: &str, name: &str, file: &Path, events: u64) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", "env"]);
+    // Not of the shell.
+    shell.arg(format!("LD_PRELOAD={}", library().display()));
+    shell.arg(format!("TOWPATH_PRELOAD_TRACE={}", file.display()));
+    shell.arg(format!("TOWPATH_PRELOAD_EVENTS={events}"));
+    shell.arg(env::current_exe().unwrap()).args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    shell.env(CASE, "1").output().unwrap()
 }
 
 fn run(name: &str, waiting: Option<&str>, lock: &str) {

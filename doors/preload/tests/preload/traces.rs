@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::env;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use libc::CLOCK_REALTIME;
 
 use super::support::{
-    Condition, Mutex, Object, cases, has_library, in_child, in_ms, new_condition, new_mutex, run_traced,
+    Condition, Mutex, Object, cases, file, has_library, in_child, in_ms, is_case, new_condition, new_mutex,
+    output_traced_by, run_traced,
 };
 
 /// Events of a thread, by their kinds (docs/preload.md) and objects.
@@ -93,4 +95,57 @@ cases! {
             assert!(header[3] as usize + events >= 2_000, "{header:?}");
         }
     }
+}
+
+/// A trace that can't be written, or not to its end, does not end the program.
+#[test]
+fn program_goes_on_without_room_for_its_trace() {
+    const NAME: &str = "traces::program_goes_on_without_room_for_its_trace";
+    if is_case() {
+        for _ in 0..20_000 {
+            assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);
+        }
+        return;
+    }
+    let succeeds = |script: &str, file: &Path| {
+        let output = output_traced_by(script, NAME, file, 1_000_000);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = file("trace-none");
+    let said = succeeds("ulimit -f 64; exec \"$@\"", &none);
+    assert!(said.contains("there is no trace") && said.contains("ulimit -f"), "{said}");
+    let said = succeeds("exec \"$@\"", Path::new("/dev/null"));
+    assert!(said.contains("there is no trace") && said.contains("ordinary file"), "{said}");
+
+    // A full file system, where users may make one.
+    let folder = file("trace-folder");
+    std::fs::create_dir(&folder).unwrap();
+    let mount = format!("mount -t tmpfs none {} -o size=", folder.display());
+    let unshare = "unshare --user --map-root-user --mount sh -c";
+    let may_mount = Command::new("sh").args(["-c", &format!("{unshare} '{mount}1m'")]).status();
+    if may_mount.is_ok_and(|status| status.success()) {
+        let file = folder.join("trace");
+        let on = |size: &str, after: &str| {
+            output_traced_by(
+                &format!("{unshare} '{mount}{size} && \"$@\"{after}' sh \"$@\""),
+                NAME,
+                &file,
+                1_000_000,
+            )
+        };
+        let output = on("16k", "");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("the file system has no room"), "{output:?}");
+        let output = on("128k", &format!(" && od -A n -t u8 -w24 -j 8 -N 24 {}", file.display()));
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        let last = said.lines().last().unwrap();
+        let words: Vec<u64> = last.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [room, claimed, dropped] = words[..] else { panic!("{said}") };
+        assert!(claimed < room && dropped > 0, "{said}");
+    } else {
+        println!("left out, no file system can be mounted here: that without room");
+    }
+    std::fs::remove_dir(folder).unwrap();
 }

@@ -95,6 +95,8 @@ pub struct LockTrace {
     pub threads: BTreeMap<u64, Vec<TracedEvent>>,
     /// Number of events for which there was no room.
     pub dropped: u64,
+    /// True if the file had room for more: its file system had not.
+    pub disk_was_full: bool,
     /// Length, in nanoseconds.
     pub length: u64,
     /// Processor time of the process meanwhile, in nanoseconds.
@@ -135,10 +137,9 @@ impl MappedFile {
         let (begin, end) = words.next()?.split_once('-')?;
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let offset = number(words.nth(1)?)?;
-        let file = words.nth(2)?;
-        file.starts_with('/').then(|| {
-            Some(MappedFile { begin: number(begin)?, end: number(end)?, offset, file: file.into() })
-        })?
+        // No field before the name has a slash; a name may have spaces.
+        let file = &line[line.find('/')?..];
+        Some(MappedFile { begin: number(begin)?, end: number(end)?, offset, file: file.into() })
     }
 }
 
@@ -167,7 +168,9 @@ impl LockTrace {
         }
         let [room, claimed, dropped, _, length, processor_time, forks] =
             [1, 2, 3, 4, 5, 6, 7].map(|at| word(&header, at));
-        let mut trace = LockTrace { dropped, length, processor_time, forks, ..LockTrace::default() };
+        let disk_was_full = dropped > 0 && claimed < room;
+        let mut trace =
+            LockTrace { dropped, disk_was_full, length, processor_time, forks, ..LockTrace::default() };
         // Read bit by bit: the numbers of a damaged file reserve no memory.
         let mut chunk = vec![0; RECORD * RECORDS];
         for _ in 0..claimed.min(room) {
@@ -183,6 +186,9 @@ impl LockTrace {
 
     /// Adds the events of a chunk.
     fn take(&mut self, chunk: &[u8]) -> Result<(), &'static str> {
+        if word(chunk, 2) == 0 {
+            return Ok(());
+        }
         let events = self.threads.entry(word(chunk, 1)).or_default();
         for record in chunk.chunks_exact(RECORD).skip(1) {
             let what = word(record, 0);

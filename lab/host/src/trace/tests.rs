@@ -55,7 +55,7 @@ fn written(name: &str, bytes: &[u8]) -> Result<LockTrace, String> {
 fn trace_is_read_as_it_was_written() {
     let many: Vec<_> = (0..300).map(|n| (n, if n % 2 == 0 { Acquired } else { Released }, 64)).collect();
     let mut trace = trace(&[&many, &[(5, Waits, 64), (9, GaveUp, 64)]]);
-    (trace.dropped, trace.forks) = (3, 1);
+    (trace.dropped, trace.disk_was_full, trace.forks) = (3, true, 1);
     assert_eq!(written("trace", &bytes(&trace)).unwrap(), trace);
     assert_eq!(trace.acquisitions(), 150);
 }
@@ -233,7 +233,7 @@ fn locks_have_their_waits_holds_and_hand_overs() {
 
 #[test]
 fn places_are_named_by_their_file() {
-    let lines = "1000-2000 r--p 00000000 08:01 7 /bin/server\n2000-3000 r-xp 00001000 08:01 7 /bin/server\n7000-8000 rw-p 00000000 00:00 0 [heap]\n";
+    let lines = "1000-2000 r--p 00000000 08:01 7 /bin/server\n2000-3000 r-xp 00001000 08:01 7 /bin/server\n7000-8000 rw-p 00000000 00:00 0 [heap]\n9000-a000 r--p 00000000 08:01 9                          /my programs/a b\n";
     let mut bytes = bytes(&trace(&[&[(1, Acquired, 64), (2, Released, 64)]]));
     let room = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
     bytes.resize(HEADER + room * RECORD * RECORDS, 0);
@@ -241,7 +241,7 @@ fn places_are_named_by_their_file() {
     bytes[64..72].copy_from_slice(&(lines.len() as u64).to_le_bytes());
     let trace = written("places", &bytes).unwrap();
     assert_eq!(
-        [0x1010, 0x2345, 0x7100].map(|address| trace.place(address)),
-        ["/bin/server+0x10", "/bin/server+0x1345", "0x7100"]
+        [0x1010, 0x2345, 0x7100, 0x9004].map(|address| trace.place(address)),
+        ["/bin/server+0x10", "/bin/server+0x1345", "0x7100", "/my programs/a b+0x4"]
     );
 }
