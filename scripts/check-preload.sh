@@ -75,8 +75,16 @@ PYTHON
     same python3 python3 "$work/threads.py"
     "$towpath" preload --report --picture "$work/locks.html" -- python3 "$work/threads.py" >/dev/null 2>"$work/report"
     grep -q "hand-overs" "$work/report" && grep -q "</svg>" "$work/locks.html" || { echo "no report or picture"; exit 1; }
+    # A program of the program has locks of its own, and leaves the trace alone.
+    "$towpath" preload --trace "$work/outer" -- python3 -c "import subprocess; subprocess.run(['$towpath', 'preload', '--', 'true'], check=True)"
+    grep -aq "bin/python3" "$work/outer" || { echo "a program of the program has taken its trace"; exit 1; }
 fi
-has xz && same "xz -T4" xz -T4 -1 --block-size=1MiB -c "$work/data"
+if has xz; then
+    same "xz -T4" xz -T4 -1 --block-size=1MiB -c "$work/data"
+    # It closes standard error before it ends.
+    "$towpath" preload --report -- xz -T4 -1 --block-size=1MiB -c "$work/data" 2>"$work/report" >/dev/null
+    grep -q "towpath preload: process" "$work/report" || { echo "no report of xz"; exit 1; }
+fi
 has zstd && same "zstd -T4" zstd -q -T4 -3 -c "$work/data"
 has pigz && same "pigz" pigz -p 8 -c "$work/data"
 if has sqlite3; then

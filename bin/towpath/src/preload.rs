@@ -14,7 +14,11 @@ use clap::builder::PossibleValuesParser;
 use towpath::Policy;
 use towpath_machine::Native;
 
+use crate::output::remark;
+use crate::run::why_not_executed;
 use crate::{CommandFailure, Outcome};
+
+mod unreached;
 
 /// Exit code if this command itself fails, apart from the codes that programs use.
 const PRELOAD_FAILED: u8 = 125;
@@ -35,9 +39,9 @@ const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
   towpath preload --picture locks.html -- ./server    and a page with a picture of that
   towpath preload --trace FILE -- ./server        and a trace of its locks, for `towpath recommend --trace FILE`
 
-Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc.
+Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc, of 32 bits; they are told of on standard error. And locks that are not pthread's (of Rust's std, of Go).
 
-Exit codes: the program's; 125: the library is missing; 126: the program can't be executed; 127: there is no such program.",
+Exit codes: the program's; 2: arguments that make no sense; 125: the library is missing, or the trace or picture can't be written; 126: the program can't be executed; 127: there is no such program.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
@@ -104,7 +108,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         .env("TOWPATH_PRELOAD_LOCK", &arguments.lock)
         .env("TOWPATH_PRELOAD_BUDGET", Native::switch_cost().to_string());
     // The program keeps this process's number.
-    command.env("TOWPATH_PRELOAD_MAIN", std::process::id().to_string());
+    let process = std::process::id().to_string();
+    // A trace and a picture that this process was to make go on to the program; those of one that
+    // has started this command are that one's.
+    if env::var("TOWPATH_PRELOAD_MAIN").is_ok_and(|main| main != process) {
+        for of_main in ["TOWPATH_PRELOAD_TRACE", "TOWPATH_PRELOAD_EVENTS", "TOWPATH_PRELOAD_PICTURE"] {
+            command.env_remove(of_main);
+        }
+    }
+    command.env("TOWPATH_PRELOAD_MAIN", process);
     if arguments.report {
         command.env("TOWPATH_PRELOAD_REPORT", "1");
     }
@@ -116,11 +128,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
             .env("TOWPATH_PRELOAD_TRACE", new_file("trace", trace).map_err(failed)?)
             .env("TOWPATH_PRELOAD_EVENTS", arguments.trace_events.to_string());
     }
+    if let Some(why) = unreached::why_unreached(program) {
+        remark!("towpath: {} keeps its own locks: {why}", program.display());
+    }
     let error = command.exec();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    let remedy = "name a program that exists and may be executed";
-    Err(CommandFailure::new(format!("{} can't be executed: {error}; {remedy}", program.display()))
-        .with_code(code))
+    let why = why_not_executed(program, &error);
+    Err(CommandFailure::new(format!("{}: {why}", program.display())).with_code(code))
 }
 
 /// The name from the root of a file that is made: the program may change its folder.
