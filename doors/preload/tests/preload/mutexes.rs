@@ -53,6 +53,35 @@ fn every_chosen_lock_excludes() {
     with_each_lock("mutexes::every_chosen_lock_excludes", case);
 }
 
+/// Copies of a used mutex are others, and mutexes that are never destroyed leave nothing.
+#[test]
+fn copied_and_forgotten_mutexes_are_new_ones() {
+    fn case() {
+        let mutex = new_mutex();
+        assert_eq!([mutex.lock(), mutex.unlock()], [0; 2]);
+        // SAFETY: plain data; no thread uses the mutex meanwhile.
+        let copies = unsafe { [mutex.at().read(), mutex.at().read()] }.map(Object::new);
+        let all = [&mutex, &copies[0], &copies[1]];
+        assert_eq!(all.map(|mutex| mutex.lock()), [0; 3]);
+        assert_eq!(all.map(|mutex| mutex.try_lock()), [EBUSY; 3]);
+        assert_eq!(all.map(|mutex| mutex.unlock()), [0; 3]);
+        excludes(all[1], 4, 200);
+
+        let pages = || -> u64 {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        };
+        let before = pages();
+        for _ in 0..100_000 {
+            // SAFETY: no thread uses the mutex, which its initialiser makes anew.
+            unsafe { mutex.at().write(libc::PTHREAD_MUTEX_INITIALIZER) };
+            assert_eq!([mutex.lock(), mutex.unlock()], [0; 2]);
+        }
+        assert!(pages() < before + 1_000, "{before} {}", pages());
+    }
+    with_each_lock("mutexes::copied_and_forgotten_mutexes_are_new_ones", case);
+}
+
 cases! {
     fn one_thread_at_a_time() {
         excludes(&new_mutex(), 4, 2_000);
