@@ -1,9 +1,71 @@
 //! Places in the program with the names that the loader knows.
 #![allow(unsafe_code)]
 
+use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::fmt;
 use core::mem::MaybeUninit;
+use core::ptr::without_provenance;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Maximum length of a file's name, in bytes.
+const LONGEST: usize = 4096;
+
+/// File of the program itself: the loader knows it by the first argument, which programs
+/// overwrite to have a title.
+struct ProgramFile {
+    name: UnsafeCell<[u8; LONGEST]>,
+    length: AtomicUsize,
+    /// Address at which the file begins; 0: not known.
+    begin: AtomicUsize,
+}
+// SAFETY: `keep_program` writes the name before the program begins; afterwards it is only read.
+unsafe impl Sync for ProgramFile {}
+
+static PROGRAM: ProgramFile = ProgramFile {
+    name: UnsafeCell::new([0; LONGEST]),
+    length: AtomicUsize::new(0),
+    begin: AtomicUsize::new(0),
+};
+
+/// Keeps the name of the program's file. Called once, before the program begins.
+pub fn keep_program() {
+    // SAFETY: no preconditions; a name that ends with zero, and a place of this length, which no
+    // other thread uses yet.
+    unsafe {
+        let Some((_, begin)) = loaded_at(libc::getauxval(libc::AT_ENTRY) as usize) else { return };
+        let name = PROGRAM.name.get().cast();
+        let length = libc::readlink(c"/proc/self/exe".as_ptr(), name, LONGEST);
+        if let Ok(length @ 1..LONGEST) = usize::try_from(length) {
+            // Relaxed, all: before the program begins, and at its end.
+            PROGRAM.length.store(length, Ordering::Relaxed);
+            PROGRAM.begin.store(begin, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The name of the program's file, if it begins at this address.
+fn program_at(begin: usize) -> Option<&'static str> {
+    if begin == 0 || PROGRAM.begin.load(Ordering::Relaxed) != begin {
+        return None;
+    }
+    // SAFETY: written before the program began.
+    let name = unsafe { &*PROGRAM.name.get() };
+    core::str::from_utf8(&name[..PROGRAM.length.load(Ordering::Relaxed)]).ok()
+}
+
+/// The loader's answer for an address, and where the file begins.
+fn loaded_at(address: usize) -> Option<(libc::Dl_info, usize)> {
+    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `dladdr` takes any address, and fills in the place if it succeeds.
+    let found = unsafe {
+        if libc::dladdr(without_provenance(address), found.as_mut_ptr()) == 0 {
+            return None;
+        }
+        found.assume_init()
+    };
+    Some((found, found.dli_fbase.addr()))
+}
 
 /// Address in the program, with the names that the loader knows.
 #[derive(Debug)]
@@ -20,7 +82,6 @@ pub struct NamedPlace {
 impl NamedPlace {
     /// The place at an address, of an object or else of code behind a call.
     pub fn of(address: usize, is_object: bool) -> NamedPlace {
-        let mut found = MaybeUninit::<libc::Dl_info>::uninit();
         let text = |text: *const libc::c_char| {
             if text.is_null() {
                 return "";
@@ -30,15 +91,12 @@ impl NamedPlace {
         };
         // The address to which a call returns may be another function's beginning.
         let inside = if is_object { address } else { address - 1 };
-        // SAFETY: `dladdr` takes any address, and fills in the place if it succeeds.
-        unsafe {
-            if libc::dladdr(core::ptr::without_provenance(inside), found.as_mut_ptr()) == 0 {
-                return NamedPlace { address, is_object, symbol: ("", 0), file: ("", 0) };
-            }
-            let found = found.assume_init();
-            let symbol = (text(found.dli_sname), found.dli_saddr.addr());
-            NamedPlace { address, is_object, symbol, file: (text(found.dli_fname), found.dli_fbase.addr()) }
-        }
+        let Some((found, begin)) = loaded_at(inside) else {
+            return NamedPlace { address, is_object, symbol: ("", 0), file: ("", 0) };
+        };
+        let symbol = (text(found.dli_sname), found.dli_saddr.addr());
+        let file = program_at(begin).unwrap_or_else(|| text(found.dli_fname));
+        NamedPlace { address, is_object, symbol, file: (file, begin) }
     }
 }
 

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-use crate::named_place::NamedPlace;
+use crate::named_place::{NamedPlace, keep_program};
 use crate::text::{ReportLines, process};
 use crate::{hot, passed, picture};
 
@@ -26,6 +26,7 @@ static STANDARD_ERROR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 pub fn at_exit(main: u64, has_lines: bool, picture: Option<&CStr>) {
     MAIN.store(main, Ordering::Relaxed);
     keep_standard_error();
+    keep_program();
     hot::switch_on();
     // SAFETY: the library stays loaded until the end; a text that ends with zero, of which this
     // makes a copy.

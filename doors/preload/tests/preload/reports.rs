@@ -175,3 +175,26 @@ fn report_goes_to_the_standard_error_of_the_beginning() {
     assert_eq!(std::fs::read_to_string(file).unwrap(), "");
     std::fs::remove_file(file).unwrap();
 }
+
+/// A program has overwritten its arguments, as those with a title do.
+#[test]
+fn report_names_the_program_s_file_not_its_title() {
+    fn case() {
+        unsafe extern "C" {
+            static program_invocation_name: *mut libc::c_char;
+        }
+        // SAFETY: the first argument, which is the process's own, and no thread reads meanwhile.
+        unsafe { program_invocation_name.write_bytes(b'x', libc::strlen(program_invocation_name)) };
+        assert_eq!(HELD.lock(), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(HELD.timed_lock(in_ms(CLOCK_REALTIME, 5)), ETIMEDOUT));
+        });
+        assert_eq!(HELD.unlock(), 0);
+    }
+    if is_case() {
+        return case();
+    }
+    let (report, _) = report_of("reports::report_names_the_program_s_file_not_its_title");
+    let program = std::env::current_exe().unwrap();
+    assert!(report.contains(&format!("{}+0x", program.display())) && !report.contains("xxx"), "{report}");
+}
