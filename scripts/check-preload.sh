@@ -100,9 +100,20 @@ SQL
 fi
 if [ "$mode" != short ]; then
     if has stress-ng; then
-        # Each checks what it does.
+        # Each checks what it does. The one of mutexes says now and then, with the library and without,
+        # that it could make no threads: its operations were done before.
+        cat >"$work/stress-ng" <<'STRESS'
+#!/bin/sh
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    said=$(stress-ng "$@" 2>&1) && exit
+    case $said in *"could not create any pthreads"*) ;; *) break ;; esac
+done
+echo "$said" >&2
+exit 1
+STRESS
+        chmod +x "$work/stress-ng"
         for stressor in mutex pthread; do
-            same "stress-ng --$stressor" stress-ng --quiet "--$stressor" 4 "--$stressor-ops" 2000 --verify
+            same "stress-ng --$stressor" "$work/stress-ng" --quiet "--$stressor" 4 "--$stressor-ops" 2000 --verify
         done
     fi
     if has java; then
