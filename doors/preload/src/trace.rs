@@ -162,7 +162,10 @@ fn claim(header: &TraceHeader, now: u64) -> Option<u64> {
         chunk = room;
     }
     if chunk >= room {
-        header.dropped.fetch_add(1, Ordering::Relaxed);
+        // From here on it is not complete.
+        if header.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+            note_end(header, now);
+        }
         return None;
     }
     note_end(header, now);
@@ -285,8 +288,10 @@ fn header() -> Option<&'static TraceHeader> {
 
 extern "C" fn end() {
     if let Some(header) = header() {
-        // Relaxed: other threads may still write events.
-        note_end(header, CPU.now() - header.start.load(Ordering::Relaxed));
+        // Relaxed, both: other threads may still write events.
+        if header.dropped.load(Ordering::Relaxed) == 0 {
+            note_end(header, CPU.now() - header.start.load(Ordering::Relaxed));
+        }
         list_mappings(header);
     }
 }

@@ -5,6 +5,7 @@ use std::env;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use libc::CLOCK_REALTIME;
 
@@ -40,6 +41,9 @@ fn tell(objects: &[u64]) {
     let text: Vec<String> = objects.iter().map(u64::to_string).collect();
     println!("objects {}", text.join(" "));
 }
+
+/// Time for which a program goes on after its last event.
+const AFTER: Duration = Duration::from_millis(200);
 
 static MUTEX: Mutex = new_mutex();
 static READY: Condition = new_condition();
@@ -87,11 +91,16 @@ cases! {
         for _ in 0..1_000 {
             assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);
         }
+        std::thread::sleep(AFTER);
         if env::var_os("TOWPATH_PRELOAD_TRACE").is_none() && !has_library() {
+            let start = Instant::now();
             let (file, _) = run_traced("traces::trace_is_bounded_and_counts_what_it_drops", 500);
+            let took = start.elapsed();
             let (header, threads) = read(&file);
             let events: usize = threads.values().map(Vec::len).sum();
             assert!((1..=4 * 127).contains(&events) && header[1] == 4, "{events}");
+            // It ends before the program sleeps.
+            assert!(Duration::from_nanos(header[5]) + AFTER <= took, "{header:?}");
             assert!(header[3] as usize + events >= 2_000, "{header:?}");
         }
     }

@@ -180,7 +180,8 @@ impl LockTrace {
         }
         trace.mappings = MappedFile::read(&mut file, room, word(&header, 8));
         let last = trace.threads.values().filter_map(|events| Some(events.last()?.ns)).max();
-        trace.length = trace.length.max(last.unwrap_or(0));
+        // The program may have gone on for long after the last event for which there was room.
+        trace.length = if dropped > 0 { 0 } else { length }.max(last.unwrap_or(0));
         Ok(trace)
     }
 

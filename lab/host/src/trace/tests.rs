@@ -58,6 +58,10 @@ fn trace_is_read_as_it_was_written() {
     (trace.dropped, trace.disk_was_full, trace.forks) = (3, true, 1);
     assert_eq!(written("trace", &bytes(&trace)).unwrap(), trace);
     assert_eq!(trace.acquisitions(), 150);
+    // It ends with its last event, where the program went on without.
+    let mut header = bytes(&trace);
+    header[40..48].copy_from_slice(&1_000_000u64.to_le_bytes());
+    assert_eq!(written("trace-full", &header).unwrap(), trace);
 }
 
 #[test]
