@@ -179,9 +179,16 @@ impl LockTrace {
             trace.take(&chunk).map_err(|why| failed(&why))?;
         }
         trace.mappings = MappedFile::read(&mut file, room, word(&header, 8));
+        if dropped > 0 {
+            // Later ones are those of some threads, which had room left, and the program may have
+            // gone on for long.
+            for events in trace.threads.values_mut() {
+                events.retain(|event| event.ns <= length);
+            }
+            trace.length = 0;
+        }
         let last = trace.threads.values().filter_map(|events| Some(events.last()?.ns)).max();
-        // The program may have gone on for long after the last event for which there was room.
-        trace.length = if dropped > 0 { 0 } else { length }.max(last.unwrap_or(0));
+        trace.length = trace.length.max(last.unwrap_or(0));
         Ok(trace)
     }
 

@@ -62,6 +62,10 @@ fn trace_is_read_as_it_was_written() {
     let mut header = bytes(&trace);
     header[40..48].copy_from_slice(&1_000_000u64.to_le_bytes());
     assert_eq!(written("trace-full", &header).unwrap(), trace);
+    // Or when there was no room for an event of any thread.
+    header[40..48].copy_from_slice(&7u64.to_le_bytes());
+    let cut = written("trace-cut", &header).unwrap();
+    assert_eq!((cut.length, cut.threads[&1].len(), cut.threads[&2].len()), (7, 8, 1));
 }
 
 #[test]
