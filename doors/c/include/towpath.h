@@ -231,7 +231,7 @@ int tp_sem_wait(tp_sem *semaphore, uint64_t ns);
 int tp_sem_release(tp_sem *semaphore);
 /* Adds permits that no process held. There are at most 1,048,575 in all: more are not added. */
 int tp_sem_add(tp_sem *semaphore, uint64_t permits);
-/* Returns the number of free permits. */
+/* Returns the number of free permits, after those of the dead have been taken back. */
 uint64_t tp_sem_available(tp_sem *semaphore);
 
 /* @page tp_barrier - barrier in shared memory that tells survivors of a death

@@ -106,7 +106,7 @@ pub extern "C" fn tp_sem_add(semaphore: Handle<'_, TpSem>, permits: u64) -> c_in
     guarded(|| of(semaphore)?.add(permits))
 }
 
-/// Number of free permits.
+/// Number of free permits, after those of the dead have been taken back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_sem_available(semaphore: Handle<'_, TpSem>) -> u64 {
     semaphore.map_or(0, |semaphore| semaphore.0.object.available())

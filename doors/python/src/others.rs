@@ -81,7 +81,7 @@ impl PySemaphore {
         (0..n).try_for_each(|_| self.give())
     }
 
-    /// Number of free permits.
+    /// Number of free permits, after those of the dead have been taken back.
     fn get_value(&self) -> u64 {
         self.object.available()
     }

@@ -214,7 +214,10 @@ impl Shared<Semaphore> {
         }
     }
 
-    /// Number of free permits. Those of the dead count when a waiter has taken them back.
+    /// Number of free permits, after those of the dead have been taken back.
+    ///
+    /// A process that has not entered the world takes none back: it sees those of the dead as
+    /// taken.
     ///
     /// ```
     /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
@@ -223,6 +226,9 @@ impl Shared<Semaphore> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn available(&self) -> u64 {
+        if let Ok((cpu, wait)) = self.world().participation() {
+            of(self).take_back(&cpu, &wait);
+        }
         of(self).available_for(&Native::with_id(0))
     }
 }

@@ -13,6 +13,8 @@ use super::{Child, Hold, Holding, LONG, PATIENCE, PLAY, Play, Stage, mark, no_ho
 
 /// Milestone of a victim: its act is complete.
 const DONE: u64 = 1;
+/// Milestone of a victim: it has a permit.
+const HELD: u64 = 2;
 
 /// The words of a once's work, which are equal when it is whole.
 type Work = [u64; 2];
@@ -21,6 +23,7 @@ fn semaphore_victim(stage: &Stage) {
     let semaphore = stage.world.semaphore("s", 2).unwrap();
     mark();
     let permit = semaphore.acquire().unwrap();
+    stage.progress.store(HELD, SeqCst);
     drop(black_box(permit));
     stage.progress.store(DONE, SeqCst);
     mark();
@@ -38,9 +41,10 @@ fn semaphore_stands_still(stage: &Stage) {
 
 fn both_permits_are_there(stage: &Stage) {
     let semaphore = stage.world.semaphore("s", 2).unwrap();
-    if semaphore.available() == 1 {
+    if stage.progress.load(SeqCst) == HELD {
         stage.told();
     }
+    assert_eq!(semaphore.available(), 2);
     let both = [(); 2].map(|()| semaphore.acquire_timeout(LONG).expect("a permit was lost"));
     assert!(semaphore.try_acquire().is_err(), "a permit too many");
     drop(both);

@@ -432,3 +432,26 @@ fn forked_child_is_refused_by_the_only_end_of_a_side() {
     assert_eq!(*reader.try_receive().unwrap(), *b"seven");
     assert_eq!(*reader.try_receive().unwrap(), *b"eight");
 }
+
+#[test]
+fn permits_of_the_dead_count_as_free() {
+    let _dog = Watchdog::new("permits_of_the_dead_count_as_free");
+    let spec =
+        WorldSpec { name: None, processes: 2, area_bytes: 4096, object_bytes: 1 << 20, params: [0; 16] };
+    let world = World::create(&spec).unwrap();
+    world.enter(Some(0)).unwrap();
+    let permits = world.semaphore("permits", 3).unwrap();
+    let child = fork(|| {
+        world.enter(Some(1)).unwrap();
+        let held = [permits.acquire().unwrap(), permits.acquire().unwrap()];
+        loop {
+            std::hint::black_box(&held);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    until(|| permits.available() == 1);
+    // SAFETY: our own child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
+    wait_for(child);
+    assert_eq!(permits.available(), 3);
+}
