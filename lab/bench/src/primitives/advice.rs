@@ -1,13 +1,17 @@
-//! The recommendation of a lock, a queue and a barrier, made from the records of a run.
+//! The recommendation of a lock, a queue, a barrier and a counter, from the records of
+//! a run.
 
 use serde_json::{Map, Value, json};
 use towpath_report::format::digits;
-use towpath_report::record::metrics::{ACQUISITIONS_PER_S, BARRIER_US, LEAST_SHARE, MESSAGES_PER_S, P999_US};
+use towpath_report::record::metrics::{
+    ACQUISITIONS_PER_S, BARRIER_US, LEAST_SHARE, MESSAGES_PER_S, OPERATIONS_PER_S, P999_US,
+};
 use towpath_report::record::{Metric, Record};
 use towpath_report::results::Results;
 
 use super::MeasuredKind;
 use super::barriers::BarrierKind;
+use super::counter::CounterKind;
 use super::locks::LockKind;
 use super::queues::ValueQueue;
 use crate::structures::Sharing;
@@ -32,9 +36,13 @@ struct AdvisedKind {
     survive: &'static [&'static str],
 }
 
-fn kinds() -> [AdvisedKind; 4] {
+fn kinds() -> [AdvisedKind; 5] {
     let is_ours = |kind: &LockKind| matches!(kind, LockKind::Mutex | LockKind::Ours(_));
     let is_our_barrier = |kind: &BarrierKind| matches!(kind, BarrierKind::Robust | BarrierKind::Ours(_));
+    let is_our_counter = |kind: &CounterKind| match kind {
+        CounterKind::Over(_) => true,
+        CounterKind::Under(lock) => is_ours(lock),
+    };
     let locks = AdvisedKind {
         experiment: "locks",
         noun: "lock",
@@ -72,6 +80,15 @@ fn kinds() -> [AdvisedKind; 4] {
             ours: BarrierKind::all().into_iter().filter(is_our_barrier).map(BarrierKind::name).collect(),
             survive: &["robust-barrier"],
         },
+        AdvisedKind {
+            experiment: "counter",
+            noun: "counter",
+            metric: OPERATIONS_PER_S,
+            shown: (1e6, "million increments a second"),
+            is_best_smallest: false,
+            ours: CounterKind::all().into_iter().filter(is_our_counter).map(CounterKind::name).collect(),
+            survive: &["atomics", "ll-sc", "fetch-op", "mutex", "robust"],
+        },
         locks,
     ]
 }
@@ -79,7 +96,7 @@ fn kinds() -> [AdvisedKind; 4] {
 /// Recommendation of one primitive for participants of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The experiment: `locks`, `rw-locks`, `queues`, `barriers`.
+    /// The experiment: `locks`, `rw-locks`, `queues`, `barriers`, `counter`.
     pub experiment: &'static str,
     /// The participants' kind.
     pub sharing: Sharing,
@@ -347,6 +364,21 @@ mod tests {
         let sentence = &advise(&results)[0].sentence;
         assert!(sentence.contains("10.0 µs for an episode"), "{sentence}");
         assert!(sentence.contains("`std`, is 0.250 times as fast"), "{sentence}");
+    }
+
+    #[test]
+    fn counter_without_a_lock_is_recommended_if_it_is_the_fastest() {
+        let mut results = results(&[], Sharing::Processes);
+        let host = results.host.clone();
+        for (algorithm, rate) in [("mutex", 2e6), ("atomics", 5e6), ("pthread", 3e6)] {
+            let subject =
+                RecordSubject::new("counter", algorithm, "own", 8).with("sharing", Sharing::Processes.name());
+            results.records.extend(subject.record(OPERATIONS_PER_S, &[rate], 1, &host));
+        }
+        let sentence = &advise(&results)[0].sentence;
+        let begin = "Between 8 processes use the counter `atomics`: 5.00 million increments a second";
+        assert!(sentence.starts_with(begin), "{sentence}");
+        assert!(sentence.contains("`pthread`, is 0.600 times as fast"), "{sentence}");
     }
 
     #[test]
