@@ -20,6 +20,10 @@ pub trait Sink {
     /// An experiment is about to take this many steps more (or, if negative, fewer than
     /// it announced).
     fn expect(&mut self, steps: i64);
+    /// An experiment is about to take this many measurements, and about this long.
+    fn announce(&mut self, experiment: &str, measurements: usize, time: Duration) {
+        let _ = (experiment, measurements, time);
+    }
     /// A step begins; the text names its subject.
     fn step(&mut self, what: &str);
     /// Nothing is measured for a moment: a look for neighbours fits in.

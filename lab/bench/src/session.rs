@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::experiment::{Bench, Measure, Sink};
 use crate::experiments::kills;
@@ -13,10 +13,21 @@ use crate::transport::Contender;
 use towpath_host::Error;
 use towpath_host::topology::Placement;
 use towpath_host::{CoreLooks, Host};
-use towpath_report::console::ConsoleBar;
+use towpath_report::console::{self, ConsoleBar};
 use towpath_report::files::{prepare, write};
 use towpath_report::record::{Record, RecordSubject};
 use towpath_report::results::{Missing, Results};
+
+/// Shortest time of an experiment that is told before it begins.
+const WORTH_A_REMARK: Duration = Duration::from_secs(15);
+
+/// A time to wait, in seconds or whole minutes.
+fn roughly(time: Duration) -> String {
+    match time.as_secs_f64().ceil() {
+        seconds if seconds <= 90.0 => format!("{seconds} s"),
+        seconds => format!("{} minutes", (seconds / 60.0).ceil()),
+    }
+}
 
 /// A run: settings, experiments, contenders, and the destination of the results.
 pub struct Session {
@@ -126,6 +137,14 @@ impl Sink for Gather {
     fn expect(&mut self, steps: i64) {
         self.progress.expect(steps);
     }
+    fn announce(&mut self, experiment: &str, measurements: usize, time: Duration) {
+        if time >= WORTH_A_REMARK {
+            console::remark(format_args!(
+                "{experiment}: {measurements} measurements take about {} (less with fewer --runs)",
+                roughly(time)
+            ));
+        }
+    }
     fn step(&mut self, what: &str) {
         self.progress.step(what);
     }
@@ -159,6 +178,15 @@ mod tests {
         assert_eq!(lines, results.to_json_lines());
         assert!(std::fs::read_to_string(folder.join("index.html")).unwrap().contains("towpath"));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn time_to_wait_is_told_in_seconds_or_minutes() {
+        let told = |seconds| roughly(Duration::from_secs(seconds));
+        assert_eq!(
+            (told(15), told(90), told(91), told(361)),
+            ("15 s".into(), "90 s".into(), "2 minutes".into(), "7 minutes".into())
+        );
     }
 
     #[test]

@@ -115,7 +115,8 @@ impl ConsoleBar {
         #[allow(clippy::disallowed_methods)]
         let watched = io::stderr().is_terminal();
         let bar = if wanted && watched { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos:>4}/{len} {wide_msg}");
+        let style =
+            ProgressStyle::with_template("{elapsed:>4} {bar:24} {pos:>4}/{len}, {eta} left {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         ConsoleBar { bar }
     }

@@ -1,6 +1,6 @@
 //! Broadcast rings of this machine, beside iceoryx2's publish-subscribe.
 
-use super::primitives::{part, variants};
+use super::primitives::{announce, part, variants};
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::MeasuredKind;
 use crate::primitives::broadcast::{BROADCAST_SIZES, BroadcastLoad, RingKind, fan_out};
@@ -67,6 +67,8 @@ impl Measure for BroadcastBench {
                 },
             ));
         }
+        // As fast as readers take, and for twice as long a message now and then.
+        announce(bench, &all, 3);
         bench.compare(&all, |_, load, run| fan_out(load, &part(run)));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Buffers that move through three stages and are not copied.
 
-use super::primitives::{part, variants};
+use super::primitives::{announce, part, variants};
 use crate::experiment::{Bench, Measure, Variant};
 use crate::primitives::MeasuredKind;
 use crate::primitives::pool::{BufferKind, POOL_SIZES, PoolLoad, STAGES, pass_through};
@@ -57,6 +57,7 @@ impl Measure for PoolBench {
                 },
             ));
         }
+        announce(bench, &all, 1);
         bench.compare(&all, |_, load, run| pass_through(load, &part(run)));
         Ok(())
     }

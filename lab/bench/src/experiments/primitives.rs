@@ -1,5 +1,7 @@
 //! Locks, queues and barriers of this machine, beside libc's, std's, other crates'.
 
+use std::time::Duration;
+
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::primitives::barriers::{BarrierKind, BarrierLoad, meet};
 use crate::primitives::copies::{copied, measure_copies};
@@ -20,6 +22,21 @@ const PART: u32 = 5;
 /// Circumstances with that part of the time.
 pub(super) fn part<'a>(run: &Circumstances<'a>) -> Circumstances<'a> {
     Circumstances { limit: run.limit / PART, ..*run }
+}
+
+/// Time that the system needs to start and end the participants of a measurement, about.
+const AROUND: Duration = Duration::from_millis(20);
+
+/// Announces how long it takes to measure all variants, each for that many parts of the
+/// time of a measurement.
+pub(super) fn announce<T>(bench: &mut Bench<'_>, variants: &[Variant<T>], parts: u32) {
+    let settings = bench.settings;
+    // Participants run for a tenth of the time before it is measured.
+    let each = settings.sample / PART * parts * 11 / 10 + AROUND;
+    let measurements = variants.len() * settings.runs.max(1) as usize;
+    if let Some(first) = variants.first() {
+        bench.sink.announce(&first.subject.experiment, measurements, each * measurements as u32);
+    }
 }
 
 /// Locks.
@@ -81,6 +98,7 @@ fn compare<L: Clone>(
 ) {
     let PrimitiveSettings { copies, schedulers, .. } = &bench.settings.primitives;
     let variants = copied(variants, copies, schedulers);
+    announce(bench, &variants, 1);
     bench.compare(&variants, |_, load, run| measure_copies(load, &part(run), &measure));
 }
 
