@@ -28,6 +28,11 @@ pub struct AnyArguments {
     _words: Vec<OsString>,
 }
 
+/// The command as it is: there are no experiments.
+pub fn of_named_experiment(command: clap::Command, _: &[String]) -> clap::Command {
+    command
+}
+
 /// Refuses a command of the laboratory, with the way to get it.
 pub fn run(command: Option<LabCommand>) -> Outcome {
     let name = match command {

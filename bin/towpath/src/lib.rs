@@ -17,9 +17,10 @@ mod preload;
 mod run;
 mod size;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Beginning of the help text.
 const ABOUT: &str = if cfg!(feature = "lab") {
@@ -63,7 +64,7 @@ enum Command {
 
 /// Runs the command by the process's arguments.
 pub fn main() -> ExitCode {
-    let result = match Cli::try_parse() {
+    let result = match parsed(std::env::args_os().collect()) {
         Ok(cli) => run(cli.command),
         Err(said) => output::of_arguments(&said),
     };
@@ -74,6 +75,14 @@ pub fn main() -> ExitCode {
         }
         ExitCode::from(failure.code)
     })
+}
+
+/// The command's arguments; help and errors of an experiment tell its own options.
+fn parsed(words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let texts: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut command = lab::of_named_experiment(Cli::command(), &texts);
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 fn run(command: Option<Command>) -> Outcome {

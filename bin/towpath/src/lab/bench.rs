@@ -1,7 +1,10 @@
 //! `towpath bench`: measures this machine.
 
 mod checks;
+mod help;
 mod settings;
+
+pub use help::of_named_experiment;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,7 +59,7 @@ const RUNS_OF_MANY: u32 = 5;
     about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
     long_about = "Measures this machine with real processes: what the cache, memory and kernel cost (the floor), the claim algorithms of Towpath's queues, and with --peers other ways to send messages. Without the name of an experiment all that fit run, in about half a minute. Figures are medians of interleaved rounds.\n\n\
                   Prints one screen: a recommendation for this machine, the figures that count, and where the report is. The report (index.html, which needs no other file, and results.jsonl) has everything: pictures, all tables, and the papers' claims beside this machine's figures.",
-    after_long_help = HELP
+    after_long_help = help::below_options()
 )]
 pub struct BenchArgs {
     /// Experiment to run [default: all that fit into half a minute]
@@ -111,7 +114,7 @@ pub struct BenchArgs {
     /// Numbers of processes, or participants [default: mpi 2,4,8,16; structures 1,2,4,8;
     /// mplocks 8; apps 1, the cores, twice the cores; queues 2,4,8; broadcast 2,4,5; locks,
     /// rw-locks, barriers and counter up to eight a core]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, visible_alias = "participants", value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
     /// Structures to compare (experiment structures) [default: all]
@@ -199,47 +202,6 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
-
-const HELP: &str = "\
-Examples:
-  towpath bench                                   everything, in half a minute
-  towpath bench --all                             the same, with every table on the terminal
-  towpath bench --peers                           the same beside Open MPI, MPICH, iceoryx2, …
-  towpath bench floor                             what the machine itself costs
-  towpath bench stress --writers 1,31 --runs 9    more writers, more rounds
-  towpath bench stress --algorithms ticket,mcs --waiting spin,park
-  towpath bench bulk --sizes 4K,1M --json | jq .value
-  towpath bench ladder                            from System V semaphores to lock-free (paper M)
-  towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
-  towpath bench mplocks                           locks by message beside pthread's, flock, MPI's, etcd's, Redis' (paper K)
-  towpath bench mplocks --algorithms reactive,posix --procs 2,8 --runs 9
-  towpath bench mplocks --kills 1000 --algorithms reactive,hosts
-                                                  the next grant after kill -9 of the holder: this host, another one
-  towpath bench locks --algorithms mutex,std,parking-lot,pthread --procs 1,2,8,32
-                                                  the mutex beside the usual ones, by threads and by processes
-  towpath bench locks --critical-section 1000 --between 5000 --waiting adaptive,park --sharing threads
-                                                  every lock, for a program that holds its locks for a microsecond
-  towpath bench locks --copies 2,3 --scheduler time-sharing,gang --procs 2
-                                                  beside copies of itself, as other programs would be
-  towpath bench queues                            bounded queues of values
-  towpath bench counter --procs 2,8               a shared counter by fetch-and-add, and under every lock
-  towpath bench broadcast --peers                 one writer and its readers: throughput, wake-up, what waiting costs
-  towpath bench pool                              buffers of 1 MiB through three processes
-  towpath bench kills --kills 1000                1,000 kills for each lock, queue, barrier, ring and pool that survives them
-  towpath bench queues --kills 1000 --algorithms mpmc
-  towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
-  towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
-  towpath bench structures --kills 10000 --algorithms guerraoui
-  towpath bench apps --app barnes,lu --procs 1,2,4
-                                                  papers' applications under every lock or barrier, and other crates'
-  towpath bench crash --kills 10000               for as long as that takes
-
-Reading the results:
-  Absolute figures drift on a machine that others share; compare figures of one run, whose rounds are interleaved.
-  A difference within the range from the smallest to the largest run (whiskers in the report) is no difference.
-  `*` marks the best figure of a column.
-
-Exit codes: 0 measured; 1 a defect was found (lost or damaged messages), nothing of an algorithm that was named could be measured, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone.";
 
 fn experiments() -> PossibleValuesParser {
     PossibleValuesParser::new(

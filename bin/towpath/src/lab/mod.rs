@@ -11,6 +11,8 @@ mod trace;
 
 use clap::Subcommand;
 
+pub use bench::of_named_experiment;
+
 use crate::Outcome;
 
 /// A command of the laboratory.

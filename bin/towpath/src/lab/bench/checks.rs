@@ -7,9 +7,65 @@ use towpath_report::CLAIM_ALGORITHMS;
 
 use super::{
     APPS, BARRIERS, BROADCAST, BULK, BenchArgs, COUNTER, CRASH, KILLS, LOCKS, MPI, MPLOCKS, POOL, PRIMITIVES,
-    RW_LOCKS, STRESS, STRUCTURES,
+    QUEUES, RW_LOCKS, STRESS, STRUCTURES,
 };
 use crate::CommandFailure;
+
+/// Option that not all experiments have.
+pub(super) struct OwnOption {
+    /// Its name, without hyphens.
+    pub(super) name: &'static str,
+    /// Experiments that have it, the usual one first.
+    of: &'static [&'static str],
+    /// True if one of those that run without a name has it.
+    is_of_all: bool,
+}
+
+impl OwnOption {
+    /// Name of its argument in clap.
+    pub(super) fn id(&self) -> String {
+        if self.name == "impl" { "mpis".into() } else { self.name.replace('-', "_") }
+    }
+
+    /// Returns whether the experiment has it; without a name: whether one of all has it.
+    pub(super) fn fits(&self, experiment: Option<&str>) -> bool {
+        experiment.map_or(self.is_of_all, |name| self.of.contains(&name))
+    }
+}
+
+const fn of_all(name: &'static str, of: &'static [&'static str]) -> OwnOption {
+    OwnOption { name, of, is_of_all: true }
+}
+
+const fn of_some(name: &'static str, of: &'static [&'static str]) -> OwnOption {
+    OwnOption { name, of, is_of_all: false }
+}
+
+/// The options that not all experiments have.
+pub(super) const OWN_OPTIONS: [OwnOption; 19] = [
+    of_all("waiting", &[LOCKS, BARRIERS, COUNTER, STRUCTURES, APPS, "logp", STRESS, BULK, CRASH, "idle"]),
+    of_all("writers", &[STRESS]),
+    of_all("messages", &[STRESS]),
+    of_all("sizes", &[BULK, BROADCAST, POOL]),
+    of_all("kills", &[CRASH, MPLOCKS, STRUCTURES, KILLS, LOCKS, RW_LOCKS, QUEUES, BARRIERS, BROADCAST, POOL]),
+    of_some(
+        "procs",
+        &[LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER, BROADCAST, POOL, KILLS, STRUCTURES, MPLOCKS, MPI, APPS],
+    ),
+    of_some("impl", &[MPI]),
+    of_some("structure", &[STRUCTURES]),
+    of_some("reads", &[STRUCTURES]),
+    of_some("stop", &[STRUCTURES]),
+    of_some("kill", &[STRUCTURES]),
+    of_some("pool", &[STRUCTURES]),
+    of_some("critical-section", &[LOCKS, RW_LOCKS]),
+    of_some("between", &[LOCKS, RW_LOCKS, BARRIERS, COUNTER]),
+    of_some("sharing", &[LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER, BROADCAST, POOL]),
+    of_some("copies", &[LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER]),
+    of_some("scheduler", &[LOCKS, RW_LOCKS, QUEUES, BARRIERS, COUNTER]),
+    of_some("app", &[APPS]),
+    of_some("input", &[APPS]),
+];
 
 impl BenchArgs {
     /// Refuses arguments that the chosen experiments do not have.
@@ -24,36 +80,41 @@ impl BenchArgs {
 
     /// Answer to an option of other experiments.
     fn misplaced_option(&self, here: &str) -> Option<String> {
-        let of_locks = [LOCKS, RW_LOCKS].contains(&here);
-        let of_primitives = PRIMITIVES.contains(&here);
-        let has_between = of_locks || [BARRIERS, COUNTER].contains(&here);
-        let has_copies = of_primitives && ![BROADCAST, POOL].contains(&here);
-        // Without an experiment all of them run, and some have these.
-        let is_all = self.experiment.is_none();
-        let has_sizes = [BULK, BROADCAST, POOL].contains(&here);
-        let has_kills = [CRASH, MPLOCKS, STRUCTURES, KILLS].contains(&here) || of_primitives;
-        let has_procs = [MPI, MPLOCKS, STRUCTURES, APPS, KILLS].contains(&here) || of_primitives;
-        let options = [
-            ("--writers", !self.writers.is_empty(), is_all || here == STRESS, STRESS),
-            ("--messages", self.messages.is_some(), is_all || here == STRESS, STRESS),
-            ("--sizes", !self.sizes.is_empty(), is_all || has_sizes, BULK),
-            ("--kills", self.kills.is_some(), is_all || has_kills, CRASH),
-            ("--procs", !self.procs.is_empty(), has_procs, LOCKS),
-            ("--impl", !self.mpis.is_empty(), here == MPI, MPI),
-            ("--structure", !self.structure.is_empty(), here == STRUCTURES, STRUCTURES),
-            ("--reads", !self.reads.is_empty(), here == STRUCTURES, STRUCTURES),
-            ("--stop", self.stop.is_some(), here == STRUCTURES, STRUCTURES),
-            ("--kill", self.kill.is_some(), here == STRUCTURES, STRUCTURES),
-            ("--pool", self.pool.is_some(), here == STRUCTURES, STRUCTURES),
-            ("--critical-section", self.critical_section.is_some(), of_locks, LOCKS),
-            ("--between", self.between.is_some(), has_between, LOCKS),
-            ("--sharing", !self.sharing.is_empty(), of_primitives, LOCKS),
-            ("--copies", !self.copies.is_empty(), has_copies, LOCKS),
-            ("--app", !self.app.is_empty(), here == APPS, APPS),
-            ("--input", self.input.is_some(), here == APPS, APPS),
+        if here == COUNTER && self.kills.is_some() {
+            return Some(
+                "a counter has nothing to repair: towpath bench kills has what survives kills".into(),
+            );
+        }
+        let given = [
+            ("waiting", !self.waiting.is_empty()),
+            ("writers", !self.writers.is_empty()),
+            ("messages", self.messages.is_some()),
+            ("sizes", !self.sizes.is_empty()),
+            ("kills", self.kills.is_some()),
+            ("procs", !self.procs.is_empty()),
+            ("impl", !self.mpis.is_empty()),
+            ("structure", !self.structure.is_empty()),
+            ("reads", !self.reads.is_empty()),
+            ("stop", self.stop.is_some()),
+            ("kill", self.kill.is_some()),
+            ("pool", self.pool.is_some()),
+            ("critical-section", self.critical_section.is_some()),
+            ("between", self.between.is_some()),
+            ("sharing", !self.sharing.is_empty()),
+            ("copies", !self.copies.is_empty()),
+            ("app", !self.app.is_empty()),
+            ("input", self.input.is_some()),
         ];
-        let (option, .., home) = options.into_iter().find(|(_, given, fits, _)| *given && !fits)?;
-        Some(format!("{option} is an option of the experiment {home}: towpath bench {home} {option} …"))
+        let is_misplaced = |option: &&'static OwnOption| {
+            let is_given = given.iter().any(|&(name, given)| given && name == option.name);
+            is_given && !option.fits(self.experiment.as_deref())
+        };
+        let OwnOption { name, of, .. } = OWN_OPTIONS.iter().find(is_misplaced)?;
+        let (home, plural) = (of[0], if of.len() > 1 { "s" } else { "" });
+        let list = of.join(", ");
+        Some(format!(
+            "--{name} is an option of the experiment{plural} {list}: towpath bench {home} --{name} …"
+        ))
     }
 
     /// Answer to a number, or a pair of options, that the experiment can't run with.
@@ -76,11 +137,6 @@ impl BenchArgs {
                 "--stop {stop} leaves no participant to measure: --procs {} or more",
                 stop + 1
             ));
-        }
-        if here == COUNTER && self.kills.is_some() {
-            return Some(
-                "a counter has nothing to repair: towpath bench kills has what survives kills".into(),
-            );
         }
         if self.runs.is_some() && (kills || here == MPLOCKS && self.kills.is_some()) {
             return Some(

@@ -135,6 +135,7 @@ fn primitives_have_options_of_their_own() {
     let s = s.settings();
     assert_eq!((s.primitives.inside, s.primitives.between, s.procs, s.runs), (1000, 0, vec![1, 2], 5));
     assert_eq!(s.primitives.sharing, [Sharing::Processes]);
+    assert_eq!(parse("locks --participants 1,2").unwrap().settings().procs, [1, 2]);
     let s = parse("broadcast --sizes 64,1K,64 --procs 2,4").unwrap();
     assert!(s.check().is_ok());
     assert_eq!(s.settings().primitives.sizes, [64, 1024]);
@@ -167,6 +168,8 @@ fn primitives_have_options_of_their_own() {
         ("mplocks --kills 3 --runs 3", "--kills 1000"),
         ("locks --kills 3 --procs 1", "2 participants"),
         ("kills --sharing threads", "--sharing"),
+        ("queues --waiting park", "towpath bench locks --waiting"),
+        ("broadcast --waiting park", "locks, barriers, counter"),
         ("pool --copies 2", "--copies"),
         ("locks --procs 33", "32"),
         ("locks --algorithms crossbeam", "parking-lot"),
