@@ -291,6 +291,17 @@ fn make(segment: &Segment, processes: u32, geometry: &Geometry) {
 /// Name of an object that lies alone in a mapping.
 const ALONE: &str = "object";
 
+/// An error of too little memory, with the number of bytes that the object takes in all;
+/// others as they are.
+fn with_all_bytes(error: Error, wanted: usize, memory: NonNull<[u8]>) -> Error {
+    match error {
+        Error::NoRoom { .. } | Error::DirectoryFull { .. } => {
+            Error::NoRoom { wanted: wanted as u64, room: memory.len() as u64 }
+        }
+        other => other,
+    }
+}
+
 /// Object that can lie alone in memory that the caller has mapped.
 ///
 /// It needs no world by name, and no file. The processes that use it are registered beside it, so
@@ -345,7 +356,10 @@ pub trait InMapping: Object + Sized {
         initial: Self::Initial,
     ) -> Result<Shared<Self>, Error> {
         // SAFETY: the caller's obligations are the same.
-        Self::by_name(&unsafe { World::init_in(memory, processes) }?, ALONE, initial)
+        let world = unsafe { World::init_in(memory, processes) };
+        world
+            .and_then(|world| Self::by_name(&world, ALONE, initial))
+            .map_err(|error| with_all_bytes(error, Self::bytes_in(processes), memory))
     }
 
     /// Opens the object that was made in this memory.
@@ -399,7 +413,10 @@ pub trait InMapping: Object + Sized {
         initial: Self::Initial,
     ) -> Result<Shared<Self>, Error> {
         // SAFETY: the caller's obligations are the same.
-        Self::by_name(&unsafe { World::open_or_init_in(memory, processes) }?, ALONE, initial)
+        let world = unsafe { World::open_or_init_in(memory, processes) };
+        world
+            .and_then(|world| Self::by_name(&world, ALONE, initial))
+            .map_err(|error| with_all_bytes(error, Self::bytes_in(processes), memory))
     }
 }
 
@@ -549,6 +566,27 @@ mod tests {
             assert!(matches!(World::open_in(memory), Err(Error::WorldFull { size: 2 })));
             assert!(matches!(second.reopen().and_then(|w| w.enter(None)), Err(Error::WorldFull { .. })));
             assert!(matches!(crate::Handover::new(&world), Err(Error::NotAFile)));
+        }
+    }
+
+    #[test]
+    fn too_little_memory_is_answered_with_all_bytes_of_the_object() {
+        let memory = memory(40_000);
+        let wanted = Mutex::<u64>::bytes_in(8) as u64;
+        // Too little for a world, and too little for the object in it.
+        for bytes in [100, World::bytes_in(8, &[]) + 64] {
+            let short = NonNull::slice_from_raw_parts(memory.cast(), bytes);
+            // SAFETY: mapped for good, and used by these objects only.
+            let error = unsafe { Mutex::init_in(short, 8, 1u64) }.unwrap_err();
+            let room = bytes as u64;
+            assert_eq!(error.to_string(), Error::NoRoom { wanted, room }.to_string());
+        }
+        // SAFETY: mapped for good; no other object is there.
+        unsafe {
+            let enough = NonNull::slice_from_raw_parts(memory.cast(), wanted as usize);
+            assert!(Mutex::init_in(enough, 8, 1u64).is_ok());
+            let number = Mutex::init_in(enough, 0, 1u64);
+            assert!(matches!(number, Err(Error::InvalidProcesses { .. })));
         }
     }
 
