@@ -12,6 +12,25 @@ use crate::targets::targets_table;
 /// Maximum number of pictures that a report begins with.
 const MOST_PICTURES: usize = 4;
 
+/// Experiments of messages: the peers and the papers' figures of `logp` are about these.
+const MESSAGES: [&str; 5] = ["logp", "stress", "bulk", "crash", "idle"];
+
+/// Peers that `--peers` adds to the experiments of this run.
+fn hints(results: &Results, is_about_messages: bool) -> Vec<String> {
+    let of_messages = "pipe, Unix socket, crossbeam's ArrayQueue, iceoryx2 (if built in), Open MPI and MPICH";
+    let added = [
+        (is_about_messages, "", of_messages),
+        (results.has("broadcast"), "broadcast ", "iceoryx2 (if built in)"),
+        (results.has("apps"), "apps ", "MPICH and Open MPI"),
+    ];
+    let hint = |(_, experiment, peers)| {
+        format!(
+            "The peers were not asked for: towpath bench {experiment}--peers adds {peers}, in the same interleaved rounds."
+        )
+    };
+    added.into_iter().filter(|(has_some, ..)| *has_some && !results.asked.peers).map(hint).collect()
+}
+
 /// The report of these results, with the developers' targets if `targets`.
 ///
 /// [`Report::advice`] is the recommendation in a sentence, [`Report::pictures`] are at most four
@@ -27,14 +46,7 @@ pub fn report(results: &Results, targets: bool) -> Report {
         sections.retain(|s| !s.table.rows.is_empty());
         Chapter { name: e.name(), sections }
     };
-    let mut hints = Vec::new();
-    if !results.asked.peers {
-        hints.push(
-            "The peers were not asked for: towpath bench --peers adds pipe, Unix socket, crossbeam's ArrayQueue, iceoryx2 (if built \
-             in), Open MPI and MPICH, in the same interleaved rounds."
-                .into(),
-        );
-    }
+    let is_about_messages = MESSAGES.iter().any(|name| results.has(name));
     let source = format!(
         "Paper {}: {}, {} and {}, measured on a {}.",
         LOGP.key, LOGP.paper, LOGP.place, STRESS.place, LOGP.machine
@@ -45,8 +57,8 @@ pub fn report(results: &Results, targets: bool) -> Report {
         claims: show::lines(&judge_native(results)),
         chapters: measured().map(|e| chapter(&e)).collect(),
         targets: targets.then(|| targets_table(results)),
-        hints,
-        sources: vec![source],
+        hints: hints(results, is_about_messages),
+        sources: is_about_messages.then_some(source).into_iter().collect(),
     }
 }
 
@@ -138,6 +150,19 @@ mod tests {
         for (experiment, count) in [("floor", 1), ("logp", 2), ("stress", 1), ("bulk", 1), ("crash", 0)] {
             assert_eq!(plots(experiment), count, "{experiment}");
         }
+    }
+
+    #[test]
+    fn hints_are_about_the_experiments_of_the_run() {
+        let mut results = example_results();
+        results.asked.peers = false;
+        assert!(report(&results, false).hints[0].contains("towpath bench --peers adds pipe"));
+        results.records.retain(|record| record.experiment == "floor");
+        let of_floor = report(&results, false);
+        assert!(of_floor.hints.is_empty() && of_floor.sources.is_empty());
+        results.records.iter_mut().for_each(|record| record.experiment = "broadcast".into());
+        let [hint] = report(&results, false).hints.try_into().unwrap();
+        assert!(hint.contains("towpath bench broadcast --peers adds iceoryx2"), "{hint}");
     }
 
     #[test]
