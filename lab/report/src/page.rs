@@ -13,16 +13,15 @@ pub fn page(results: &Results, report: &Report) -> String {
     let mut html = String::with_capacity(1 << 17);
     let title = format!("Towpath on {}", host.cpu);
     open(&mut html, &title, &format!("{title}, {}", host.cores_text()));
-    let _ = write!(
+    let _ = writeln!(
         html,
-        "<p class=\"where\">{date} · {kernel} · commit <code>{commit}</code> · {seconds:.0} s</p>\n\
-         <p class=\"advice\" id=\"advice\">{advice}</p>\n",
+        "<p class=\"where\">{date} · {kernel} · commit <code>{commit}</code> · {seconds:.0} s</p>",
         date = escape(&host.date),
         kernel = escape(&host.kernel),
         commit = escape(&host.commit),
         seconds = results.seconds,
-        advice = escape(&report.advice),
     );
+    advice(&mut html, report.advice.lines());
     contents(&mut html, report);
     pictures(&mut html, &report.pictures);
     claims(&mut html, &report.claims);
@@ -47,11 +46,20 @@ pub fn page(results: &Results, report: &Report) -> String {
     html
 }
 
+/// The recommendations, a paragraph each.
+fn advice<'a>(html: &mut String, sentences: impl Iterator<Item = &'a str>) {
+    for (n, sentence) in sentences.enumerate() {
+        let id = if n == 0 { " id=\"advice\"" } else { "" };
+        let _ = writeln!(html, "<p class=\"advice\"{id}>{}</p>", escape(sentence));
+    }
+}
+
 /// A page of claims and sections that is not about the machine at hand: a title, an
-/// introduction, claims, sections, and missing figures.
+/// introduction, recommendations, claims, sections, and missing figures.
 pub fn plain_page(
     title: &str,
     introduction: &str,
+    sentences: &[String],
     claim_lines: &[ClaimLine],
     sections: &[Section],
     missing: &[String],
@@ -59,6 +67,7 @@ pub fn plain_page(
     let mut html = String::with_capacity(1 << 16);
     open(&mut html, title, title);
     let _ = writeln!(html, "<p class=\"where\">{}</p>", escape(introduction));
+    advice(&mut html, sentences.iter().map(String::as_str));
     claims(&mut html, claim_lines);
     for (n, part) in sections.iter().enumerate() {
         heading(&mut html, &format!("part-{n}"), &part.table.title, &part.table.note);

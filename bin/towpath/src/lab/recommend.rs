@@ -276,9 +276,10 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
         arguments.runs
     );
     let title = format!("recommendations for {name}");
-    show::write(&arguments.report, &title, &introduction, &records, &failures)
+    let sentences: Vec<String> = advice.iter().map(|advice| advice.sentence.clone()).collect();
+    show::write(&arguments.report, &title, &introduction, &sentences, &records, &failures)
         .map_err(CommandFailure::new)?;
-    let opening = advice.iter().map(|advice| advice.sentence.clone()).chain([introduction]);
+    let opening = sentences.into_iter().chain([introduction]);
     let sections = show::sections(&records);
     // The traffic of an operation is in the report.
     let is_time = |table: &&Table| table.title.contains("time for each");

@@ -392,7 +392,8 @@ pub fn run(args: &SimArgs) -> Outcome {
     let about = experiment.about();
     let introduction = format!("{}; {about}{}", machine.title, replayed.unwrap_or_default());
     let title = format!("{name} on {}", machine.name);
-    show::write(&args.report, &title, &introduction, &records, &failures).map_err(CommandFailure::new)?;
+    show::write(&args.report, &title, &introduction, &[], &records, &failures)
+        .map_err(CommandFailure::new)?;
     let place = format!("report: {}", shown(args.report.join("index.html")));
     let text = if args.all {
         format!("{introduction}\n\n{}{place}\n", show::render(&records, &failures))

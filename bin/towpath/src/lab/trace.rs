@@ -76,7 +76,7 @@ pub fn traced_program(file: &Path, most: usize, report: &Path) -> Result<TracedP
         nanoseconds(trace.processor_time as f64)
     );
     let section = Section::new(table.clone()).with([waits, holds]);
-    let page = plain_page("the program's locks", &introduction, &[], &[section], &[]);
+    let page = plain_page("the program's locks", &introduction, &[], &[], &[section], &[]);
     let records: String = locks.iter().map(|lock| to_json(&trace, lock) + "\n").collect();
     write_files(&report.join(PROGRAM), &records, &page).map_err(CommandFailure::new)?;
     Ok(TracedProgram { replay, locks: table })

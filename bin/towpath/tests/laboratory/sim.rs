@@ -157,7 +157,12 @@ fn tables_of_barriers_are_of_passages() {
         "{found}"
     );
     let advice = text(&folder, "recommend --machine epyc-milan --participants 2 --primitive barriers");
-    assert!(advice.replace('\n', " ").contains("ns for each processor's passage"), "{advice}");
+    let advice = advice.replace('\n', " ");
+    assert!(advice.contains("ns for each processor's passage"), "{advice}");
+    let report = std::fs::read_to_string(folder.0.join("towpath-report/recommend/index.html")).unwrap();
+    let sentence =
+        report.split("<p class=\"advice\" id=\"advice\">").nth(1).expect("the advice").split("</p>").next();
+    assert!(sentence.is_some_and(|sentence| advice.contains(sentence)), "{report}");
 }
 
 #[test]

@@ -420,10 +420,11 @@ pub fn write(
     folder: &Path,
     title: &str,
     introduction: &str,
+    advice: &[String],
     records: &[Record],
     failures: &Failures,
 ) -> Result<(), Error> {
-    let page = plain_page(title, introduction, &[], &sections(records), &missing(failures));
+    let page = plain_page(title, introduction, advice, &[], &sections(records), &missing(failures));
     let records: String = records.iter().map(|r| r.to_json() + "\n").collect();
     write_files(folder, &records, &page)
 }
