@@ -176,7 +176,7 @@ fn work(text: &str) -> Result<Amount, String> {
     }
     match text.parse() {
         Ok(cycles) if cycles <= 1_000_000_000 => Ok(Amount::Cycles(cycles)),
-        _ => Err("a time has a unit: 5us, 200ns, or 0 (or is a number of cycles)".into()),
+        _ => Err("a time has a unit and is a day at most: 5us, 200ns, or 0 (or is a number of up to 1000000000 cycles)".into()),
     }
 }
 
