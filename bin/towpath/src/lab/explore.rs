@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{FAMILIES, STRUCTURES, find, subjects};
@@ -387,11 +387,16 @@ fn progress(case: &Case, schedules: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let (bar, template) = match schedules {
-        u64::MAX => (ProgressBar::new_spinner(), "{prefix} {spinner} {pos} schedules ({per_sec}, {elapsed})"),
-        _ => (ProgressBar::new(schedules), "{prefix} {wide_bar} {pos}/{len} ({per_sec}, {eta})"),
+        u64::MAX => {
+            (ProgressBar::new_spinner(), "{prefix} {spinner} {pos} schedules ({rate} a second, {elapsed})")
+        }
+        _ => (ProgressBar::new(schedules), "{prefix} {wide_bar} {pos}/{len} ({rate} a second, {eta} left)"),
+    };
+    let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
     };
     let style = ProgressStyle::with_template(template);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate));
     bar.set_prefix(case.name.clone());
     bar
 }

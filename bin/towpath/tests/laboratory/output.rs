@@ -124,7 +124,8 @@ fn progress_on_a_terminal_that_hangs_up_is_no_failure() {
         "bench floor --runs 2",
     ] {
         let (mut near, far) = crate::terminal::open();
-        let child = folder.towpath(arguments).stdout(Stdio::piped()).stderr(far).spawn().unwrap();
+        let mut command = folder.towpath(arguments);
+        let child = command.env("TERM", "xterm").stdout(Stdio::piped()).stderr(far).spawn().unwrap();
         // The bar is there; then the terminal goes.
         let seen = std::io::Read::read(&mut near, &mut [0; 64]).unwrap();
         assert!(seen > 0, "{arguments}");

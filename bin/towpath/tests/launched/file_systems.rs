@@ -68,12 +68,12 @@ fn read_only_directory_is_an_error_and_its_dead_stay() {
         exec 8>$TOWPATH_SHM_DIR/in 9<$TOWPATH_SHM_DIR/out
         read -r line <&9; kill -9 $pid; wait $pid 2>/dev/null
         exec 8>&- 9<&-; rm $TOWPATH_SHM_DIR/in $TOWPATH_SHM_DIR/out
-        mount -o remount,ro $TOWPATH_SHM_DIR
+        mount -o remount,bind,ro $TOWPATH_SHM_DIR
         $T run -n 1 --world other true; echo code $?
         $T run -n 1 --world dead true; echo code $?
         $T doctor | grep -o 'left behind by a dead world: [^ ]*'
         $T clean; echo code $?
-        mount -o remount,rw $TOWPATH_SHM_DIR
+        mount -o remount,bind,rw $TOWPATH_SHM_DIR
         $T clean | grep -o 'removed [^ ]*'
         ls $TOWPATH_SHM_DIR
     ";
