@@ -107,7 +107,7 @@ impl Experiment for LockBench {
         "locks"
     }
     fn about(&self) -> &'static str {
-        "all locks under load, by threads and by processes, beside pthread's, std's, parking_lot's; --critical-section, --between, --sharing"
+        "all locks under load, by threads and by processes, beside pthread's, std's, parking_lot's, Concurrency Kit's where it is installed; --critical-section, --between, --sharing"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         LockKind::all().into_iter().map(LockKind::name).collect()
@@ -151,7 +151,7 @@ impl Experiment for RwLockBench {
         "rw-locks"
     }
     fn about(&self) -> &'static str {
-        "readers–writer locks of which 95 % of the acquisitions read, by threads and by processes, beside pthread's, std's, parking_lot's; --critical-section, --between, --sharing"
+        "readers–writer locks of which 95 % of the acquisitions read, by threads and by processes, beside pthread's, std's, parking_lot's, Concurrency Kit's where it is installed; --critical-section, --between, --sharing"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         LockKind::READERS_WRITER.map(LockKind::name).to_vec()
@@ -217,7 +217,7 @@ impl Experiment for BarrierBench {
         "barriers"
     }
     fn about(&self) -> &'static str {
-        "all barriers, by threads and by processes, beside pthread's and std's; --between, --sharing"
+        "all barriers, by threads and by processes, beside pthread's and std's, Concurrency Kit's where it is installed; --between, --sharing"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         BarrierKind::all().into_iter().map(BarrierKind::name).collect()

@@ -1,12 +1,14 @@
 //! Barriers under load.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use towpath::{World, WorldConfig};
-use towpath_machine::{Concurrent, Heap, Native};
+use towpath_machine::{Concurrent, Heap, Native, OwnLine};
 use towpath_sync::{Barrier, Policy, for_each_barrier, robust};
 
+use super::ck::{self, CkBarrier};
 use super::crew::LoadCrew;
 use super::pthread::PthreadBarrier;
 use super::{MeasuredKind, NamedObject, work, world_for};
@@ -29,6 +31,8 @@ pub enum BarrierKind {
     Pthread,
     /// `std::sync::Barrier`.
     Std,
+    /// Concurrency Kit's centralized one.
+    Ck,
 }
 
 impl BarrierKind {
@@ -39,7 +43,7 @@ impl BarrierKind {
         }
         let mut all = vec![BarrierKind::Robust];
         for_each_barrier!([atomics] Native, 64 => names(&mut all));
-        all.extend([BarrierKind::Pthread, BarrierKind::Std]);
+        all.extend([BarrierKind::Pthread, BarrierKind::Std, BarrierKind::Ck]);
         all
     }
 }
@@ -51,6 +55,7 @@ impl MeasuredKind for BarrierKind {
             BarrierKind::Ours(name) => name,
             BarrierKind::Pthread => "pthread",
             BarrierKind::Std => "std",
+            BarrierKind::Ck => "ck-centralized",
         }
     }
 
@@ -62,6 +67,7 @@ impl MeasuredKind for BarrierKind {
         match self {
             BarrierKind::Std => matches!(sharing, Sharing::Threads),
             BarrierKind::Robust => matches!(sharing, Sharing::Processes),
+            BarrierKind::Ck => ck::is_installed(),
             _ => true,
         }
     }
@@ -101,6 +107,25 @@ impl MetBarrier for PthreadBarrier {
     }
 }
 
+/// Concurrency Kit's barrier, with the senses of its participants.
+struct SensedBarrier(CkBarrier, SharedRow<OwnLine<AtomicU32>>);
+
+impl SensedBarrier {
+    fn new(procs: u32) -> Result<Self, Error> {
+        Ok(SensedBarrier(CkBarrier::new(procs)?, SharedRow::row(procs as usize)?))
+    }
+}
+
+impl MetBarrier for SensedBarrier {
+    fn meet(&self, member: &BoardMember<'_>) -> Result<(), String> {
+        let sense = &self.1[member.me].0;
+        let mut own = sense.load(Relaxed);
+        self.0.wait(&mut own);
+        sense.store(own, Relaxed);
+        Ok(())
+    }
+}
+
 impl MetBarrier for std::sync::Barrier {
     fn meet(&self, _: &BoardMember<'_>) -> Result<(), String> {
         self.wait();
@@ -130,6 +155,7 @@ pub fn meet(load: &BarrierLoad, run: &Circumstances<'_>) -> Result<Samples, Erro
             let is_shared = load.sharing == Sharing::Processes;
             measure(load, run, &PthreadBarrier::new(load.procs as usize, is_shared)?)
         }
+        BarrierKind::Ck => measure(load, run, &SensedBarrier::new(load.procs)?),
         BarrierKind::Std => measure(load, run, &std::sync::Barrier::new(load.procs as usize)),
         BarrierKind::Robust => {
             let world = world_for(&WorldConfig::new(load.procs))?;

@@ -7,6 +7,7 @@ use towpath::{Object, Shared, WorldConfig};
 use towpath_machine::{Concurrent, Native};
 use towpath_sync::{Lock, Policy, for_each_lock};
 
+use super::ck::{self, CkKind, CkLock, CkRwLock};
 use super::crew::LoadCrew;
 use super::pthread::{PthreadKind, PthreadLock, PthreadRwLock};
 use super::{MeasuredKind, NamedObject, replay, work, world_for};
@@ -45,12 +46,21 @@ pub enum LockKind {
     StdRwLock,
     /// parking_lot's readers–writer lock.
     ParkingLotRwLock,
+    /// A lock of Concurrency Kit's.
+    Ck(CkKind),
+    /// Concurrency Kit's readers–writer lock.
+    CkRwLock,
 }
 
 impl LockKind {
     /// Readers–writer locks, in the order in which tables show them.
-    pub const READERS_WRITER: [LockKind; 4] =
-        [LockKind::RwLock, LockKind::PthreadRwLock, LockKind::StdRwLock, LockKind::ParkingLotRwLock];
+    pub const READERS_WRITER: [LockKind; 5] = [
+        LockKind::RwLock,
+        LockKind::PthreadRwLock,
+        LockKind::StdRwLock,
+        LockKind::ParkingLotRwLock,
+        LockKind::CkRwLock,
+    ];
 
     /// All locks of one holder, in the order in which tables show them.
     pub fn all() -> Vec<LockKind> {
@@ -62,6 +72,7 @@ impl LockKind {
         let pthread = [PthreadKind::Plain, PthreadKind::Adaptive, PthreadKind::Robust, PthreadKind::Spin];
         all.extend(pthread.map(LockKind::Pthread));
         all.extend([LockKind::Std, LockKind::ParkingLot, LockKind::Fair]);
+        all.extend([CkKind::Spin, CkKind::Ticket].map(LockKind::Ck));
         all
     }
 }
@@ -79,6 +90,9 @@ impl MeasuredKind for LockKind {
             LockKind::Std | LockKind::StdRwLock => "std",
             LockKind::ParkingLot | LockKind::ParkingLotRwLock => "parking-lot",
             LockKind::Fair => "parking-lot-fair",
+            LockKind::Ck(CkKind::Spin) => "ck-spinlock",
+            LockKind::Ck(CkKind::Ticket) => "ck-ticket",
+            LockKind::CkRwLock => "ck-rwlock",
         }
     }
 
@@ -93,6 +107,7 @@ impl MeasuredKind for LockKind {
             | LockKind::Fair
             | LockKind::StdRwLock
             | LockKind::ParkingLotRwLock => matches!(sharing, Sharing::Threads),
+            LockKind::Ck(_) | LockKind::CkRwLock => ck::is_installed(),
             _ => true,
         }
     }
@@ -169,6 +184,22 @@ impl HeldLock for PthreadRwLock {
     #[inline]
     fn hold(&self, _: &BoardMember<'_>, is_reader: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
         PthreadRwLock::hold(self, is_reader, || inside(!is_reader))
+    }
+}
+
+impl HeldLock for CkLock {
+    #[inline]
+    fn hold(&self, _: &BoardMember<'_>, _: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
+        CkLock::hold(self, || inside(true));
+        Ok(())
+    }
+}
+
+impl HeldLock for CkRwLock {
+    #[inline]
+    fn hold(&self, _: &BoardMember<'_>, is_reader: bool, inside: impl FnOnce(bool)) -> Result<(), String> {
+        CkRwLock::hold(self, is_reader, || inside(!is_reader));
+        Ok(())
     }
 }
 
@@ -284,6 +315,8 @@ pub fn contend(load: &LockLoad<'_>, run: &Circumstances<'_>) -> Result<Samples, 
         LockKind::PthreadRwLock => measure(load, run, &load.locks(|| PthreadRwLock::new(is_shared))?),
         LockKind::StdRwLock => measure(load, run, &load.locks(|| Ok(std::sync::RwLock::new(0)))?),
         LockKind::ParkingLotRwLock => measure(load, run, &load.locks(|| Ok(parking_lot::RwLock::new(0)))?),
+        LockKind::Ck(kind) => measure(load, run, &load.locks(|| CkLock::new(kind))?),
+        LockKind::CkRwLock => measure(load, run, &load.locks(CkRwLock::new)?),
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod advice;
 pub mod barriers;
 pub mod broadcast;
+mod ck;
 pub mod copies;
 pub mod counter;
 mod crew;

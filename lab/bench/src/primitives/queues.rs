@@ -1,11 +1,13 @@
 //! Bounded queues of values under load: many producers, one or more consumers.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use towpath::{TransferError, World, WorldConfig, mpmc, mpsc, per_sender, spsc};
 
+use super::ck::{self, CkRing};
 use super::crew::LoadCrew;
 use super::{MeasuredKind, enter, world_for};
 use crate::experiment::Samples;
@@ -36,6 +38,8 @@ pub enum ValueQueue {
     Kanal,
     /// crossfire's bounded channel of many senders and one receiver.
     Crossfire,
+    /// Concurrency Kit's ring of many senders and one receiver, which yield while they wait.
+    Ck,
 }
 
 /// Number of places of each queue.
@@ -43,7 +47,7 @@ const CAPACITY: usize = 1024;
 
 impl ValueQueue {
     /// All of them.
-    pub const ALL: [ValueQueue; 8] = [
+    pub const ALL: [ValueQueue; 9] = [
         ValueQueue::Spsc,
         ValueQueue::Mpsc,
         ValueQueue::Mpmc,
@@ -52,6 +56,7 @@ impl ValueQueue {
         ValueQueue::Crossbeam,
         ValueQueue::Kanal,
         ValueQueue::Crossfire,
+        ValueQueue::Ck,
     ];
 }
 
@@ -66,6 +71,7 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Crossbeam => "crossbeam",
             ValueQueue::Kanal => "kanal",
             ValueQueue::Crossfire => "crossfire",
+            ValueQueue::Ck => "ck-ring",
         }
     }
 
@@ -79,6 +85,7 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Spsc => procs == 2,
             ValueQueue::Mpsc | ValueQueue::Mpmc => procs > 1,
             ValueQueue::PerSender => (2..=RINGS as u32).contains(&procs),
+            ValueQueue::Ck => procs > 1 && ck::is_installed(),
             _ => procs > 1 && matches!(sharing, Sharing::Threads),
         }
     }
@@ -182,6 +189,40 @@ channel!(kanal::Sender<u64>, kanal::Receiver<u64>, recv, |it| matches!(it.try_re
 });
 channel!(CrossfireSender, CrossfireReceiver, recv, |it| it.try_recv().is_ok(), |end| end.clone());
 
+/// Ring without waiting, between threads or processes: its users yield.
+struct YieldingRing(Arc<CkRing>);
+
+impl Channel for YieldingRing {
+    type Sender = Arc<CkRing>;
+    type Receiver = Arc<CkRing>;
+    fn sender(&self) -> Result<Arc<CkRing>, String> {
+        Ok(self.0.clone())
+    }
+    fn receiver(&self) -> Result<Arc<CkRing>, String> {
+        Ok(self.0.clone())
+    }
+    #[inline]
+    fn send(sender: &Arc<CkRing>, value: u64) -> Result<(), String> {
+        while !sender.try_send(value) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+    fn try_send(sender: &Arc<CkRing>, value: u64) {
+        let _ = sender.try_send(value);
+    }
+    #[inline]
+    fn receive(receiver: &Arc<CkRing>) -> Result<(), String> {
+        while receiver.try_receive().is_none() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+    fn try_receive(receiver: &Arc<CkRing>) -> bool {
+        receiver.try_receive().is_some()
+    }
+}
+
 /// Queue by name, opened by each participant.
 struct Named<'a, K>(&'a World, PhantomData<fn() -> K>);
 
@@ -229,6 +270,7 @@ named!(PerSender, per_sender, per_sender::WorldSender<u64>, per_sender::WorldRec
 ///
 /// Those of the system.
 pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Error> {
+    let ring = || measure(load, run, &YieldingRing(Arc::new(CkRing::new()?)));
     if load.sharing == Sharing::Processes {
         let mut config = WorldConfig::new(load.procs);
         config.object_bytes = 1 << 20;
@@ -238,6 +280,7 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
             ValueQueue::Mpsc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpsc>)),
             ValueQueue::Mpmc => measure(load, run, &Named(&world, PhantomData::<fn() -> Mpmc>)),
             ValueQueue::PerSender => measure(load, run, &Named(&world, PhantomData::<fn() -> PerSender>)),
+            ValueQueue::Ck => ring(),
             _ => Err(Error::NotAvailable("threads only".into())),
         };
     }
@@ -249,6 +292,7 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
         ValueQueue::Std => measure(load, run, &ThreadEnds::of(std::sync::mpsc::sync_channel(CAPACITY))),
         ValueQueue::Crossbeam => measure(load, run, &ThreadEnds::of(crossbeam_channel::bounded(CAPACITY))),
         ValueQueue::Kanal => measure(load, run, &ThreadEnds::of(kanal::bounded(CAPACITY))),
+        ValueQueue::Ck => ring(),
         ValueQueue::Crossfire => {
             measure(load, run, &ThreadEnds::of(crossfire::mpsc::bounded_blocking(CAPACITY)))
         }
