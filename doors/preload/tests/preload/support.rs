@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
@@ -72,9 +73,12 @@ pub fn output(name: &str, settings: &[(&str, &str)]) -> Output {
     output
 }
 
-/// A file for a case.
+/// A file for a case, of no other one: tests run beside each other.
 pub fn file(kind: &str) -> PathBuf {
-    env::temp_dir().join(format!("towpath-{kind}-{}", std::process::id()))
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: a number.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    env::temp_dir().join(format!("towpath-{kind}-{}-{number}", std::process::id()))
 }
 
 /// Returns whether this is the process of a case.
@@ -93,7 +97,7 @@ pub fn report_of(name: &str) -> (String, String) {
 
 /// Runs a case with a trace of so many events. Returns the trace, and the case's output.
 pub fn run_traced(name: &str, events: u64) -> (PathBuf, String) {
-    let file = file(&format!("trace-{}", name.len()));
+    let file = file("trace");
     let settings = [("TRACE", file.to_str().unwrap()), ("EVENTS", &events.to_string())];
     let output = output(name, &settings);
     (file, String::from_utf8(output.stdout).unwrap())
