@@ -114,7 +114,7 @@ fn compile() -> Result<PathBuf, String> {
 /// Loads the library.
 fn load(file: &Path) -> Result<CkLibrary, String> {
     let name = CString::new(file.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: a name that ends with zero, of a library without functions that run when it is loaded.
+    // SAFETY: a name that ends with zero, of a library that runs nothing when it is loaded.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if let Some(folder) = file.parent() {
         // It stays mapped without its file.
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn locks_exclude_the_barrier_holds_back_and_the_ring_carries() {
         if !is_installed() {
-            // Where `scripts/install-ck.sh` has installed it, as CI does, there is something to test.
+            // CI installs it (`scripts/install-ck.sh`).
             return;
         }
         let locks = [CkLock::new(CkKind::Spin).unwrap(), CkLock::new(CkKind::Ticket).unwrap()];

@@ -38,7 +38,7 @@ pub enum ValueQueue {
     Kanal,
     /// crossfire's bounded channel of many senders and one receiver.
     Crossfire,
-    /// Concurrency Kit's ring of many senders and one receiver, which yield while they wait.
+    /// Concurrency Kit's ring of many senders and one receiver, which yield to wait.
     Ck,
 }
 
