@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use towpath_machine::Random;
 
 use crate::counters::Counters;
-use crate::event_queue::{EventKind, EventQueue, Time};
+use crate::event_queue::{EventKind, EventQueue, FOREVER, Time};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::parameters::{BUS, NO_ADVISORY, Parameters, WRITE_ONCE};
@@ -164,15 +164,21 @@ impl Engine {
         let mut text = String::new();
         for thread in self.threads.iter().filter(|t| t.doing != Doing::Done) {
             let line = self.cpus[thread.cpu].spinning;
-            let on = if thread.doing == Doing::Spinning { format!(" on line {line}") } else { String::new() };
-            let _ = writeln!(
-                text,
-                "thread {} on processor {}: {:?}{on}, at {} ns",
-                thread.id,
-                thread.cpu,
-                thread.doing,
-                thread.clock / 1000
-            );
+            let doing = match thread.doing {
+                Doing::Running => "runs".into(),
+                Doing::Until => "computes".into(),
+                Doing::Memory => "waits for memory".into(),
+                Doing::Spinning => format!("spins on line {line}"),
+                Doing::Parked(word) => format!("sleeps at word {word}"),
+                Doing::Queued => "may run, while another thread has the processor".into(),
+                Doing::Counted => "waits to be counted as active".into(),
+                Doing::Done => "has ended".into(),
+            };
+            let until = match thread.clock {
+                FOREVER.. => "for ever".to_owned(),
+                clock => format!("at {} ns", clock / 1000),
+            };
+            let _ = writeln!(text, "thread {} on processor {} {doing}, {until}", thread.id, thread.cpu);
         }
         text
     }

@@ -123,7 +123,16 @@ fn deadlock_of_a_slow_machine_is_found() {
             }
         });
         let error = s.run().unwrap_err();
-        assert!(matches!(&error, Stuck::Deadlock(text) if text.contains("processor 2")), "{change}: {error}");
+        let Stuck::Deadlock(text) = &error else { panic!("{change}: {error}") };
+        assert!(
+            text.contains("processor 2") && text.contains("thread 0 on processor 0 "),
+            "{change}: {text}"
+        );
+        let says = |words: &str| text.lines().any(|line| line.contains(words));
+        assert!(
+            says("processor 1 sleeps at word ") || says("processor 1 waits for memory"),
+            "{change}: {text}"
+        );
     }
 }
 
