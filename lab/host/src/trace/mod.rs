@@ -159,7 +159,12 @@ impl LockTrace {
     pub fn read(path: &Path) -> Result<LockTrace, String> {
         let remedy = "`towpath preload --trace FILE -- PROGRAM` writes one";
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}; {remedy}", path.display());
-        let mut file = File::open(path).map_err(|e| failed(&e))?;
+        let mut file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => {
+                format!("{}: {error}; read it as the user who may, or copy it", path.display())
+            }
+            _ => failed(&error),
+        })?;
         let mut header = vec![0; HEADER];
         match file.read_exact(&mut header) {
             Ok(()) if header[..8] == MAGIC => {}
