@@ -19,5 +19,5 @@ pub use command_output::{CommandError, output_within};
 pub use kind::MpiKind;
 pub use launcher::MpiLauncher;
 pub use program::{ProgramMpi, find_program, launcher_for, ranks_asked_for};
-pub use provider::{ANNOUNCE, Provider};
+pub use provider::{ANNOUNCE, Provider, data_folder};
 pub use regular_file::{mentions, open_regular};

@@ -17,8 +17,18 @@ const BUILT: &str = "libtowpath_fi.so";
 /// File names of MPICH's preload library (`mpi/preload`), of the script and of Cargo.
 const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
 
-/// Folder of user data (XDG_DATA_HOME, or ~/.local/share).
-pub(crate) fn data_folder() -> Option<PathBuf> {
+/// Returns the folder of user data (XDG_DATA_HOME, or ~/.local/share).
+///
+/// Below it, in `towpath/peers`, lies what the scripts of the repository install. `None`: neither
+/// XDG_DATA_HOME nor HOME is set.
+///
+/// ```
+/// if let Some(folder) = towpath_launch::data_folder() {
+///     println!("{}", folder.join("towpath/peers").display());
+/// }
+/// ```
+#[must_use]
+pub fn data_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_DATA_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")))

@@ -43,9 +43,7 @@ impl Drop for LockServer {
 
 /// Folder in which `scripts/install-lock-servers.sh` installs.
 fn installed_folder() -> Option<PathBuf> {
-    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-    let data = data.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
-    Some(data.join("towpath/peers/lock-servers/usr"))
+    Some(towpath_launch::data_folder()?.join("towpath/peers/lock-servers/usr"))
 }
 
 /// Finds an installed server; the error says how to install it.

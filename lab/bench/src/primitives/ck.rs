@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 
 use towpath_host::Error;
 use towpath_host::process::SharedRow;
+use towpath_launch::data_folder;
 use towpath_machine::Concurrent;
 
 const SOURCE: &str = include_str!("../../peers/ck_bench.c");
@@ -50,7 +51,8 @@ impl CkFolders {
     /// Finds the headers: where `scripts/install-ck.sh` puts them, or the system's.
     fn find() -> Option<CkFolders> {
         let header = |folder: &Path| folder.join("ck_spinlock.h").is_file();
-        if let Some(base) = installed_folder() {
+        if let Some(data) = data_folder() {
+            let base = data.join("towpath/peers/concurrency-kit/usr");
             let include = base.join("include");
             let archive = |folder: PathBuf| Some(folder.join("libck.a")).filter(|file| file.is_file());
             let libraries = std::fs::read_dir(base.join("lib")).into_iter().flatten().flatten();
@@ -66,13 +68,6 @@ impl CkFolders {
             ["/usr/include", "/usr/local/include"].iter().find(|folder| header(Path::new(folder)))?;
         Some(CkFolders(vec![format!("-I{system}"), "-lck".into()]))
     }
-}
-
-/// Folder in which `scripts/install-ck.sh` installs.
-fn installed_folder() -> Option<PathBuf> {
-    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-    let data = data.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
-    Some(data.join("towpath/peers/concurrency-kit/usr"))
 }
 
 /// Returns whether it is installed, and a C compiler is, so that it can be measured.
