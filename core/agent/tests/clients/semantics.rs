@@ -205,6 +205,11 @@ fn agent_without_descriptors(cluster: &mut Cluster<'_>, manager: &Manager) {
     assert!(request.wait_until(Some(Instant::now() + Duration::from_millis(500))).unwrap().is_none());
     assert!(used() - before < 25, "the agent spends half of the time and more with refusing it");
     manager.lock("table").acquire().unwrap().release().unwrap();
+    // Fewer than it waits for, which the system refuses.
+    let fewer = Rlimit { current: Some(4), ..getrlimit(Resource::Nofile) };
+    prlimit(Some(pid), Resource::Nofile, fewer).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    manager.lock("table").acquire().unwrap().release().unwrap();
     let before = open();
     cluster.kill_agent(2);
     // The place of its link is free now.
