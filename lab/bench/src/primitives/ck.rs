@@ -11,17 +11,16 @@
 //! loaded. The library is never unloaded.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use super::pthread::ForeignObject;
 use towpath_host::Error;
 use towpath_host::process::SharedRow;
 use towpath_launch::data_folder;
-use towpath_machine::Concurrent;
 
 const SOURCE: &str = include_str!("../../peers/ck_bench.c");
 /// Number of words of an object's memory.
@@ -158,18 +157,10 @@ fn load(file: &Path) -> Result<CkLibrary, String> {
 }
 
 /// Memory of an object, all zero at first.
-#[repr(C, align(128))]
-struct CkObject(UnsafeCell<[u64; WORDS]>);
-
-// SAFETY: only Concurrency Kit's functions access it, which several threads and processes may call
-// at once.
-unsafe impl Sync for CkObject {}
-// SAFETY: its functions may be called by several processes at once; any bits, and so zeros, are
-// numbers; nothing is dropped.
-unsafe impl Concurrent for CkObject {}
+type CkObject = ForeignObject<[u64; WORDS]>;
 
 fn at(row: &SharedRow<CkObject>) -> *mut c_void {
-    row[0].0.get().cast()
+    row[0].get().cast()
 }
 
 /// Makes an object.

@@ -26,16 +26,23 @@ pub enum PthreadKind {
     Spin,
 }
 
-/// Object of libc, all zero at first.
+/// Object of libc or of another library of C, all zero at first.
 #[repr(C, align(128))]
-struct LibcObject<T>(UnsafeCell<MaybeUninit<T>>);
+pub(super) struct ForeignObject<T>(UnsafeCell<MaybeUninit<T>>);
 
-// SAFETY: libc's functions may be called by several threads and processes at once; there is no
-// other access, and any bits are a `MaybeUninit`.
-unsafe impl<T: 'static> Sync for LibcObject<T> {}
-// SAFETY: libc's functions may be called by several processes at once; any bits, and so zeros, are
-// a `MaybeUninit`; nothing is dropped.
-unsafe impl<T: 'static> Concurrent for LibcObject<T> {}
+impl<T> ForeignObject<T> {
+    /// Its address, for the library's functions.
+    pub(super) fn get(&self) -> *mut T {
+        self.0.get().cast()
+    }
+}
+
+// SAFETY: the library's functions may be called by several threads and processes at once; there is
+// no other access, and any bits are a `MaybeUninit`.
+unsafe impl<T: 'static> Sync for ForeignObject<T> {}
+// SAFETY: the library's functions may be called by several processes at once; any bits, and so
+// zeros, are a `MaybeUninit`; nothing is dropped.
+unsafe impl<T: 'static> Concurrent for ForeignObject<T> {}
 
 fn ok(what: &'static str, code: libc::c_int) -> Result<(), Error> {
     if code == 0 {
@@ -51,8 +58,8 @@ const fn sharing(is_shared: bool) -> libc::c_int {
 /// Lock of libc.
 pub struct PthreadLock {
     kind: PthreadKind,
-    mutex: SharedRow<LibcObject<libc::pthread_mutex_t>>,
-    spin: SharedRow<LibcObject<libc::pthread_spinlock_t>>,
+    mutex: SharedRow<ForeignObject<libc::pthread_mutex_t>>,
+    spin: SharedRow<ForeignObject<libc::pthread_spinlock_t>>,
 }
 
 impl PthreadLock {
@@ -87,11 +94,11 @@ impl PthreadLock {
     }
 
     fn mutex(&self) -> *mut libc::pthread_mutex_t {
-        self.mutex[0].0.get().cast()
+        self.mutex[0].get()
     }
 
     fn spin(&self) -> *mut libc::pthread_spinlock_t {
-        self.spin[0].0.get().cast()
+        self.spin[0].get()
     }
 
     /// Acquires, calls `inside`, releases.
@@ -114,7 +121,7 @@ impl PthreadLock {
 }
 
 /// Readers–writer lock of libc.
-pub struct PthreadRwLock(SharedRow<LibcObject<libc::pthread_rwlock_t>>);
+pub struct PthreadRwLock(SharedRow<ForeignObject<libc::pthread_rwlock_t>>);
 
 impl PthreadRwLock {
     /// A free lock, process-shared or not.
@@ -135,7 +142,7 @@ impl PthreadRwLock {
     }
 
     fn lock(&self) -> *mut libc::pthread_rwlock_t {
-        self.0[0].0.get().cast()
+        self.0[0].get()
     }
 
     /// Acquires for reading or writing, calls `inside`, releases.
@@ -155,7 +162,7 @@ impl PthreadRwLock {
 }
 
 /// Barrier of libc.
-pub struct PthreadBarrier(SharedRow<LibcObject<libc::pthread_barrier_t>>);
+pub struct PthreadBarrier(SharedRow<ForeignObject<libc::pthread_barrier_t>>);
 
 impl PthreadBarrier {
     /// A barrier, process-shared or not.
@@ -169,7 +176,7 @@ impl PthreadBarrier {
         unsafe {
             ok("making attributes of a barrier", libc::pthread_barrierattr_init(at))?;
             ok("sharing a barrier", libc::pthread_barrierattr_setpshared(at, sharing))?;
-            let made = libc::pthread_barrier_init(barrier.0[0].0.get().cast(), at, participants as u32);
+            let made = libc::pthread_barrier_init(barrier.0[0].get(), at, participants as u32);
             ok("making a barrier", made)?;
             libc::pthread_barrierattr_destroy(at);
         }
@@ -179,7 +186,7 @@ impl PthreadBarrier {
     /// Waits for the others.
     pub fn wait(&self) -> Result<(), String> {
         // SAFETY: made by `new`, for as many participants as call it.
-        match unsafe { libc::pthread_barrier_wait(self.0[0].0.get().cast()) } {
+        match unsafe { libc::pthread_barrier_wait(self.0[0].get()) } {
             0 | libc::PTHREAD_BARRIER_SERIAL_THREAD => Ok(()),
             code => Err(format!("pthread: {code}")),
         }
