@@ -321,6 +321,10 @@ impl Wait<'_> {
             }
             if since_asked >= ASK_EVERY && state.is_between_rounds() {
                 since_asked = 0;
+                // Most sleeps end because it has come: then the kernel is not asked.
+                if let Ok(value) = probe(0) {
+                    return Ok(value & !PARKED);
+                }
                 if self.around.abandoned() {
                     // The dead may have brought it before they died, and it may be what woke us:
                     // a waiter that gives up now would take it along.

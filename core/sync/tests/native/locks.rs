@@ -206,6 +206,30 @@ fn waiter_that_was_handed_the_lock_does_not_give_up() {
     }
 }
 
+/// Surroundings of a waiter for which it comes just before it sleeps.
+struct Comes {
+    word: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Surroundings for Comes {
+    fn asleep(&self, _asleep: bool) {
+        self.word.store(7, Ordering::Relaxed);
+    }
+    fn abandoned(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[test]
+fn waiter_that_is_woken_by_what_it_waits_for_does_not_ask() {
+    let around = Comes { word: AtomicU64::new(0), asked: AtomicU64::new(0) };
+    let wait = Wait { policy: Policy::Park, around: &around, budget: 1_000 };
+    assert_eq!(wait.wait_until(&Native::with_id(0), &around.word, |value| value == 7).ok(), Some(7));
+    assert_eq!(around.asked.into_inner(), 0);
+}
+
 /// Surroundings that know after a while that nothing will come.
 struct Hopeless(AtomicU64);
 
