@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use towpath_channel::doorbell;
 use towpath_machine::{Ordering, Park, Processor};
+use towpath_sync::SlowRounds;
 use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
 
 use crate::claim::Claim;
@@ -321,21 +322,29 @@ fn wait_for<D: Domain>(
         return true;
     }
     let (domain, cpu) = (&first.domain, first.cpu());
-    let strategy = Strategy::new(domain.policy(), domain.budget(), &Limits::MESSAGE);
+    let strategy = || {
+        let policy = SlowRounds::policy_now(domain.slow_rounds(), domain.policy(), cpu);
+        Strategy::new(policy, domain.budget(), &Limits::MESSAGE)
+    };
+    let mut steps = strategy();
     let mut state = WaitState::default();
     let deadline = timeout.map(|t| cpu.now().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
     let left = || deadline.map_or(u64::MAX, |d| d.saturating_sub(cpu.now()));
     loop {
-        match strategy.next(&mut state, || domain.oversubscribed()) {
+        match steps.next(&mut state, || domain.oversubscribed()) {
             Step::Spin(ns) => {
-                if first.spin_for(ns, || happened(members, events, until)) {
+                let spin = || first.spin_for(ns, || happened(members, events, until)).then_some(()).ok_or(());
+                if SlowRounds::spin(domain.slow_rounds(), cpu, ns, spin).is_ok() {
                     return true;
                 }
                 if !state.is_between_rounds() {
                     continue;
                 }
             }
-            Step::Yield => cpu.yield_now(),
+            Step::Yield => {
+                SlowRounds::yield_now(domain.slow_rounds(), cpu);
+                steps = strategy();
+            }
             Step::Park(_) if is_stored_into(domain, members) => {}
             Step::Park(nap) => sleep(first, members, events, until, || left().min(nap)),
         }

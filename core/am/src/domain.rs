@@ -257,7 +257,7 @@ use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
 use towpath_machine::{Park, Prefetch, Processor};
 use towpath_shm::{ParticipantId, RemoteBytes};
-use towpath_sync::{Policy, WaitForSpace};
+use towpath_sync::{Policy, SlowRounds, WaitForSpace};
 
 use crate::claim::Claim;
 use crate::error::Error;
@@ -464,6 +464,10 @@ pub trait Hooks: DomainMemory {
     fn budget(&self) -> u64;
     /// Returns whether more runnable participants than cores share the machine.
     fn oversubscribed(&self) -> bool;
+    /// Memory for rounds in which another program had the core.
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        None
+    }
     /// Notes that the caller is about to sleep (`true`) or has woken (`false`).
     fn asleep(&self, asleep: bool);
     /// Lets about `ns` nanoseconds go by, where there is no word to wait on.

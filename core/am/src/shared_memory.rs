@@ -10,7 +10,7 @@ use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
 use towpath_machine::{Concurrent, Native, Processor};
 use towpath_shm::{Area, ParticipantId, RemoteBytes, World};
-use towpath_sync::{Policy, Surroundings, Wait};
+use towpath_sync::{Policy, SlowRounds, Surroundings, Wait};
 
 use crate::census::owner_is;
 use crate::claim::{Algorithm, Any, Locks};
@@ -235,6 +235,10 @@ impl Surroundings for Around<'_> {
         self.attached.world.surroundings().oversubscribed()
     }
 
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        self.attached.world.surroundings().slow_rounds()
+    }
+
     /// Returns whether a lock in front of the queue can never be had again: its holder
     /// died, or its words are damaged.
     fn abandoned(&self) -> bool {
@@ -368,6 +372,9 @@ impl Hooks for SharedMemory {
     }
     fn oversubscribed(&self) -> bool {
         self.world().surroundings().oversubscribed()
+    }
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        self.world().surroundings().slow_rounds()
     }
     fn asleep(&self, asleep: bool) {
         self.world().surroundings().asleep(asleep);

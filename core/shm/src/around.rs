@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use rustix::thread::sched_getaffinity;
-use towpath_sync::{Surroundings, is_oversubscribed};
+use towpath_sync::{SlowRounds, Surroundings, is_oversubscribed};
 
 use crate::inner::Inner;
 use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
@@ -22,6 +22,10 @@ impl Surroundings for Inner {
 
     fn switch_cost(&self) -> u64 {
         Inner::switch_cost(self)
+    }
+
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        Some(SlowRounds { span: &self.control().counts.slow_span, last: &self.local.last_slow_round })
     }
 
     fn oversubscribed(&self) -> bool {
@@ -187,5 +191,36 @@ impl Inner {
         }
         // Relaxed: a hint.
         self.control().counts.cores.store(cores, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_machine::Native;
+    use towpath_sync::{Policy, SlowRounds};
+
+    use crate::inner::WorldSpec;
+    use crate::world::World;
+
+    #[test]
+    fn participants_share_what_one_found_out_about_slow_rounds() {
+        let spec = WorldSpec { name: None, processes: 2, area_bytes: 0, object_bytes: 0, params: [0; 16] };
+        let one = World::create(&spec).unwrap();
+        let other = one.reopen().unwrap();
+        let cpu = Native::current();
+        let policy =
+            |world: &World, policy| SlowRounds::policy_now(world.surroundings().slow_rounds(), policy, &cpu);
+        assert_eq!(policy(&other, Policy::Adaptive), Policy::Adaptive);
+        let slow_spin = || {
+            SlowRounds::spin(one.surroundings().slow_rounds(), &cpu, 1, || {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                Err::<(), _>(())
+            })
+        };
+        // The first may be an accident. Under load the time between two may be long: then again.
+        while policy(&other, Policy::Adaptive) == Policy::Adaptive {
+            slow_spin().unwrap_err();
+        }
+        assert_eq!(policy(&other, Policy::SpinThenYield), Policy::SpinThenYield);
     }
 }

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::Native;
-use towpath_sync::{Policy, Surroundings, Wait, Waiting};
+use towpath_sync::{Policy, SlowRounds, Surroundings, Wait, Waiting};
 
 use crate::Error;
 use crate::episodes::{MemberEpisodes, is_expected, number, reached, result_of};
@@ -144,6 +144,9 @@ struct AtBarrier<'a> {
 impl Surroundings for AtBarrier<'_> {
     fn oversubscribed(&self) -> bool {
         self.inner.oversubscribed()
+    }
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        self.inner.slow_rounds()
     }
     fn asleep(&self, asleep: bool) {
         self.inner.asleep(asleep);

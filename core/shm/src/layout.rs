@@ -21,6 +21,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use towpath_machine::Concurrent;
+use towpath_sync::SlowSpan;
 
 use crate::Error;
 
@@ -105,7 +106,9 @@ pub(crate) struct Counts {
     pub switch_cost: AtomicU64,
     /// Time and place of the last look for deaths in a large world: see `liveness.rs`.
     pub looked: AtomicU64,
-    pub pad: [AtomicU64; 13],
+    /// Time in which rounds of waits are slow: a hint.
+    pub slow_span: SlowSpan,
+    pub pad: [AtomicU64; 11],
     /// Number of noted deaths, and the last one (`liveness.rs`). On a line that is
     /// otherwise never written.
     pub deaths: AtomicU64,

@@ -33,6 +33,8 @@ pub(crate) struct Local {
     pub opener: AtomicU64,
     /// Rank that was found last not to have arrived at the barrier.
     pub awaited: AtomicU32,
+    /// End of the last slow round of a wait, in nanoseconds (`SlowRounds::last`).
+    pub last_slow_round: AtomicU64,
 }
 
 const LEN: usize = 4096;

@@ -22,7 +22,7 @@ use core::sync::atomic::AtomicU64;
 
 use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
-use crate::Surroundings;
+use crate::{SlowRounds, Surroundings};
 
 /// Number of processes that can be about to take a lock, or hold it, at one time. More
 /// wait for a place.
@@ -141,6 +141,9 @@ impl Surroundings for Watching<'_> {
     }
     fn switch_cost(&self) -> u64 {
         self.around.switch_cost()
+    }
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        self.around.slow_rounds()
     }
     fn abandoned(&self) -> bool {
         self.around.abandoned() || self.intents.abandoned(self.cpu, self.around)

@@ -41,8 +41,8 @@ pub use space::WaitForSpace;
 pub use unrepaired::{Repair, Unrepaired};
 pub use waiting::strategy;
 pub use waiting::{
-    Abandoned, Alone, Asleep, Attempt, LateWait, PARKED, Policy, Spinning, Surroundings, Wait, Waiting,
-    is_oversubscribed,
+    Abandoned, Alone, Asleep, Attempt, LateWait, PARKED, Policy, SlowRounds, SlowSpan, Spinning,
+    Surroundings, Wait, Waiting, is_oversubscribed,
 };
 
 /// The README's example compiles and runs.

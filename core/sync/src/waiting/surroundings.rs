@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use towpath_machine::Native;
 
+use super::SlowRounds;
+
 /// Knowledge of a waiter about the world around it. Asked only on slow paths.
 pub trait Surroundings: Sync {
     /// Returns whether more runnable participants than cores share the machine.
@@ -17,6 +19,10 @@ pub trait Surroundings: Sync {
     /// Cost of a context switch, in nanoseconds.
     fn switch_cost(&self) -> u64 {
         Native::switch_cost()
+    }
+    /// Memory for rounds in which another program had the core.
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        None
     }
     /// Returns whether the wait can't end any more. Asked about every millisecond of a
     /// wait.

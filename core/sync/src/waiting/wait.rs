@@ -3,7 +3,7 @@
 use towpath_machine::{Ordering, Park, Processor};
 
 use super::strategy::{BackOff, Limits, Step, Strategy, WaitState};
-use super::{Abandoned, PARKED, Policy, Surroundings, Waiting, is_oversubscribed};
+use super::{Abandoned, PARKED, Policy, SlowRounds, Surroundings, Waiting, is_oversubscribed};
 
 /// Policy in its surroundings, as operations are given it.
 #[derive(Clone, Copy)]
@@ -124,14 +124,14 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     }
 
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
-        let strategy = Strategy::new(self.policy, self.budget.min(turn), &Limits::TURN);
+        let strategy = self.strategy_now(cpu, self.budget.min(turn), &Limits::TURN);
         let mut state = WaitState::after(round);
         let oversubscribed = || self.around.oversubscribed();
         let Step::Spin(spin) = strategy.next(&mut state, oversubscribed) else { return };
         let Err(value) = self.spin_in_pieces(cpu, word, seen, spin) else { return };
         match strategy.next(&mut state, oversubscribed) {
             Step::Spin(_) => {}
-            Step::Yield => cpu.yield_now(),
+            Step::Yield => _ = SlowRounds::yield_now(self.around.slow_rounds(), cpu),
             Step::Park(_) => {
                 if self.marks(cpu, word, value) {
                     self.sleep(cpu, word, value, turn);
@@ -278,6 +278,11 @@ impl Wait<'_> {
         Strategy::new(self.policy, self.budget, &Limits::LOCK)
     }
 
+    /// Steps of a wait that begins now, or goes on.
+    fn strategy_now<P: Processor>(&self, cpu: &P, budget: u64, limits: &Limits) -> Strategy {
+        Strategy::new(SlowRounds::policy_now(self.around.slow_rounds(), self.policy, cpu), budget, limits)
+    }
+
     /// `probe` spins for so long at most, and reads with Acquire.
     #[cold]
     fn wait_slowly<P: Processor + Park>(
@@ -287,13 +292,13 @@ impl Wait<'_> {
         doorbell: Option<&P::Word>,
         probe: &mut impl FnMut(u64) -> Result<u64, u64>,
     ) -> Result<u64, Abandoned> {
-        let strategy = self.strategy();
+        let mut strategy = self.strategy_now(cpu, self.budget, &Limits::LOCK);
         let mut state = WaitState::default();
         let (mut since_asked, mut seen) = (0u64, 0);
         loop {
             match strategy.next(&mut state, || self.around.oversubscribed()) {
                 Step::Spin(ns) => {
-                    match probe(ns) {
+                    match SlowRounds::spin(self.around.slow_rounds(), cpu, ns, || probe(ns)) {
                         Ok(value) => return Ok(value & !PARKED),
                         Err(value) => seen = value,
                     }
@@ -301,9 +306,9 @@ impl Wait<'_> {
                 }
                 Step::Yield => {
                     // Others may have the core for their whole time slices.
-                    let before = cpu.now();
-                    cpu.yield_now();
-                    since_asked += cpu.now().saturating_sub(before).max(self.budget);
+                    let took = SlowRounds::yield_now(self.around.slow_rounds(), cpu);
+                    since_asked += took.max(self.budget);
+                    strategy = self.strategy_now(cpu, self.budget, &Limits::LOCK);
                 }
                 Step::Park(nap) => match doorbell {
                     Some(doorbell) => {
@@ -356,7 +361,7 @@ impl Wait<'_> {
                 return looked;
             }
             spin -= piece;
-            cpu.yield_now();
+            SlowRounds::yield_now(self.around.slow_rounds(), cpu);
         }
     }
 
