@@ -121,6 +121,17 @@ fn survivors_finish_and_get_their_requests_back() {
 }
 
 #[test]
+fn run_queue_goes_on_without_a_dead_rank() {
+    let test = "run_queue_goes_on_without_a_dead_rank";
+    let (code, lines, errors) = run(test, &["-n", "4", "--on-death=report"], "run_queue");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    assert!(errors.contains("rank 1") && errors.contains("SIGABRT"), "{errors}");
+    let has = |line: &str, rank: u32| line.starts_with(&format!("rank {rank}: ran "));
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines.iter().zip([0, 2, 3]).all(|(line, rank)| has(line, rank)), "{lines:?}");
+}
+
+#[test]
 fn a_frame_of_a_killed_process_comes_in_again() {
     let test = "a_frame_of_a_killed_process_comes_in_again";
     let (code, lines, errors) = run(test, &["-n", "4", "--on-death=report"], "pool");
