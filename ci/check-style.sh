@@ -35,6 +35,8 @@ LC_ALL=C awk '
         if ($0 ~ /^ *\/\/[\/!]? (.*[.:;] )?What [a-z]/) report("forbidden subject")
         if (text ~ /(^|[^a-z])(likewise|as above|as before)([^a-z]|$)/) report("a reason that stands elsewhere")
     }
+    tolower($0) ~ /(^|[^a-z])(crowded|bells?|ropes?|volleys?|vigils?)([^a-z]|$)/ { report("word that the glossary replaces") }
+    /^ *\/\*/ || /^ *#!?\[doc *= *"/ { report("comment that is no line comment") }
     /^ *\/\/[\/!]/ {
         if (!doc) {
             first = $0
@@ -56,10 +58,11 @@ LC_ALL=C awk '
 sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a-z_]*_tests)\.rs$|/tests/' || true)
 [ -z "$sources" ] || awk '
     FNR == 1 && FILENAME ~ /machine\/src\/weaken.rs$/ { nextfile }
-    FNR == 1 { last = -100; text = ""; test = 0 }
+    FNR == 1 { last = -100; text = ""; test = inside = 0 }
+    inside { if (/^}/) inside = 0; next }
     /^ *#\[cfg\((all\()?test/ { test = FNR; next }
     test && FNR == test + 1 && /^ *#\[/ { test = FNR; next }
-    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { nextfile }
+    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
     /^ *\/\// {
         comment = $0
         sub(/^ *\/\/[\/!]?/, "", comment)
@@ -68,7 +71,7 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
         if (text ~ /\([A-Z]*[0-9]+[a-z]?(, *[A-Z]*[0-9]+[a-z]?)*\)/ && text ~ /pairs with|fence|ordered|orders|partner|total order/) last = FNR
         next
     }
-    /(Ordering::|[(,] *)(Acquire|Release|AcqRel|SeqCst)([^A-Za-z]|$)/ && !/Ordering::[A-Za-z]+ *(=>|\|)/ && !/matches!/ && !/[!=]= Ordering::/ {
+    /(Ordering::|[(,] *|^        +)(Acquire|Release|AcqRel|SeqCst)([^A-Za-z]|$)/ && !/(Acquire|Release|AcqRel|SeqCst) *(=>|\|)/ && !/Ordering::[A-Za-z]+ *(=>|\|)/ && !/matches!/ && !/[!=]= Ordering::/ {
         if (FNR - last > 8) { printf "%s:%d: %s\n", FILENAME, FNR, $0; bad = 1 }
     }
     END { exit bad }
@@ -80,14 +83,15 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
 allowed='Arguments|LabCommand|Iceoryx2|Readme|Error'
 [ -z "$sources" ] || awk -v allowed="^($allowed)$" '
     FNR == 1 {
-        test = 0
+        test = inside = 0
         stem = FILENAME
         sub(/\/(mod|lib)\.rs$/, "", stem); sub(/\/src$/, "", stem); sub(/\.rs$/, "", stem); sub(/^.*\//, "", stem)
         gsub(/_/, "", stem); sub(/ies$/, "y", stem); sub(/s$/, "", stem)
     }
+    inside { if (/^}/) inside = 0; next }
     /^ *#\[cfg\((all\()?test/ { test = FNR; next }
     test && FNR == test + 1 && /^ *#\[/ { test = FNR; next }
-    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { nextfile }
+    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
     match($0, /^ *(pub(\([a-z :]+\))? )?(unsafe )?(struct|enum|trait|union) [A-Z][A-Za-z0-9]*/) {
         name = substr($0, RSTART, RLENGTH); sub(/^.* /, "", name)
         main = tolower(name); sub(/ies$/, "y", main); sub(/s$/, "", main)
@@ -102,13 +106,48 @@ allowed='Arguments|LabCommand|Iceoryx2|Readme|Error'
     END { exit bad }
 ' $sources || { echo "names of types that are used twice (see above; docs/style.md)"; failed=1; }
 
+# Texts that users read: strings of the code, and pages.
+subjects='(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)'
+[ -z "$sources" ] || LC_ALL=C awk -v subjects="(^|[^a-z_])$subjects([^a-z_@]|$)" '
+    FNR == 1 { test = inside = 0 }
+    inside { if (/^}/) inside = 0; next }
+    /^ *#\[cfg\((all\()?test/ { test = FNR; next }
+    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
+    /^ *\/\// || !/"/ { next }
+    {
+        n = split($0, part, "\"")
+        for (i = 2; i <= n; i += 2) {
+            gsub(/\{[a-z_]*(:[^}]*)?\}/, "", part[i])
+            if (tolower(part[i]) ~ subjects) { printf "%s:%d: %s\n", FILENAME, FNR, $0; bad = 1 }
+        }
+    }
+    END { exit bad }
+' $sources || { echo "forbidden subjects in texts (see above; docs/style.md)"; failed=1; }
+pages=$(git ls-files --cached --others --exclude-standard '*.md' | grep -vE '^docs/(style|glossary)\.md$|^docs/measurements/')
+if grep -niwE "$subjects" $pages; then
+    echo "forbidden subjects in pages (see above; docs/style.md)"
+    failed=1
+fi
+
+# The changelog: headings, and one line for each change.
+if sed '0,/^## /d' CHANGELOG.md | grep -nvE '^(- [^ ]|#+ |$|The first release)'; then
+    echo "lines of CHANGELOG.md that are no item (see above; numbers from the first heading on)"
+    failed=1
+fi
+
 # Names of tests.
 awk '
-    /#\[test\]/ { test = FNR }
-    test && FNR <= test + 3 && match($0, /fn [a-z0-9_]+/) {
-        if (RLENGTH - 3 > 60) { printf "%s:%d: %s\n", FILENAME, FNR, substr($0, RSTART + 3, RLENGTH - 3); bad = 1 }
+    FNR == 1 { test = 0 }
+    /#\[test\]/ { test = 1 }
+    test && !/^ *\/\// && match($0, /fn [a-z0-9_]+/) {
+        name = substr($0, RSTART + 3, RLENGTH - 3)
+        if (length(name) > 60) { printf "%s:%d: more than 60 characters: %s\n", FILENAME, FNR, name; bad = 1 }
+        if (name ~ /(^|_)(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)(_|$)/) {
+            printf "%s:%d: forbidden subject: %s\n", FILENAME, FNR, name
+            bad = 1
+        }
         test = 0
     }
     END { exit bad }
-' $files || { echo "names of tests of more than 60 characters (see above)"; failed=1; }
+' $files || { echo "names of tests (see above; docs/style.md)"; failed=1; }
 exit $failed

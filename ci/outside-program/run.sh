@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 rounds=${1:-7} trips=${2:-200000}
-# Profiles of whoever calls this are not this program's.
+# Profiles of the calling script are not this program's.
 unset $(compgen -e | grep '^CARGO_PROFILE_' || true) RUSTFLAGS
 # The versions that the workspace uses.
 cp ../../Cargo.lock Cargo.lock

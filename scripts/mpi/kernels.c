@@ -23,7 +23,7 @@ static void *need(size_t bytes)
     return p;
 }
 
-/* The n-th number of a sequence that anybody can begin anywhere (splitmix64). */
+/* The n-th number of a sequence that can begin anywhere (splitmix64). */
 static uint64_t nth(uint64_t n)
 {
     uint64_t z = (n + 1) * 0x9e3779b97f4a7c15u;

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int mebibytes = argc > 1 ? atoi(argv[1]) : 4608;
     count = (size_t)mebibytes << 17;
-    /* Mapped, so that nobody else has anything to do with it. */
+    /* Mapped, so that no allocator has anything to do with it. */
     words = mmap(NULL, count * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (words == MAP_FAILED) {
         fprintf(stderr, "no memory\n");

@@ -86,7 +86,7 @@ static void tagged(int me)
     free(out), free(in), free(requests);
 }
 
-/* Sends are waited for at the end only: who waits for its send may keep others from theirs, where anybody's message will do. */
+/* Sends are waited for at the end only: a thread that waits for its send may keep others from theirs, where a message of any rank will do. */
 
 static void anywhere(int me)
 {
@@ -128,7 +128,7 @@ static void anywhere(int me)
 
 static void matched(int me)
 {
-    /* Everybody sends to everybody; whichever thread finds a message takes it. The first bytes say what it is. */
+    /* Every thread sends to every one; whichever finds a message takes it. The first bytes say what it is. */
     unsigned char **out = need(rounds * sizeof *out), *in = need(LONGEST + 8);
     MPI_Request *sends = need(rounds * sizeof *sends);
     for (int round = 0; round < rounds; round++) {

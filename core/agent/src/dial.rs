@@ -55,7 +55,7 @@ pub(crate) struct NewLink {
 #[derive(Debug)]
 pub(crate) struct NewLinks {
     receiver: Receiver<LinkNews>,
-    bell: Arc<OwnedFd>,
+    wake_up: Arc<OwnedFd>,
     wanted: Vec<Arc<LinkWish>>,
 }
 
@@ -70,7 +70,7 @@ struct LinkWish {
 #[derive(Clone, Debug)]
 struct Handing {
     sender: Sender<LinkNews>,
-    bell: Arc<OwnedFd>,
+    wake_up: Arc<OwnedFd>,
 }
 
 /// Handshakes that have failed in a row, by the address of the process that dialled.
@@ -102,7 +102,7 @@ impl Handing {
 
     fn send(&self, news: LinkNews) {
         let _ = self.sender.send(news);
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake_up, &1u64.to_ne_bytes());
     }
 }
 
@@ -110,11 +110,11 @@ impl NewLinks {
     /// Listens at `own`, and dials the hosts before `me`, from now on.
     pub fn begin(me: Node, hosts: &[SocketAddr], key: &Key, purpose: &str) -> Result<NewLinks, Error> {
         let listener = Listener::bind(hosts[usize::from(me)], key, purpose)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::system("making an event")(error.into()))?;
         let (sender, receiver) = channel();
-        let bell = Arc::new(bell);
-        let handing = Handing { sender, bell: Arc::clone(&bell) };
+        let wake_up = Arc::new(wake_up);
+        let handing = Handing { sender, wake_up: Arc::clone(&wake_up) };
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let builder = thread::Builder::new().name(name.to_owned());
             builder.spawn(work).map(drop).map_err(Error::system("starting a thread"))
@@ -129,12 +129,12 @@ impl NewLinks {
             let (handing, key, purpose) = (handing.clone(), key.clone(), purpose.to_owned());
             spawn("dial", Box::new(move || dial(host, address, &key, &purpose, &is_wanted, &handing)))?;
         }
-        Ok(NewLinks { receiver, bell, wanted })
+        Ok(NewLinks { receiver, wake_up, wanted })
     }
 
     /// Takes a link that was made, or news of a peer that was refused.
     pub fn take(&self) -> Option<LinkNews> {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        let _ = rustix::io::read(&self.wake_up, &mut [0; 8]);
         self.receiver.try_recv().ok()
     }
 
@@ -150,7 +150,7 @@ impl NewLinks {
 /// Becomes readable when there is news.
 impl AsFd for NewLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wake_up.as_fd()
     }
 }
 

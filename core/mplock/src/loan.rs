@@ -70,7 +70,7 @@ const FREE: u64 = 1;
 /// Bits of the holder.
 const HOLDER: u64 = (1 << HOLDER_BITS) - 1;
 /// Bits of the generation and the holder.
-const WHOSE: u64 = ((1 << GENERATION_BITS) - 1) << GENERATION_SHIFT | HOLDER;
+const OF_HOLDER: u64 = ((1 << GENERATION_BITS) - 1) << GENERATION_SHIFT | HOLDER;
 
 /// Loan of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +123,7 @@ impl Loan {
     #[inline]
     pub(crate) fn take(&self, node: Node, seat: &impl LoanSeat) -> Taking {
         let mut bits = seat.load_to_change();
-        while bits & WHOSE == self.whose(FREE) && (bits >> COUNT_SHIFT) < self.most.into() {
+        while bits & OF_HOLDER == self.bits_of(FREE) && (bits >> COUNT_SHIFT) < self.most.into() {
             let next = bits + (1 << COUNT_SHIFT) - FREE + holder_bits(node);
             if seat.exchange(bits, next) {
                 return Taking::Taken((next >> COUNT_SHIFT) as u32);
@@ -143,7 +143,7 @@ impl Loan {
         loop {
             let bits = seat.load();
             let goes_on = bits & CLOSES == 0 && (bits >> COUNT_SHIFT) < self.most.into();
-            if bits & WHOSE != self.whose(holder_bits(node)) || !goes_on {
+            if bits & OF_HOLDER != self.bits_of(holder_bits(node)) || !goes_on {
                 return None;
             }
             if seat.exchange(bits, bits & !(HOLDER | SLEEPS) | FREE) {
@@ -244,8 +244,8 @@ impl Loan {
         self.word(seat.load())
     }
 
-    /// Returns the bits of the generation, and of a holder.
-    fn whose(&self, holder: u64) -> u64 {
+    /// Returns the bits of the generation with those of a holder.
+    fn bits_of(&self, holder: u64) -> u64 {
         u64::from(self.generation) << GENERATION_SHIFT | holder
     }
 

@@ -167,7 +167,11 @@ impl Results {
             .map(|algorithm| format!("{algorithm}: {}", reason(algorithm)))
             .collect();
         if all.is_empty() && self.records.is_empty() {
-            all = self.missing_summary().into_iter().map(|(_, who, why)| format!("{who}: {why}")).collect();
+            all = self
+                .missing_summary()
+                .into_iter()
+                .map(|(_, subject, why)| format!("{subject}: {why}"))
+                .collect();
             if all.is_empty() {
                 all.push("all: no variant has these participants and options".into());
             }

@@ -319,7 +319,7 @@ fn a_silent_one_dies(home: Home) {
 
 /// A peer that sleeps on its wake pipe is woken, whether it had one when the other came
 /// or got it later.
-fn the_bell_rings(home: Home) {
+fn the_doorbell_wakes(home: Home) {
     let settings = Settings::default();
     for late in [false, true] {
         let (_child, mut line) = rank(home, settings, |mut node, mut line| {
@@ -482,7 +482,7 @@ fn main() {
         begin(format!("{home:?}: a peer that computes"));
         a_peer_that_computes_holds_no_other_up(home);
         begin(format!("{home:?}: the wake pipe"));
-        the_bell_rings(home);
+        the_doorbell_wakes(home);
         begin(format!("{home:?}: a silent one dies"));
         a_silent_one_dies(home);
         for (name, settings) in all {

@@ -131,9 +131,9 @@ fn barrier_goes_on_without_the_dead_and_tells_all_once() {
         let arrive = |n: usize, deadline| {
             barrier.wait_as(&Native::with_id(n as u32), &members[n].wait(policy), deadline)
         };
-        let together = |who: &'static [usize]| {
+        let together = |threads: &'static [usize]| {
             thread::scope(|scope| {
-                let all: Vec<_> = who.iter().map(|&n| scope.spawn(move || arrive(n, soon()))).collect();
+                let all: Vec<_> = threads.iter().map(|&n| scope.spawn(move || arrive(n, soon()))).collect();
                 all.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
             })
         };
@@ -205,9 +205,9 @@ fn barrier_begins_anew_when_no_participant_lives() {
         let (barrier, members) = (&barrier, &members);
         let cpu = |n: usize| Native::with_id(n as u32 % 3);
         let arrive = |n: usize, deadline| barrier.wait_as(&cpu(n), &members[n].wait(policy), deadline);
-        let together = |who: [usize; 3]| {
+        let together = |threads: [usize; 3]| {
             thread::scope(|scope| {
-                let all = who.map(|n| scope.spawn(move || arrive(n, soon())));
+                let all = threads.map(|n| scope.spawn(move || arrive(n, soon())));
                 all.map(|thread| thread.join().unwrap())
             })
         };

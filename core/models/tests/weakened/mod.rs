@@ -56,7 +56,7 @@ pub struct Word {
 /// Threads that sleep on a word, and the kernel's part of it.
 #[derive(Debug)]
 struct Sleepers {
-    /// Bell of each thread, by its number.
+    /// Wake-up of each thread, by its number.
     woken: [Notify; 4],
     /// The threads that sleep, a bit each. Not loom's: between two of loom's calls no
     /// other thread runs.

@@ -243,11 +243,12 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
         ));
         figures.push(("rival_times", times));
     }
-    let whom = match procs {
+    let participants = match procs {
         1 => format!("For one of {}", sharing.name()),
         _ => format!("Between {procs} {}", sharing.name()),
     };
-    let mut sentence = format!("{whom} use the {} {}: {}", kind.noun, best.label(), reasons.join(", "));
+    let mut sentence =
+        format!("{participants} use the {} {}: {}", kind.noun, best.label(), reasons.join(", "));
     if let Some(faster) = faster {
         let times = faster.merit / best.merit;
         if !is_rival(faster) {

@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
     }
 
     /// Participants in words.
-    fn whom(&self) -> String {
+    fn participants(&self) -> String {
         let of = match (self.sharing, self.procs) {
             (Threads, 1) => "1 thread".to_owned(),
             (Processes, 1) => "1 process".to_owned(),
@@ -76,7 +76,7 @@ impl<'a> Group<'a> {
     }
 
     fn target(&self, what: &str, sense: Sense, bounds: (f64, f64), found: Figure) -> Target {
-        Target::new(self.experiment, &format!("{}, {what}", self.whom()), sense, bounds, found)
+        Target::new(self.experiment, &format!("{}, {what}", self.participants()), sense, bounds, found)
     }
 }
 

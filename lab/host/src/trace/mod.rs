@@ -161,7 +161,7 @@ impl LockTrace {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}; {remedy}", path.display());
         let mut file = File::open(path).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
-                format!("{}: {error}; read it as the user who may, or copy it", path.display())
+                format!("{}: {error}; read it as a user that may, or copy it", path.display())
             }
             _ => failed(&error),
         })?;

@@ -160,10 +160,14 @@ fn k3(context: &Context<'_>) -> Result<Finding, Error> {
         for protocol in [Protocol::Central, Protocol::Distributed] {
             let in_kernel = cycles(context, &machine(name), protocol, State::RemoteIdle)?;
             let in_user = cycles(context, &user, protocol, State::RemoteIdle)?;
-            let who = Scheme::Message(protocol).name();
-            ours.push(format!("{name}, {who}: {} instead of {} cycles", digits(in_user), digits(in_kernel)));
+            let scheme = Scheme::Message(protocol).name();
+            ours.push(format!(
+                "{name}, {scheme}: {} instead of {} cycles",
+                digits(in_user),
+                digits(in_kernel)
+            ));
             if !super::above(in_user, in_kernel) {
-                against.push(format!("{name}, {who}: not slower"));
+                against.push(format!("{name}, {scheme}: not slower"));
             }
         }
     }

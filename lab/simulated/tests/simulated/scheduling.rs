@@ -344,7 +344,7 @@ fn a_gang_keeps_its_processors_while_its_threads_sleep() {
 }
 
 #[test]
-fn whoever_is_woken_queues_up_behind_the_others() {
+fn a_woken_thread_queues_up_behind_the_others() {
     let p = origin(&["os.quantum=100us", "os.switch=1us"]);
     let mut s = Simulation::new(&p, 2, 1);
     let word = s.arena().word(Place::NewLine, 0);
