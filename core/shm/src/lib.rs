@@ -53,6 +53,7 @@ mod watch;
 mod watchlist;
 pub mod words;
 mod world;
+mod world_in_mapping;
 
 pub use area::Area;
 pub use barrier::Episode;
