@@ -76,6 +76,17 @@ impl Endpoint {
     /// `None` if a message can be polled.
     ///
     /// Looks after deaths and late messages first, as [`Endpoint::wait`] does.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::new(&world)?;
+    /// endpoint.map_world()?;
+    /// assert!(endpoint.arm().is_some(), "nothing has come");
+    /// endpoint.request(0, 1, &[])?; // its own: it must not sleep now
+    /// assert!(endpoint.arm().is_none());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn arm(&self) -> Option<Duration> {
         let core = &self.core;
         core.look_after(false);
@@ -90,6 +101,17 @@ impl Endpoint {
 
 impl EndpointSleep {
     /// Returns the number of times that this process was woken.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::new(&world)?;
+    /// let place = endpoint.sleep_place()?;
+    /// let before = place.count();
+    /// place.wake();
+    /// assert_ne!(place.count(), before);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
         doorbell::count(&Native::with_id(0), self.world.doorbell(self.rank))
@@ -97,12 +119,36 @@ impl EndpointSleep {
 
     /// Sleeps while [`EndpointSleep::count`] is `count`, for at most `limit`. May end
     /// early.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use std::time::Duration;
+    ///
+    /// let endpoint = towpath::Endpoint::new(&world)?;
+    /// let place = endpoint.sleep_place()?;
+    /// place.sleep(place.count(), Duration::from_millis(1)); // no message comes
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn sleep(&self, count: u64, limit: Duration) {
         let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Native::with_id(0).park(self.world.doorbell(self.rank), count, ns);
     }
 
     /// Wakes the threads of this process that sleep.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use std::time::Duration;
+    ///
+    /// let place = towpath::Endpoint::new(&world)?.sleep_place()?;
+    /// let (count, waker) = (place.count(), place.clone());
+    /// let thread = std::thread::spawn(move || waker.wake());
+    /// place.sleep(count, Duration::MAX);
+    /// thread.join().expect("it only wakes");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn wake(&self) {
         doorbell::wake(&Native::with_id(0), self.world.doorbell(self.rank));
     }

@@ -54,6 +54,15 @@ impl ReadyDescriptor {
     /// # Errors
     ///
     /// The system's: too many descriptors are open.
+    ///
+    /// ```
+    /// use std::os::fd::AsFd;
+    ///
+    /// let ready = towpath_readiness::ReadyDescriptor::new()?;
+    /// let registered = ready.as_fd(); // by an event loop, for reading
+    /// # let _ = registered;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> io::Result<ReadyDescriptor> {
         ReadyDescriptor::by(Means::Kernel).or_else(|_| ReadyDescriptor::by(Means::Thread))
     }
@@ -83,6 +92,16 @@ impl ReadyDescriptor {
     }
 
     /// The means by which it becomes readable.
+    ///
+    /// ```
+    /// use towpath_readiness::{Means, ReadyDescriptor};
+    ///
+    /// match ReadyDescriptor::new()?.means() {
+    ///     Means::Kernel => println!("the kernel waits"),
+    ///     Means::Thread => println!("a thread of this process waits"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn means(&self) -> Means {
         match self.kind {
             DescriptorKind::Kernel(_) => Means::Kernel,
@@ -93,6 +112,14 @@ impl ReadyDescriptor {
     /// Sets the time after which an operation is tried again without a change.
     ///
     /// Then it looks for deaths. By default 4 ms, and then twice as long each time, up to 32 ms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut ready = towpath_readiness::ReadyDescriptor::new()?;
+    /// ready.set_turn(Duration::from_millis(100)); // deaths may be noticed that late
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn set_turn(&mut self, turn: Duration) {
         self.turn = RetryTurn::always(turn);
     }

@@ -74,6 +74,16 @@ pub struct BarrierEpisode<'a>(pub &'a Shared<Barrier>);
 
 impl<'a> EventSetting<'a, Event> {
     /// Wait for an event between threads.
+    ///
+    /// ```
+    /// use towpath_readiness::{AsyncOperation, EventSetting};
+    /// use towpath_sync::{Attempt, robust::Event};
+    ///
+    /// let event = Event::default();
+    /// let mut wait = EventSetting::new(&event);
+    /// event.set();
+    /// assert!(matches!(wait.attempt(), Attempt::Done(Ok(()))));
+    /// ```
     pub fn new(event: &'a Event) -> Self {
         EventSetting { event, since: event.count() }
     }
@@ -81,6 +91,19 @@ impl<'a> EventSetting<'a, Event> {
 
 impl<'a> EventSetting<'a, Shared<Event>> {
     /// Wait for an event in a world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath_readiness::{EventSetting, ReadyDescriptor};
+    ///
+    /// let event = world.event("started")?;
+    /// let mut ready = ReadyDescriptor::new()?;
+    /// assert!(ready.attempt(&mut EventSetting::of(&event))?.is_none(), "an event loop waits now");
+    /// event.set();
+    /// assert!(ready.attempt(&mut EventSetting::of(&event))?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn of(event: &'a Shared<Event>) -> Self {
         EventSetting { event, since: event.count() }
     }

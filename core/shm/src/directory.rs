@@ -173,6 +173,14 @@ impl World {
     /// # Errors
     ///
     /// [`LockError::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// assert!(world.participation().is_err(), "this process has not entered");
+    /// world.enter(Some(0))?;
+    /// assert!(world.participation().is_ok());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn participation(&self) -> Result<(Native, Wait<'_>), LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;

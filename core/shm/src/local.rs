@@ -86,11 +86,28 @@ impl<'a> EnteredAs<'a> {
     }
 
     /// The participant, if the process had entered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(1))?;
+    /// assert_eq!(world.entered_as().participant(), world.entered());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub const fn participant(&self) -> Option<ParticipantId> {
         if self.then == u64::MAX { None } else { Some(ParticipantId::from_bits(self.then)) }
     }
 
     /// The participant's identity among waiters, if the process still is that one.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(1))?;
+    /// let entered = world.entered_as();
+    /// assert!(entered.still().is_some());
+    /// world.leave()?;
+    /// assert!(entered.still().is_none());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     pub fn still(&self) -> Option<u32> {
         // Relaxed: written by this process's own calls.

@@ -43,12 +43,29 @@ impl<G: Repair> Unrepaired<G> {
 
     /// Repairs the data, and declares them consistent. If this process dies meanwhile,
     /// the next owner is told.
+    ///
+    /// ```
+    /// use towpath_sync::{MutexGuard, Unrepaired};
+    ///
+    /// fn balanced<'a>(guard: Unrepaired<MutexGuard<'a, [u64; 2]>>) -> MutexGuard<'a, [u64; 2]> {
+    ///     guard.repair(|pair| pair[1] = pair[0])
+    /// }
+    /// ```
     pub fn repair(mut self, repair: impl FnOnce(&mut G::Target)) -> G {
         repair(&mut self.0);
         self.assume_consistent()
     }
 
     /// Declares the data consistent as they are.
+    ///
+    /// ```
+    /// use towpath_sync::{MutexGuard, Unrepaired};
+    ///
+    /// /// One word is never half changed.
+    /// fn counter<'a>(guard: Unrepaired<MutexGuard<'a, u64>>) -> MutexGuard<'a, u64> {
+    ///     guard.assume_consistent()
+    /// }
+    /// ```
     pub fn assume_consistent(mut self) -> G {
         self.0.declare_consistent();
         self.0

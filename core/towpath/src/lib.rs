@@ -172,6 +172,21 @@ pub use towpath_am::{
     PrivateSegment, Returned, Segment, SegmentKind, SharedMemory, SharedSegment, SignalEndpoint, Status, Tag,
     Token, WorldConfig, domain,
 };
+/// ```
+/// #[derive(towpath::Plain, Clone, Copy)]
+/// #[repr(C)]
+/// struct Job {
+///     number: u64,
+///     bytes: [u8; 56],
+/// }
+///
+/// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+/// # world.enter(None)?;
+/// let jobs = world.mpmc::<Job>("jobs", 64)?;
+/// jobs.sender()?.send(Job { number: 1, bytes: [0; 56] })?;
+/// assert_eq!(jobs.receiver()?.receive()?.number, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub use towpath_derive::Plain;
 pub use towpath_machine::{Concurrent, Object, Plain};
 pub use towpath_shm::{
