@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use towpath::{Object, Shared, WorldConfig};
-use towpath_machine::{Concurrent, Native};
+use towpath_machine::{Concurrent, Heap, Native};
+use towpath_sync::locks::Compact;
 use towpath_sync::{Lock, Policy, for_each_lock};
 
 use super::ck::{self, CkKind, CkLock, CkRwLock};
@@ -22,6 +23,11 @@ use towpath_report::record::metrics::ACQUISITIONS_PER_S;
 
 /// Name of the façade's mutex, with its default lock and policy.
 pub const MUTEX: &str = "mutex";
+
+/// Name of the compact lock, which `towpath preload` has by default.
+pub const COMPACT: &str = <Compact<Native> as Lock<Native>>::NAME;
+/// Name of the one that hands over with each release.
+const HANDING: &str = <Compact<Native, 0> as Lock<Native>>::NAME;
 
 /// Lock to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +75,7 @@ impl LockKind {
         }
         let mut all = vec![LockKind::Mutex];
         for_each_lock!([atomics] Native, 64 => names(&mut all));
+        all.extend([COMPACT, HANDING].map(LockKind::Ours));
         let pthread = [PthreadKind::Plain, PthreadKind::Adaptive, PthreadKind::Robust, PthreadKind::Spin];
         all.extend(pthread.map(LockKind::Pthread));
         all.extend([LockKind::Std, LockKind::ParkingLot, LockKind::Fair]);
@@ -106,7 +113,8 @@ impl MeasuredKind for LockKind {
             | LockKind::ParkingLot
             | LockKind::Fair
             | LockKind::StdRwLock
-            | LockKind::ParkingLotRwLock => matches!(sharing, Sharing::Threads),
+            | LockKind::ParkingLotRwLock
+            | LockKind::Ours(COMPACT | HANDING) => matches!(sharing, Sharing::Threads),
             LockKind::Ck(_) | LockKind::CkRwLock => ck::is_installed(),
             _ => true,
         }
@@ -293,6 +301,8 @@ where
 pub fn contend(load: &LockLoad<'_>, run: &Circumstances<'_>) -> Result<Samples, Error> {
     let is_shared = load.sharing == Sharing::Processes;
     match load.lock {
+        LockKind::Ours(COMPACT) => of_threads::<Compact<Native>>(load, run),
+        LockKind::Ours(HANDING) => of_threads::<Compact<Native, 0>>(load, run),
         LockKind::Ours(name) => {
             let mut result = None;
             for_each_lock!([atomics] Native, 64 => raw(name, load, run, &mut result));
@@ -318,6 +328,15 @@ pub fn contend(load: &LockLoad<'_>, run: &Circumstances<'_>) -> Result<Samples, 
         LockKind::Ck(kind) => measure(load, run, &load.locks(|| CkLock::new(kind))?),
         LockKind::CkRwLock => measure(load, run, &load.locks(CkRwLock::new)?),
     }
+}
+
+/// Measures a lock of one process's threads.
+fn of_threads<L: Lock<Native> + Sync>(
+    load: &LockLoad<'_>,
+    run: &Circumstances<'_>,
+) -> Result<Samples, Error> {
+    let locks = load.locks(|| Ok(L::new(&Heap)))?;
+    measure(load, run, &locks.iter().map(Raw).collect::<Vec<_>>())
 }
 
 fn raw<L: Lock<Native> + Concurrent>(
