@@ -243,13 +243,22 @@ mod tests {
 
     #[test]
     fn buffers_pass_all_stages() {
-        with_circumstances(Duration::from_millis(20), |run| {
-            for way in BufferKind::ALL {
-                let sharing = Sharing::ALL.into_iter().find(|&sharing| way.is_for(sharing, STAGES)).unwrap();
-                let load = PoolLoad { way, sharing, bytes: 64 << 10 };
-                let samples = pass_through(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
-                assert!(samples.values.iter().any(|(m, v)| *m == BYTES_PER_S && *v > 0.0), "{load:?}");
+        for way in BufferKind::ALL {
+            let sharing = Sharing::ALL.into_iter().find(|&sharing| way.is_for(sharing, STAGES)).unwrap();
+            let load = PoolLoad { way, sharing, bytes: 64 << 10 };
+            let mut passed = 0.0;
+            // On busy cores no buffer may come through all stages in a short time.
+            for ms in [20, 400, 8_000] {
+                if passed > 0.0 {
+                    break;
+                }
+                with_circumstances(Duration::from_millis(ms), |run| {
+                    let samples = pass_through(&load, run).unwrap_or_else(|e| panic!("{load:?}: {e}"));
+                    let rate = samples.values.iter().find(|(metric, _)| *metric == BYTES_PER_S);
+                    passed = rate.map_or(0.0, |(_, rate)| *rate);
+                });
             }
-        });
+            assert!(passed > 0.0, "{load:?}");
+        }
     }
 }
