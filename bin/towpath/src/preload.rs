@@ -76,7 +76,8 @@ pub struct Arguments {
 }
 
 /// Names of the locks that a mutex can have.
-const LOCKS: [&str; 5] = ["compact", "compact/handing", "test-and-set", "test-and-test-and-set", "ticket"];
+pub const LOCKS: [&str; 5] =
+    ["compact", "compact/handing", "test-and-set", "test-and-test-and-set", "ticket"];
 
 fn lock_of_a_mutex(name: &str) -> Result<String, String> {
     match LOCKS.contains(&name) {

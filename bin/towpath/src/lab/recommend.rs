@@ -14,6 +14,9 @@ use towpath_lab::{BenchSettings, Session, report};
 use towpath_papers::sim::advice::ADVISED;
 use towpath_papers::sim::{self, Effort, Sweep, show};
 use towpath_report::console::ConsoleBar;
+use towpath_report::format::digits;
+use towpath_report::record::Record;
+use towpath_report::record::metrics::ACQUISITIONS_PER_S;
 use towpath_report::{Results, Table};
 use towpath_shm::shown;
 use towpath_sync::Policy;
@@ -22,6 +25,7 @@ use super::bench::{policies, results};
 use super::screen::Screen;
 use super::sim::{ProgressBar, by_name};
 use super::trace::{MOST_SIMULATED, TracedProgram, traced_program};
+use crate::preload::LOCKS;
 use crate::{CommandFailure, Outcome, output};
 
 /// Arguments of `towpath recommend`.
@@ -193,7 +197,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
         budgeted: false,
     };
     let results = results(session)?;
-    let advice = advise(&results);
+    let mut advice = advise(&results);
+    if let Some(replay) = &replay {
+        for advice in &mut advice {
+            advice.sentence.push_str(&for_the_program(&results, advice, replay));
+        }
+    }
     let shape = arguments.shape(replay.as_deref());
     let report = report(&results, false);
     let tables = traced.iter().map(|traced| &traced.locks).chain(report.tables()).collect();
@@ -205,6 +214,46 @@ pub fn run(arguments: &Arguments) -> Outcome {
             "nothing could be measured, so nothing is recommended (the report says why)",
         )),
     }
+}
+
+/// Name of libc's mutex among the measured locks.
+const LIBCS: &str = "pthread";
+/// Part of the threads' time, in percent, below which waits for locks hardly matter.
+const HARDLY: f64 = 1.0;
+
+/// Sentences about the traced program: the recommended lock beside libc's mutex, the cost
+/// of waits, the command that tries the lock.
+fn for_the_program(results: &Results, advice: &Advice, replay: &LockReplay) -> String {
+    let measured = || {
+        let all = results.of(advice.experiment, ACQUISITIONS_PER_S.name);
+        all.filter(|record| record.procs == advice.procs && record.value > 0.0)
+    };
+    let ours = measured()
+        .find(|record| (&record.algorithm, &record.waiting) == (&advice.algorithm, &advice.waiting));
+    let mut text = String::new();
+    if let Some(ours) = ours
+        && let Some(libcs) = measured().find(|record| record.algorithm == LIBCS)
+    {
+        let times = digits(ours.value / libcs.value);
+        text.push_str(&format!(" That is {times} times the rate under libc's mutex (`{LIBCS}`)."));
+    }
+    if replay.waited_percent() < HARDLY {
+        text.push_str(" The program's threads hardly waited for locks: another one hardly matters.");
+    }
+    let is_carried = |name: &str| LOCKS.contains(&name);
+    let by_value = |a: &&Record, b: &&Record| a.value.total_cmp(&b.value);
+    let carried = match ours {
+        Some(ours) if is_carried(&ours.algorithm) => Some(ours),
+        _ => measured().filter(|record| is_carried(&record.algorithm)).max_by(by_value),
+    };
+    if let Some(Record { algorithm, waiting, .. }) = carried {
+        let which =
+            if *algorithm == advice.algorithm { "it" } else { "the fastest lock that a mutex can have" };
+        text.push_str(&format!(
+            " `towpath preload --lock {algorithm} --waiting {waiting} -- PROGRAM` tries {which} in the program as it is."
+        ));
+    }
+    text
 }
 
 /// Prints the screen, or with `--json` the objects, and the screen aside.
@@ -269,12 +318,12 @@ fn simulated(arguments: &Arguments, name: &str) -> Outcome {
     }
     bar.0.finish();
     let advice = sim::advice::advise(&records);
-    let introduction = format!(
-        "Simulated on {}: {}, medians of {} seeds.",
-        machine.title,
-        arguments.shape(replay.as_deref()),
-        arguments.runs
-    );
+    let seeds = match arguments.runs {
+        1 => "one seed".into(),
+        runs => format!("medians of {runs} seeds"),
+    };
+    let introduction =
+        format!("Simulated on {}: {}, {seeds}.", machine.title, arguments.shape(replay.as_deref()));
     let title = format!("recommendations for {name}");
     let sentences: Vec<String> = advice.iter().map(|advice| advice.sentence.clone()).collect();
     show::write(&arguments.report, &title, &introduction, &sentences, &records, &failures)
@@ -314,6 +363,7 @@ fn on_one_screen(
 mod tests {
     use super::*;
     use clap::Parser;
+    use towpath_report::record::RecordSubject;
 
     #[derive(Parser)]
     struct Cli {
@@ -353,5 +403,48 @@ mod tests {
         assert_eq!(parse("--participants 1").unwrap().primitives().unwrap(), ["locks"]);
         let refused = parse("--participants 1 --primitive queues").unwrap().primitives().unwrap_err();
         assert!(refused.code == 2 && refused.message.contains("--participants 2"));
+    }
+
+    /// The recommendation for a replay by two threads that waited for so many
+    /// nanoseconds of a thousand, under locks of these rates.
+    fn answer_for(rates: &[(&str, &str, f64)], waited_ns: u64) -> String {
+        let figures: Vec<_> = rates
+            .iter()
+            .map(|(lock, waiting, rate)| {
+                let subject = RecordSubject::new("locks", lock, waiting, 2).with("sharing", "threads");
+                (subject, ACQUISITIONS_PER_S, vec![*rate])
+            })
+            .collect();
+        let results = Results::from_figures(&figures, 2);
+        let replay = LockReplay {
+            threads: vec![Vec::new(); 2],
+            part: (0, 1_000, 1_000),
+            waited_ns,
+            ..LockReplay::default()
+        };
+        for_the_program(&results, &advise(&results)[0], &replay)
+    }
+
+    #[test]
+    fn answer_for_a_program_names_libc_and_the_command() {
+        let rates = [("mutex", "own", 2e6), ("ticket", "park", 3e6), ("pthread", "own", 1.5e6)];
+        let text = answer_for(&rates, 800);
+        assert!(text.contains("2.00 times the rate under libc's mutex"), "{text}");
+        assert!(
+            text.contains("`towpath preload --lock ticket --waiting park -- PROGRAM` tries it"),
+            "{text}"
+        );
+        assert!(!text.contains("hardly waited"), "{text}");
+    }
+
+    #[test]
+    fn answer_for_a_program_names_the_best_lock_that_it_can_have() {
+        let rates = [("mcs", "park", 3e6), ("ticket", "park", 1e6), ("compact", "adaptive", 2e6)];
+        let text = answer_for(&rates, 2);
+        assert!(
+            text.contains("--lock compact --waiting adaptive -- PROGRAM` tries the fastest lock that"),
+            "{text}"
+        );
+        assert!(text.contains("hardly waited"), "{text}");
     }
 }

@@ -42,6 +42,10 @@ pub struct LockReplay {
     pub readers: u64,
     /// Number of acquisitions for which the program's threads waited.
     pub waited: u64,
+    /// Time for which they waited, all together, in nanoseconds.
+    pub waited_ns: u64,
+    /// Number of events for which the trace had no room: it has the program's beginning.
+    pub dropped: u64,
     /// Begin and length of the part, and length of the trace, in nanoseconds.
     pub part: (u64, u64, u64),
     /// Number of threads that were left out.
@@ -65,6 +69,16 @@ impl fmt::Display for LockReplay {
             write!(f, " (the busiest of {:.0} ms, from {:.0} ms on)", ms(all), ms(begin))?;
         }
         write!(f, "; for {} of them a thread waited", self.waited)?;
+        if self.waited_ns > 0 {
+            match self.waited_percent() {
+                percent if percent < 0.1 => write!(f, ", less than 0.1 % of the threads' time")?,
+                percent => write!(f, ", {percent:.1} % of the threads' time")?,
+            }
+        }
+        if self.dropped > 0 {
+            let dropped = self.dropped;
+            write!(f, "; the trace is of the program's beginning, {dropped} later events had no room in it")?;
+        }
         if self.readers > 0 {
             write!(f, "; {} were readers', replayed one at a time", self.readers)?;
         }
@@ -83,6 +97,8 @@ struct StepMaker {
     held: Vec<(u64, usize, u32)>,
     /// Number of acquisitions, with those of readers, and after waits.
     counts: [u64; 3],
+    /// Time of the waits, in nanoseconds.
+    waited_ns: u64,
     /// True if no lock was acquired or released since the last step.
     goes_on: bool,
 }
@@ -173,6 +189,8 @@ impl LockReplay {
             acquisitions: sum(0),
             readers: sum(1),
             waited: sum(2),
+            waited_ns: made.iter().map(|maker| maker.waited_ns).sum(),
+            dropped: trace.dropped,
             part: (begin, length, trace.length),
             left_out,
             scale: 1.0,
@@ -226,6 +244,12 @@ impl LockReplay {
         }
     }
 
+    /// Part of the threads' time in which they waited for locks, in percent.
+    pub fn waited_percent(&self) -> f64 {
+        let all = self.part.1.max(1) as f64 * self.threads.len().max(1) as f64;
+        100.0 * self.waited_ns as f64 / all
+    }
+
     /// Number of acquisitions of each thread.
     pub fn shares(&self) -> Vec<u64> {
         let holds = |step: &&ReplayStep| matches!(step, ReplayStep::Hold { .. });
@@ -276,7 +300,7 @@ fn steps<'a>(
         let gap = event.ns.saturating_sub(before);
         match (is_idle, waits) {
             (true, _) => maker.add(ReplayStep::Idle(gap)),
-            (false, true) => {}
+            (false, true) => maker.waited_ns += gap,
             (false, false) => maker.add(ReplayStep::Work(gap)),
         }
         (before, is_idle) = (event.ns, false);

@@ -117,6 +117,21 @@ fn work_is_inside_outside_or_neither() {
     ];
     assert_eq!(replay.threads, [expected.to_vec()]);
     assert_eq!((replay.locks, replay.acquisitions, replay.waited, replay.scale), (2, 4, 1, 1.0));
+    assert_eq!(replay.waited_ns, 600);
+    assert!(
+        replay.to_string().ends_with("for 1 of them a thread waited, 29.9 % of the threads' time"),
+        "{replay}"
+    );
+}
+
+#[test]
+fn replay_of_a_full_trace_says_so() {
+    let mut full = trace(&[&[(0, Acquired, 64), (10, Released, 64)]]);
+    let text = |trace: &LockTrace| LockReplay::new(trace, 1, 64).unwrap().to_string();
+    assert!(!text(&full).contains("beginning"), "{}", text(&full));
+    full.dropped = 12;
+    let said = "the trace is of the program's beginning, 12 later events had no room in it";
+    assert!(text(&full).contains(said), "{}", text(&full));
 }
 
 #[test]
