@@ -99,7 +99,7 @@ pub struct SimArgs {
     /// States and patterns (mplocks): local-idle, remote-idle, remote-busy, one-lock,
     /// many-locks, one-home, bursts [default: the first four]; applications (apps), each
     /// with a size behind it if it is not `small`: lu, lu/tiny, … [default: all]
-    #[arg(long, value_name = "P,…", value_delimiter = ',')]
+    #[arg(long, visible_alias = "app", value_name = "P,…", value_delimiter = ',')]
     patterns: Vec<String>,
 
     /// Schedulers (multiprogramming, apps) [default: both]

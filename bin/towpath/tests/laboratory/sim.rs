@@ -141,7 +141,7 @@ fn lists_run_with_several_processes_and_amounts_of_work() {
 #[test]
 fn tables_of_applications_are_of_whole_solutions() {
     let folder = Folder::new("solutions");
-    let found = text(&folder, "sim epyc-milan apps --patterns lu/tiny --procs 2 --seeds 1");
+    let found = text(&folder, "sim epyc-milan apps --app lu/tiny --procs 2 --seeds 1");
     let says = |words: &str| found.contains(words);
     assert!(says(": time of the solution") && says(": what the solution costs"), "{found}");
     assert!(!found.contains("operation"), "{found}");
