@@ -192,17 +192,18 @@ const PAPERS: [Paper; 5] = [
 
 /// The judged claims below the figures that they are read from, with our plots of these.
 pub(super) fn exhibitions(judged: &[Judged]) -> Vec<Exhibition> {
-    let exhibit = |CitedPlace(place, shows, known, ids): &CitedPlace| {
+    let exhibit = |key: char, CitedPlace(place, shows, known, ids): &CitedPlace| {
         let here: Vec<&Judged> = judged.iter().filter(|j| ids.contains(&j.claim.id)).collect();
-        (!here.is_empty()).then(|| Exhibit {
-            title: format!("{place}: {shows}"),
-            note: known.note().into(),
-            plots: here.iter().flat_map(|j| j.finding.plots.clone()).collect(),
-            claims: here.iter().map(|j| line(j)).collect(),
-        })
+        let plots: Vec<String> = here.iter().flat_map(|j| j.finding.plots.clone()).collect();
+        let note = match plots.is_empty() && *known != KnownPoints::Text {
+            true => format!("Not drawn: no claim of this run draws it; `towpath reproduce {key}` does."),
+            false => known.note().into(),
+        };
+        let claims = here.iter().map(|j| line(j)).collect();
+        (!here.is_empty()).then(|| Exhibit { title: format!("{place}: {shows}"), note, plots, claims })
     };
     let exhibition = |Paper(key, title, places): &Paper| {
-        let exhibits: Vec<Exhibit> = places.iter().filter_map(exhibit).collect();
+        let exhibits: Vec<Exhibit> = places.iter().filter_map(|place| exhibit(*key, place)).collect();
         (!exhibits.is_empty()).then(|| Exhibition { key: *key, title: title.to_string(), exhibits })
     };
     PAPERS.iter().filter_map(exhibition).collect()
@@ -240,5 +241,19 @@ mod tests {
         assert_eq!(table.claims.iter().map(|c| c.id).collect::<Vec<_>>(), ["L7", "L10"]);
         let standing = |line: &towpath_report::ClaimLine| line.details.iter().any(|d| d.0 == "depends on");
         assert!(table.claims.iter().all(standing));
+    }
+
+    #[test]
+    fn figure_without_its_drawing_claim_says_so() {
+        let judged = |id: &str, plots: &[&str]| {
+            let claim = *claims().iter().find(|claim| claim.id == id).unwrap();
+            let finding = Finding::new("1".into(), vec![]).with(plots.iter().map(|plot| plot.to_string()));
+            Judged { claim, evidence: Evidence::Simulated, finding, seeds: 1, cost: ClaimCost::default() }
+        };
+        let note = |judged: &[Judged]| exhibitions(judged)[0].exhibits[0].note.clone();
+        let without = note(&[judged("L10", &[])]);
+        assert!(without.starts_with("Not drawn") && without.contains("towpath reproduce L"), "{without}");
+        assert!(note(&[judged("L7", &["stress"])]).contains("beside ours"));
+        assert_eq!(note(&[judged("L17", &[])]), KnownPoints::Text.note());
     }
 }
