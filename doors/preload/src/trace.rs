@@ -90,6 +90,9 @@ struct TraceRecord {
 static HEADER_AT: AtomicPtr<TraceHeader> = AtomicPtr::new(core::ptr::null_mut());
 /// The file system has no room for another chunk.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
+/// Word that is 1 in this process, and 0 in children that a system call has made, past
+/// libc's functions (`MADV_WIPEONFORK`). None: kernels before Linux 4.14.
+static OWN: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// Processor time of the process when the trace began.
 static PROCESSOR_TIME: AtomicU64 = AtomicU64::new(0);
 
@@ -118,6 +121,12 @@ pub fn note_site(site: usize) {
 
 #[cold]
 fn write_down(header: &TraceHeader, event: LockEvent, object: usize) {
+    if is_child() {
+        // Relaxed, both: this process has no other thread; a count. The file is its parent's.
+        HEADER_AT.store(core::ptr::null_mut(), Ordering::Relaxed);
+        header.forks.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     let now = CPU.now().saturating_sub(header.start.load(Ordering::Relaxed));
     // It fails when the thread ends: it has no place any more.
     let _ = NEXT.try_with(|next| {
@@ -132,6 +141,33 @@ fn write_down(header: &TraceHeader, event: LockEvent, object: usize) {
         record.object.store(object as u64, Ordering::Relaxed);
         record.what.store(now << KIND_BITS | event as u64, Ordering::Relaxed);
     });
+}
+
+/// Returns whether this process is a child of the one whose trace this is, of which no
+/// function of libc's has told.
+fn is_child() -> bool {
+    // Relaxed, both: written before the program begins; the kernel clears it at a fork.
+    let own = OWN.load(Ordering::Relaxed);
+    // SAFETY: null, or mapped and never unmapped.
+    !own.is_null() && unsafe { &*own }.load(Ordering::Relaxed) == 0
+}
+
+/// Makes the word that is cleared in children.
+fn mark_as_own() {
+    // SAFETY: no preconditions; a new mapping of a page, which belongs to nothing else.
+    unsafe {
+        let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(HEADER);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(core::ptr::null_mut(), page, access, flags, -1, 0);
+        if at == libc::MAP_FAILED || libc::madvise(at, page, libc::MADV_WIPEONFORK) != 0 {
+            return;
+        }
+        let word = at.cast::<AtomicU64>();
+        // Relaxed, both: no other thread uses them yet.
+        (*word).store(1, Ordering::Relaxed);
+        OWN.store(word, Ordering::Relaxed);
+    }
 }
 
 fn record(header: &TraceHeader, index: u64) -> &TraceRecord {
@@ -277,6 +313,7 @@ pub fn begin(file: &CStr, events: u64) {
         libc::atexit(end);
         libc::pthread_atfork(Some(before_fork), None, Some(in_child));
     }
+    mark_as_own();
     MutexWords::show_every_use();
     HEADER_AT.store(core::ptr::from_ref(header).cast_mut(), Ordering::Relaxed);
 }
@@ -287,6 +324,9 @@ fn header() -> Option<&'static TraceHeader> {
 }
 
 extern "C" fn end() {
+    if is_child() {
+        return;
+    }
     if let Some(header) = header() {
         // Relaxed, both: other threads may still write events.
         if header.dropped.load(Ordering::Relaxed) == 0 {

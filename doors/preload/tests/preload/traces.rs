@@ -86,6 +86,32 @@ cases! {
         }
     }
 
+    /// A child of a system call, past libc's `fork`, writes nothing into the trace.
+    fn child_past_libc_is_not_traced() {
+        tell(&[at(&MUTEX)]);
+        assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);
+        let part = || (0..300).map(|_| MUTEX.lock() | MUTEX.unlock()).max().unwrap_or(1);
+        // SAFETY: as `fork`: no memory is shared, the stack is a copy; the child uses a lock and
+        // ends.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t;
+        if child == 0 {
+            // SAFETY: no preconditions.
+            unsafe { libc::_exit(part()) }
+        }
+        let mut status = 0;
+        // SAFETY: a place for the status; the child is this process's.
+        assert_eq!((unsafe { libc::waitpid(child, &mut status, 0) }, status), (child, 0));
+        assert_eq!([MUTEX.lock(), MUTEX.unlock()], [0; 2]);
+        if env::var_os("TOWPATH_PRELOAD_TRACE").is_none() && !has_library() {
+            let (file, said) = run_traced("traces::child_past_libc_is_not_traced", 10_000);
+            let mutex: u64 = said.lines().find_map(|line| line.split_once("objects ")).unwrap().1.parse().unwrap();
+            let (header, threads) = read(&file);
+            let events = threads.values().flatten().filter(|(_, object)| *object == mutex);
+            assert_eq!(events.map(|(kind, _)| *kind).collect::<Vec<_>>(), [2, 6, 2, 6]);
+            assert_eq!((header[3], header[7]), (0, 1), "nothing dropped, one fork");
+        }
+    }
+
     /// A full trace counts the events for which there was no room.
     fn trace_is_bounded_and_counts_what_it_drops() {
         for _ in 0..1_000 {
