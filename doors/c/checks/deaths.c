@@ -341,6 +341,8 @@ static void versions(void) {
     unsigned *words = (unsigned *)stage->event;
     int refused = 0, version = 0;
     GIVES(tp_mutex_open(stage->event, ROOM, &mutex), TP_ETYPE);
+    tp_messages *none;
+    GIVES(tp_messages_open(stage->event, ROOM, 8, 2, 1000, &none), TP_ETYPE);
     for (int k = 0; k < 64; k++) {
         unsigned before = words[k];
         words[k] ^= 0x40;

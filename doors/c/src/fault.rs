@@ -113,6 +113,11 @@ pub(crate) fn noted<T>(act: impl FnOnce() -> Result<T, Fault>) -> Result<T, Faul
 /// Part of the sentence of a world without endpoints.
 const NO_AREA: &str = "no message area";
 
+/// Returns whether the name is that of an object alone in a mapping, or of its buffers.
+fn is_alone(name: &str) -> bool {
+    name.strip_suffix("-buffers").unwrap_or(name) == ALONE
+}
+
 /// Sentence of a world's error, with the remedy that a program in C has.
 fn in_words_of_c(error: &Error) -> String {
     match error {
@@ -124,7 +129,7 @@ fn in_words_of_c(error: &Error) -> String {
                 "the memory given has {room} bytes, which is too little: give as many as the function for the size says"
             )
         }
-        Error::DirectoryFull { name, wanted, free, .. } if name == ALONE => format!(
+        Error::DirectoryFull { name, wanted, free, .. } if is_alone(name) => format!(
             "the memory given has {free} bytes for the object, which takes {wanted}: give as many as the function for the \
              size says, for as many users (of a mutex: and conditions)"
         ),
@@ -160,7 +165,7 @@ impl From<Error> for Fault {
             | Error::TooLarge(_)
             | Error::NoSuchRank { .. } => Fault::RANGE,
             Error::NoRoom { .. } => Fault::ROOM,
-            Error::DirectoryFull { name, .. } if name == ALONE => Fault::ROOM,
+            Error::DirectoryFull { ref name, .. } if is_alone(name) => Fault::ROOM,
             Error::OtherNamespace => Fault::NAMESPACE,
             Error::NoSuchObject { .. } | Error::NoSuchWorld { .. } => Fault::NOTFOUND,
             Error::NameTaken { .. } | Error::RankTaken { .. } | Error::AlreadyEntered { .. } => Fault::EXISTS,

@@ -11,7 +11,7 @@ use towpath_shm::{HeldMessage, MessageReceiver, MessageSender, MessageSpec, Worl
 use crate::call::{
     ALONE, Handle, MappingEntry, Out, OutValue, Owned, closing, deadline, guarded, of, opening, values,
 };
-use crate::fault::Fault;
+use crate::fault::{Fault, note};
 
 /// A process's handle of a queue of messages.
 pub struct TpMessages(WorldMessages);
@@ -69,6 +69,13 @@ pub unsafe extern "C" fn tp_messages_init(
     })
 }
 
+/// The error of memory that holds another object.
+#[cold]
+fn no_queue() -> Fault {
+    note("the memory given holds no queue of messages, but another object: open it as what it is");
+    Fault::TYPE
+}
+
 /// Opens a queue of messages.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tp_messages_open(
@@ -82,7 +89,9 @@ pub unsafe extern "C" fn tp_messages_open(
     opening(out, || {
         // SAFETY: the caller's obligations, in the header, are those of `World::open_in`.
         let world = unsafe { MappingEntry::Open.world(at, room) }?;
-        TpMessages::of_world(&world, ALONE, capacity, buffers, buffer_bytes)
+        let opened = TpMessages::of_world(&world, ALONE, capacity, buffers, buffer_bytes);
+        // There is no room for one that is not there.
+        opened.map_err(|fault| if fault == Fault::ROOM { no_queue() } else { fault })
     })
 }
 

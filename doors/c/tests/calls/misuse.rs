@@ -240,6 +240,7 @@ fn memory_says_what_it_holds() {
         let made = opened(|out| tp_sem_open_or_init(at, room, 4, 2, out)).unwrap();
         assert_eq!(opened(|out| tp_event_open(at, room, out)).err(), Some(Fault::TYPE));
         assert_eq!(opened(|out| tp_mutex_open(at, room, out)).err(), Some(Fault::TYPE));
+        assert_eq!(opened(|out| tp_messages_open(at, room, 8, 2, 10_000, out)).err(), Some(Fault::TYPE));
         assert_eq!(tp_sem_wait(Some(made), FOREVER), 0);
         assert_eq!(tp_sem_wait(Some(made), FOREVER), 0);
         assert_eq!(tp_sem_wait(Some(made), 1_000_000), Fault::TIMEDOUT.number());
@@ -510,6 +511,10 @@ fn errors_name_what_a_program_in_c_can_do() {
                 assert!(last().contains("the function for the size"), "{}", last());
             }
         }
+        let half = tp_messages_size(4, 8, 2, 100_000) / 2;
+        let made = opened(|out| tp_messages_init(memory(half), half, 4, 8, 2, 100_000, out));
+        assert_eq!(made.err(), Some(Fault::ROOM));
+        assert!(last().contains("the function for the size"), "{}", last());
         assert_eq!(opened(|out| tp_mutex_init(at, room, 5000, out)).err(), Some(Fault::RANGE));
         assert!(last().contains("users"), "{}", last());
         let zeroed = memory(room);
