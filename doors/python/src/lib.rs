@@ -18,6 +18,7 @@ mod messages;
 mod names;
 mod objects;
 mod others;
+mod parent;
 mod quick;
 mod rw_lock;
 mod turns;
@@ -29,6 +30,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _towpath(m: &Bound<'_, PyModule>) -> PyResult<()> {
     fault::add(m)?;
+    m.add_function(wrap_pyfunction!(parent::end_after, m)?)?;
     m.add_class::<world::PyWorld>()?;
     m.add_class::<lock::PyLock>()?;
     m.add_class::<condition::PyCondition>()?;

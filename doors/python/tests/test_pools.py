@@ -220,6 +220,37 @@ if __name__ == "__main__":
         time.sleep(0.02)
 
 
+def test_worker_in_a_call_that_holds_the_gil_ends_with_its_parent(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text("""
+import ctypes, os, signal, time, towpath
+
+def holds(ready):
+    ready.put(os.getpid())
+    ctypes.PyDLL(None).sleep(1000)
+
+if __name__ == "__main__":
+    ctx = towpath.get_context("spawn")
+    ready = ctx.Queue()
+    executor = ctx.Executor(1)
+    executor.submit(holds, ready)
+    print(ready.get(timeout=40), flush=True)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, timeout=50)
+    pid = int(done.stdout)
+    try:
+        for _ in range(1500):
+            if not runs(pid):
+                return
+            time.sleep(0.02)
+        raise AssertionError("the worker goes on")
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
 def runs(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:

@@ -1,6 +1,6 @@
 """The compiled part of the package. Signatures are compared with it by tests/test_stubs.py."""
 
-from typing import Any, Optional, Self, Tuple, final
+from typing import Any, List, Optional, Self, Tuple, final
 
 class _World:
     def __new__(
@@ -155,3 +155,4 @@ class _Reader:
 
 def set_name(name: str) -> None: ...
 def end() -> None: ...
+def end_after(descriptors: List[int]) -> None: ...

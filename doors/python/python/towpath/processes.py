@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
-from multiprocessing import connection, context
+from multiprocessing import context
 from multiprocessing.process import BaseProcess
 from typing import Dict, Type
+
+from . import _towpath
 
 
 class _Child:
@@ -34,9 +35,8 @@ def _end_after(parent) -> None:
         sources.clear()
     except OSError:
         pass
-    if sources:
-        connection.wait(sources)
-    os.kill(os.getpid(), signal.SIGTERM)
+    # Also while a call of C's holds the GIL.
+    _towpath.end_after(sources)
 
 
 class ForkProcess(_Child, context.ForkProcess):
