@@ -5,6 +5,7 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct PyMessages {
     ready: Ready,
     /// Descriptor for attempts to send.
     send_ready: Ready,
+    /// Number of times that this process has closed its queue: earlier waits end.
+    closings: AtomicU64,
 }
 
 /// A descriptor, and the process that has made it.
@@ -99,6 +102,7 @@ impl PyMessages {
             receiver: Mutex::default(),
             ready: Ready::default(),
             send_ready: Ready::default(),
+            closings: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +112,22 @@ impl PyMessages {
 
     fn receiver(&self) -> Result<Arc<MessageReceiver>, Fault> {
         end(self.messages.world(), &self.receiver, || self.messages.receiver())
+    }
+
+    /// Waits, as [`waiting`] does, until this process closes its queue.
+    #[inline]
+    fn wait<R: Send>(
+        &self,
+        py: Python<'_>,
+        time: Option<Duration>,
+        mut act: impl FnMut(Duration) -> Result<R, Fault> + Send,
+    ) -> PyResult<Option<R>> {
+        // Relaxed, both: a number that orders nothing, seen within a turn.
+        let closings = self.closings.load(Ordering::Relaxed);
+        waiting(py, time, move |turn| match self.closings.load(Ordering::Relaxed) == closings {
+            true => act(turn),
+            false => Err(Fault::Transfer(TransferError::Closed)),
+        })
     }
 
     /// Outcome of an attempt to receive.
@@ -147,13 +167,13 @@ impl PyMessages {
     #[inline]
     fn receive(&self, py: Python<'_>, time: Option<Duration>) -> PyResult<Option<HeldMessage>> {
         let receiver = self.receiver()?;
-        waiting(py, time, |turn| self.after_receive(HeldMessage::receive(&receiver, turn)))
+        self.wait(py, time, |turn| self.after_receive(HeldMessage::receive(&receiver, turn)))
     }
 
     #[inline]
     fn send_bytes(&self, py: Python<'_>, message: &[u8], time: Option<Duration>) -> PyResult<bool> {
         let sender = self.sender()?;
-        let sent = waiting(py, time, |turn| self.after_send(sender.send_timeout(message, turn)));
+        let sent = self.wait(py, time, |turn| self.after_send(sender.send_timeout(message, turn)));
         Ok(sent?.is_some())
     }
 
@@ -165,7 +185,7 @@ impl PyMessages {
         queue: Py<PyMessages>,
     ) -> PyResult<Option<PyReservation>> {
         let sender = self.sender()?;
-        let taken = waiting(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?;
+        let taken = self.wait(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?;
         Ok(taken.map(|TakenBuffer(space)| PyReservation::new(&sender, space, queue)))
     }
 
@@ -181,14 +201,14 @@ impl PyMessages {
         }
         let sender = self.sender()?;
         let Some(TakenBuffer(mut space)) =
-            waiting(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?
+            self.wait(py, time, |turn| Ok(TakenBuffer(sender.reserve_timeout(turn)?)))?
         else {
             return Ok(false);
         };
         message.write(&mut space);
         let len = message.len();
         let mut space = TakenBuffer(space);
-        let sent = waiting(py, time, |turn| {
+        let sent = self.wait(py, time, |turn| {
             let TakenBuffer(space) = &mut space;
             self.after_send(space.send_timeout(len, turn))
         });
@@ -373,6 +393,12 @@ impl PyMessages {
     fn close(&self) -> PyResult<()> {
         self.sender()?.close();
         Ok(())
+    }
+
+    /// Ends this process's waits for the queue.
+    fn end_waits(&self) {
+        // Relaxed: see `wait`.
+        self.closings.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Leaves the queue in good order.

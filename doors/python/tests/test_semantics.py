@@ -1,5 +1,6 @@
 """Calls as multiprocessing has them, worlds by name, Ctrl-C, and the end of processes."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -102,6 +103,48 @@ def test_condition_notifies_and_times_out():
         assert not condition.wait(0.02)
     with pytest.raises(RuntimeError):
         condition.wait()
+
+
+@pytest.mark.parametrize("wait", ["get", "put", "lease", "reserve"])
+def test_close_ends_waits_of_this_process(wait):
+    queue = towpath.get_context().Queue(1, buffers=1)
+    if wait in ("put", "reserve"):
+        queue.put(b"x" * 1000)
+    begun, outcome = threading.Event(), []
+
+    def waiter():
+        begun.set()
+        try:
+            if wait == "put":
+                queue.put(b"y" * 1000)
+            elif wait == "get":
+                queue.get()
+            else:
+                with queue.lease() if wait == "lease" else queue.reserve((100,)):
+                    pass
+        except ValueError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=waiter, daemon=True)
+    thread.start()
+    begun.wait(30)
+    time.sleep(0.1)
+    queue.close()
+    thread.join(30)
+    assert not thread.is_alive() and isinstance(outcome[0], towpath.Closed)
+
+
+def test_close_ends_tasks_that_wait():
+    queue = towpath.get_context().Queue()
+
+    async def main():
+        task = asyncio.create_task(queue.get_async())
+        await asyncio.sleep(0.05)
+        queue.close()
+        with pytest.raises(towpath.Closed):
+            await asyncio.wait_for(task, 30)
+
+    asyncio.run(main())
 
 
 def test_queue_is_full_and_empty_and_joins():

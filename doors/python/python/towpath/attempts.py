@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from typing import Any, Callable, Tuple, Type
+from typing import Any, Callable, Optional, Tuple, Type
 
 
 class Attempts:
@@ -12,6 +13,7 @@ class Attempts:
     def __init__(self, attempt: Callable[..., Any], fileno: Callable[[], int], failure: Type[Exception]) -> None:
         self._attempt, self._fileno, self._failure = attempt, fileno, failure
         self._waiters: Any = weakref.WeakKeyDictionary()
+        self._ended: Optional[Exception] = None
 
     async def until_done(self, *arguments: Any) -> Any:
         """Attempts until one succeeds. A task that is cancelled has done nothing."""
@@ -19,6 +21,8 @@ class Attempts:
 
         loop = asyncio.get_running_loop()
         while True:
+            if self._ended is not None:
+                raise self._ended
             done, result = self._try(arguments)
             if done:
                 # The attempt has made the descriptor forget that others wait.
@@ -36,6 +40,14 @@ class Attempts:
                 if not waiters and self._waiters.get(loop) is waiters:
                     del self._waiters[loop]
                     loop.remove_reader(self._fileno())
+
+    def end(self, error: Exception) -> None:
+        """Has all that wait, of any thread's loop, raise this error."""
+        self._ended = error
+        for loop in list(self._waiters):
+            # A loop that has ended has no waiters.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._wake, loop)
 
     def _try(self, arguments: Tuple[Any, ...]) -> Tuple[bool, Any]:
         try:

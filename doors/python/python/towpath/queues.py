@@ -206,10 +206,14 @@ class Queue:
         return len(self._messages) >= self._messages.spec[0]
 
     def close(self) -> None:
-        """This process puts and gets no more. The others go on."""
+        """This process puts and gets no more; its threads and tasks that wait raise Closed. The
+        other processes go on."""
         self._closed = True
         self.__dict__.pop("put", None)
         self.__dict__.pop("get", None)
+        self._messages.end_waits()
+        for attempts in self._gets, self._puts:
+            attempts.end(Closed(f"Queue {self!r} is closed"))
 
     def shutdown(self) -> None:
         """Closes the queue for all: puts raise Closed, gets too when all was taken."""
