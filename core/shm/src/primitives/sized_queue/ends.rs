@@ -35,7 +35,8 @@ impl SizedSender {
     ///
     /// # Errors
     ///
-    /// [`TransferError::TimedOut`]; as [`ValueSender::send`].
+    /// [`TransferError::TimedOut`]; as
+    /// [`ValueSender::send`](towpath_sync::queues::ValueSender::send).
     ///
     /// # Panics
     ///
@@ -96,7 +97,8 @@ impl SizedReceiver {
     ///
     /// # Errors
     ///
-    /// [`TransferError::TimedOut`]; as [`ValueReceiver::receive`].
+    /// [`TransferError::TimedOut`]; as
+    /// [`ValueReceiver::receive`](towpath_sync::queues::ValueReceiver::receive).
     ///
     /// # Safety
     ///
