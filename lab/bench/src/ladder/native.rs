@@ -14,8 +14,8 @@ use towpath::Policy;
 use towpath_channel::doorbell::Doorbell;
 use towpath_machine::{Native, NativeBytes};
 use towpath_shm::{Area, World, WorldSpec};
-use towpath_sync::Wait;
 use towpath_sync::locks::TestAndSet;
+use towpath_sync::{Surroundings, Wait};
 
 use super::ours::Opened;
 use super::semaphore::Semaphores;
@@ -93,7 +93,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
                     let area = world.area();
                     let doorbells = area.slice::<Doorbell<Native>>(0, procs as u64)?;
                     let ranks = (rank, (rank + procs / 2) % procs);
-                    let link = own.meet(ranks, &places, doorbells, adaptive(&world))?;
+                    let link = own.meet(ranks, &places, doorbells, Wait::adaptive(world.surroundings()))?;
                     part.play_between_barriers(&link)
                 })(),
             )
@@ -223,9 +223,23 @@ struct Theirs<'a, C, X> {
     wait: Wait<'a>,
 }
 
-/// The policy of all waiters here.
-fn adaptive(world: &World) -> Wait<'_> {
-    Wait::adaptive(world.surroundings())
+/// A world that tells its waiters of no slow rounds, after which they would sleep at once:
+/// the paper's versions wait for words that take no sleeper's mark.
+struct WithoutSlowRounds<'a>(&'a dyn Surroundings);
+
+impl Surroundings for WithoutSlowRounds<'_> {
+    fn cores(&self) -> Option<u64> {
+        self.0.cores()
+    }
+    fn oversubscribed(&self) -> bool {
+        self.0.oversubscribed()
+    }
+    fn switch_cost(&self) -> u64 {
+        self.0.switch_cost()
+    }
+    fn asleep(&self, asleep: bool) {
+        self.0.asleep(asleep);
+    }
 }
 
 /// A process's part in a measurement.
@@ -246,7 +260,8 @@ impl Part<'_> {
         device: &Device<'_, Native, C, X>,
     ) -> Result<(), Anything> {
         let world = self.world;
-        let wait = adaptive(world);
+        let around = WithoutSlowRounds(world.surroundings());
+        let wait = Wait::adaptive(&around);
         self.play_between_barriers(&Theirs { device, cpu: Native::with_id(device.me as u32), wait })
     }
 
