@@ -23,6 +23,8 @@ pub struct Collected {
     pub missing: Vec<(String, String)>,
     /// Steps announced.
     pub expected: i64,
+    /// Numbers of measurements that experiments announced.
+    pub announced: Vec<usize>,
     /// Steps begun.
     pub steps: Vec<String>,
 }
@@ -30,6 +32,9 @@ pub struct Collected {
 impl Sink for Collected {
     fn record(&mut self, record: Record) {
         self.records.push(record);
+    }
+    fn announce(&mut self, _experiment: &str, measurements: usize, _time: Duration) {
+        self.announced.push(measurements);
     }
     fn missing(&mut self, subject: &RecordSubject, reason: &str) {
         self.missing.push((subject.algorithm.clone(), reason.into()));

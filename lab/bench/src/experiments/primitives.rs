@@ -30,10 +30,14 @@ const AROUND: Duration = Duration::from_millis(20);
 /// Announces how long it takes to measure all variants, each for that many parts of the
 /// time of a measurement.
 pub(super) fn announce<T>(bench: &mut Bench<'_>, variants: &[Variant<T>], parts: u32) {
-    let settings = bench.settings;
+    announce_each(bench, variants, bench.settings.sample / PART * parts);
+}
+
+/// Announces how long it takes to measure all variants, each for that time.
+pub(super) fn announce_each<T>(bench: &mut Bench<'_>, variants: &[Variant<T>], time: Duration) {
     // Participants run for a tenth of the time before it is measured.
-    let each = settings.sample / PART * parts * 11 / 10 + AROUND;
-    let measurements = variants.len() * settings.runs.max(1) as usize;
+    let each = time * 11 / 10 + AROUND;
+    let measurements = variants.len() * bench.settings.runs.max(1) as usize;
     if let Some(first) = variants.first() {
         bench.sink.announce(&first.subject.experiment, measurements, each * measurements as u32);
     }

@@ -3,6 +3,7 @@
 
 use towpath_sync::Policy;
 
+use super::primitives::announce_each;
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::settings::BenchSettings;
 use crate::structures::{Contest, Damage, Load, Sharing, StructureAlgorithm, kills, throughput};
@@ -126,6 +127,7 @@ fn measure(bench: &mut Bench<'_>) {
         })
         .collect();
     let part = if bench.settings.structures.stop > 0 { PART_STOPPED } else { PART };
+    announce_each(bench, &variants, bench.settings.sample / part);
     bench.compare(&variants, |_, load, run| {
         throughput(load, &Circumstances { limit: run.limit / part, ..*run })
     });
@@ -220,6 +222,7 @@ mod tests {
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Structures.run(b).unwrap());
         assert!(sink.missing.is_empty(), "{:?}", sink.missing);
+        assert_eq!(sink.announced, [settings.runs as usize]);
         let rates: Vec<_> = sink.records.iter().filter(|r| r.metric == "operations_per_s").collect();
         assert_eq!(rates.iter().map(|r| (r.procs, r.number("stopped"))).collect::<Vec<_>>(), [(2, Some(1))]);
         assert!(sink.records.iter().any(|r| r.metric == "operations_per_s_without"));
