@@ -223,8 +223,9 @@ struct Theirs<'a, C, X> {
     wait: Wait<'a>,
 }
 
-/// A world that tells its waiters of no slow rounds, after which they would sleep at once:
-/// the paper's versions wait for words that take no sleeper's mark.
+/// A world that tells its waiters of no slow rounds, so that they stay awake.
+///
+/// The paper's versions wait for words that take no sleeper's mark.
 struct WithoutSlowRounds<'a>(&'a dyn Surroundings);
 
 impl Surroundings for WithoutSlowRounds<'_> {

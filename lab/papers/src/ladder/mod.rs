@@ -141,9 +141,9 @@ const TURN: u64 = 100_000;
 ///
 /// The word's writer stores to it and wakes no sleeper, and its readers take a sleeper's mark for a
 /// part of the value. The round that the policy is told is 0 or 1: `Spin`, `SpinThenYield` and
-/// `Adaptive` spin or yield then (natively the ladder waits by `Adaptive`, in surroundings that tell
-/// of no slow rounds, on simulated machines by `Spin`). `SpinThenPark` and `Park` would park, for up
-/// to `TURN`.
+/// `Adaptive` spin or yield then. `SpinThenPark` and `Park` would park, for up to `TURN`. Natively
+/// the ladder waits by `Adaptive`, in surroundings that tell of no slow rounds, on simulated
+/// machines by `Spin`.
 fn wait_a_little<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, seen: u64, round: u32) {
     wait.wait_turn(cpu, word, seen, round.min(1), TURN);
 }
