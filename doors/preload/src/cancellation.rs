@@ -10,9 +10,9 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use towpath_sync::Surroundings;
+use towpath_sync::{SlowRounds, Surroundings};
 
-use crate::waiting::{Awake, awake_exceed_cores};
+use crate::waiting::{Awake, awake_exceed_cores, slow_rounds};
 
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`.
 const ASYNCHRONOUS: c_int = 1;
@@ -83,6 +83,10 @@ impl Cancellable {
 impl Surroundings for Cancellable {
     fn oversubscribed(&self) -> bool {
         awake_exceed_cores()
+    }
+
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        Some(slow_rounds())
     }
 
     fn asleep(&self, asleep: bool) {

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use towpath_machine::Native;
-use towpath_sync::{Policy, Surroundings, Wait, is_oversubscribed};
+use towpath_sync::{Policy, SlowRounds, SlowSpan, Surroundings, Wait, is_oversubscribed};
 
 /// The processor of every thread: its locks need no numbers.
 pub const CPU: Native = Native::with_id(0);
@@ -18,6 +18,15 @@ static BUDGET: AtomicU64 = AtomicU64::new(TYPICAL_BUDGET);
 static CORES: AtomicU64 = AtomicU64::new(1);
 /// Number of threads that wait, and do not sleep.
 static AWAKE: AtomicU32 = AtomicU32::new(0);
+
+/// Time in which another program has the cores of waiting threads.
+static SLOW_SPAN: SlowSpan = SlowSpan::new();
+static LAST_SLOW_ROUND: AtomicU64 = AtomicU64::new(0);
+
+/// Slow rounds of this process's threads.
+pub fn slow_rounds() -> SlowRounds<'static> {
+    SlowRounds { span: &SLOW_SPAN, last: &LAST_SLOW_ROUND }
+}
 
 /// Sets how threads wait from now on.
 pub fn set(policy: Policy, budget: Option<u64>) {
@@ -88,7 +97,34 @@ impl Surroundings for ProcessThreads {
         awake_exceed_cores()
     }
 
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        Some(slow_rounds())
+    }
+
     fn asleep(&self, asleep: bool) {
         Awake::sleeps(asleep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancellation::Cancellable;
+
+    #[test]
+    fn threads_sleep_at_once_where_another_program_computes() {
+        let cancellable = Cancellable::new();
+        let policies = || {
+            [&ProcessThreads as &dyn Surroundings, &cancellable]
+                .map(|around| SlowRounds::policy_now(around.slow_rounds(), Policy::Adaptive, &CPU))
+        };
+        // The first may be an accident. Under load the time between two may be long: then again.
+        while policies() != [Policy::Park; 2] {
+            SlowRounds::spin(Some(slow_rounds()), &CPU, 1, || {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                Err::<(), _>(())
+            })
+            .unwrap_err();
+        }
     }
 }

@@ -39,6 +39,22 @@ pub struct SlowSpan {
     length: AtomicU64,
 }
 
+impl SlowSpan {
+    /// Time that has not begun.
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath_sync::{SlowRounds, SlowSpan};
+    ///
+    /// static SPAN: SlowSpan = SlowSpan::new(); // of a process alone
+    /// static LAST: AtomicU64 = AtomicU64::new(0);
+    /// let rounds = SlowRounds { span: &SPAN, last: &LAST };
+    /// ```
+    pub const fn new() -> Self {
+        SlowSpan { until: AtomicU64::new(0), length: AtomicU64::new(0) }
+    }
+}
+
 /// Slow rounds, as one process knows them.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowRounds<'a> {
