@@ -14,12 +14,13 @@ use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeTe
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
-use crate::{Alone, Deadline, Lock, LockError, Policy, Wait, Waiting};
+use crate::waiting::OwnThreads;
+use crate::{Deadline, Lock, LockError, Policy, Wait, Waiting};
 
 /// Wait of threads of one process.
 #[inline]
 pub(crate) fn adaptive() -> Wait<'static> {
-    Wait { policy: Policy::Adaptive, around: &Alone, budget: Native::switch_cost() }
+    Wait { policy: Policy::Adaptive, around: &OwnThreads, budget: Native::switch_cost() }
 }
 
 /// Data and the lock that protects it.
@@ -249,8 +250,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
             return Err(LockError::NotEntered);
         }
         // SAFETY: no process but this one reaches the mutex, and no code but this function locks
-        // it: what other callers of `lock_between` promise. `Alone` takes no process for dead; each
-        // thread has a number of its own.
+        // it: what other callers of `lock_between` promise. `OwnThreads` takes no process for dead;
+        // each thread has a number of its own.
         unsafe { self.lock_between(Native::of_thread(), adaptive(), deadline) }
     }
 

@@ -26,6 +26,7 @@ pub use late::LateWait;
 pub use policy::Policy;
 pub use slow_rounds::{SlowRounds, SlowSpan};
 pub use spinning::Spinning;
+pub(crate) use surroundings::OwnThreads;
 pub use surroundings::{Alone, Surroundings, is_oversubscribed};
 pub use wait::Wait;
 

@@ -226,6 +226,31 @@ mod tests {
         assert!(sleeps(Policy::Adaptive));
     }
 
+    /// Surroundings of the same process with cores to spare.
+    struct Spare(Process);
+
+    impl Surroundings for Spare {
+        fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+            Some(self.0.rounds())
+        }
+    }
+
+    #[test]
+    fn waiter_that_is_called_spins_before_it_sleeps() {
+        let (cpu, busy, word) = (Native::of_thread(), Spare(Process::default()), AtomicU64::new(0));
+        busy.0.0.until.store(cpu.now() + LONGEST_SPAN, Ordering::Relaxed);
+        const TURN: u64 = 1_000_000_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                word.fetch_or(1, Ordering::Relaxed);
+            });
+            let wait = Wait { policy: Policy::Adaptive, around: &busy, budget: TURN };
+            wait.wait_turn(&cpu, &word, 0, u32::MAX, TURN);
+        });
+        assert_eq!(word.into_inner(), 1, "no mark of a sleeper");
+    }
+
     #[test]
     fn slow_rounds_in_a_row_are_expected_for_longer() {
         let (process, mut now) = (Process::that_lost_its_core(), NOW);

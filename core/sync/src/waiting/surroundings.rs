@@ -1,10 +1,11 @@
 //! Surroundings of a waiter: load of the machine, identities, deaths.
 
+use core::sync::atomic::AtomicU64;
 use std::sync::LazyLock;
 
 use towpath_machine::Native;
 
-use super::SlowRounds;
+use super::{SlowRounds, SlowSpan};
 
 /// Knowledge of a waiter about the world around it. Asked only on slow paths.
 pub trait Surroundings: Sync {
@@ -64,6 +65,20 @@ impl Surroundings for Alone {
         static CORES: LazyLock<Option<u64>> =
             LazyLock::new(|| std::thread::available_parallelism().ok().map(|cores| cores.get() as u64));
         *CORES
+    }
+}
+
+/// Surroundings of the threads of this process: as [`Alone`], and natively only.
+pub(crate) struct OwnThreads;
+
+impl Surroundings for OwnThreads {
+    fn cores(&self) -> Option<u64> {
+        Alone.cores()
+    }
+    fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
+        static SPAN: SlowSpan = SlowSpan::new();
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Some(SlowRounds { span: &SPAN, last: &LAST })
     }
 }
 

@@ -124,7 +124,12 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     }
 
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
-        let strategy = self.strategy_now(cpu, self.budget.min(turn), &Limits::TURN);
+        let budget = self.budget.min(turn);
+        let strategy = match round {
+            // One that is called sleeps anyway, after a spin in which a lock may become free.
+            u32::MAX => Strategy::new(self.policy, budget, &Limits::TURN),
+            _ => self.strategy_now(cpu, budget, &Limits::TURN),
+        };
         let mut state = WaitState::after(round);
         let oversubscribed = || self.around.oversubscribed();
         let Step::Spin(spin) = strategy.next(&mut state, oversubscribed) else { return };
