@@ -197,13 +197,7 @@ impl InMapping for Once {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_testkit::shared_words;
-
-    /// Pages that a fork shares.
-    fn memory(bytes: usize) -> NonNull<[u8]> {
-        let words = shared_words(bytes.div_ceil(8));
-        NonNull::slice_from_raw_parts(NonNull::from(words).cast(), bytes)
-    }
+    use crate::world_in_mapping::tests::memory;
 
     #[test]
     fn primitives_lie_alone() {

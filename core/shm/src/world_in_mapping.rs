@@ -288,7 +288,7 @@ fn make(segment: &Segment, processes: u32, geometry: &Geometry) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use towpath_sync::Mutex;
     use towpath_sync::robust::Event;
     use towpath_testkit::shared_words;
@@ -297,7 +297,7 @@ mod tests {
     use crate::InMapping;
 
     /// Pages that a fork shares.
-    fn memory(bytes: usize) -> NonNull<[u8]> {
+    pub(crate) fn memory(bytes: usize) -> NonNull<[u8]> {
         let words = shared_words(bytes.div_ceil(8));
         NonNull::slice_from_raw_parts(NonNull::from(words).cast(), bytes)
     }
