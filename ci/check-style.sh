@@ -56,13 +56,17 @@ LC_ALL=C awk '
 # Orderings: each that is not Relaxed has a number and a partner on the eight lines before it. (A module of tests, or
 # what is only compared with an ordering, needs none; nor does a list of all orderings, in `weaken.rs`.)
 sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a-z_]*_tests)\.rs$|/tests/' || true)
-[ -z "$sources" ] || awk '
-    FNR == 1 && FILENAME ~ /machine\/src\/weaken.rs$/ { nextfile }
-    FNR == 1 { last = -100; text = ""; test = inside = 0 }
+# Rules that pass over modules of tests.
+outside_tests='
+    FNR == 1 { test = inside = 0 }
     inside { if (/^}/) inside = 0; next }
     /^ *#\[cfg\((all\()?test/ { test = FNR; next }
-    test && FNR == test + 1 && /^ *#\[/ { test = FNR; next }
     test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
+'
+[ -z "$sources" ] || awk "$outside_tests"'
+    FNR == 1 && FILENAME ~ /machine\/src\/weaken.rs$/ { nextfile }
+    FNR == 1 { last = -100; text = "" }
+    test && FNR == test + 1 && /^ *#\[/ { test = FNR; next }
     /^ *\/\// {
         comment = $0
         sub(/^ *\/\/[\/!]?/, "", comment)
@@ -81,17 +85,13 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
 # Stays: `Arguments` of each command; `LabCommand` and `Iceoryx2`, with a feature or without; `Readme`, of which each
 # crate tests its own; `Error`, by Rust's custom.
 allowed='Arguments|LabCommand|Iceoryx2|Readme|Error'
-[ -z "$sources" ] || awk -v allowed="^($allowed)$" '
+[ -z "$sources" ] || awk -v allowed="^($allowed)$" "$outside_tests"'
     FNR == 1 {
-        test = inside = 0
         stem = FILENAME
         sub(/\/(mod|lib)\.rs$/, "", stem); sub(/\/src$/, "", stem); sub(/\.rs$/, "", stem); sub(/^.*\//, "", stem)
         gsub(/_/, "", stem); sub(/ies$/, "y", stem); sub(/s$/, "", stem)
     }
-    inside { if (/^}/) inside = 0; next }
-    /^ *#\[cfg\((all\()?test/ { test = FNR; next }
     test && FNR == test + 1 && /^ *#\[/ { test = FNR; next }
-    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
     match($0, /^ *(pub(\([a-z :]+\))? )?(unsafe )?(struct|enum|trait|union) [A-Z][A-Za-z0-9]*/) {
         name = substr($0, RSTART, RLENGTH); sub(/^.* /, "", name)
         main = tolower(name); sub(/ies$/, "y", main); sub(/s$/, "", main)
@@ -108,11 +108,7 @@ allowed='Arguments|LabCommand|Iceoryx2|Readme|Error'
 
 # Texts that users read: strings of the code, and pages.
 subjects='(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)'
-[ -z "$sources" ] || LC_ALL=C awk -v subjects="(^|[^a-z_])$subjects([^a-z_@]|$)" '
-    FNR == 1 { test = inside = 0 }
-    inside { if (/^}/) inside = 0; next }
-    /^ *#\[cfg\((all\()?test/ { test = FNR; next }
-    test && FNR == test + 1 && /^ *mod [a-z_]+ \{/ { inside = !/}$/; next }
+[ -z "$sources" ] || LC_ALL=C awk -v subjects="(^|[^a-z_])$subjects([^a-z_@]|$)" "$outside_tests"'
     /^ *\/\// || !/"/ { next }
     {
         n = split($0, part, "\"")
