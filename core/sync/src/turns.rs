@@ -3,6 +3,7 @@
 
 use towpath_machine::Processor;
 
+use crate::waiting::CALLED;
 use crate::{Deadline, TimedOut, Waiting};
 
 /// Time between two questions for deaths, in nanoseconds.
@@ -36,7 +37,7 @@ impl Turns {
     ///
     /// Yielding first would take time from the process that it waits for.
     pub fn called(self) -> Turns {
-        Turns { round: u32::MAX, ..self }
+        Turns { round: CALLED, ..self }
     }
 
     /// Sleeps at once, for a turn that does not count, unless the word has changed.

@@ -32,6 +32,8 @@ pub use wait::Wait;
 
 /// Bit of a waited-for word that says that a waiter is parked on it.
 pub const PARKED: u64 = 1 << 63;
+/// Round of a waiter that is woken when its turn comes: all before it are over.
+pub(crate) const CALLED: u32 = u32::MAX;
 
 /// Error of a wait that was given up: the process that would have ended it is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

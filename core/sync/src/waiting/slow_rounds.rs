@@ -173,6 +173,7 @@ mod tests {
     use towpath_machine::Native;
 
     use super::*;
+    use crate::waiting::CALLED;
     use crate::{PARKED, Surroundings, Wait, Waiting};
 
     /// A time slice of another program.
@@ -246,7 +247,7 @@ mod tests {
                 word.fetch_or(1, Ordering::Relaxed);
             });
             let wait = Wait { policy: Policy::Adaptive, around: &busy, budget: TURN };
-            wait.wait_turn(&cpu, &word, 0, u32::MAX, TURN);
+            wait.wait_turn(&cpu, &word, 0, CALLED, TURN);
         });
         assert_eq!(word.into_inner(), 1, "no mark of a sleeper");
     }

@@ -3,7 +3,7 @@
 use towpath_machine::{Ordering, Park, Processor};
 
 use super::strategy::{BackOff, Limits, Step, Strategy, WaitState};
-use super::{Abandoned, PARKED, Policy, SlowRounds, Surroundings, Waiting, is_oversubscribed};
+use super::{Abandoned, CALLED, PARKED, Policy, SlowRounds, Surroundings, Waiting, is_oversubscribed};
 
 /// Policy in its surroundings, as operations are given it.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         let budget = self.budget.min(turn);
         let strategy = match round {
             // One that is called sleeps anyway, after a spin in which a lock may become free.
-            u32::MAX => Strategy::new(self.policy, budget, &Limits::TURN),
+            CALLED => Strategy::new(self.policy, budget, &Limits::TURN),
             _ => self.strategy_now(cpu, budget, &Limits::TURN),
         };
         let mut state = WaitState::after(round);
