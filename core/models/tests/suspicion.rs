@@ -82,9 +82,8 @@ impl Shared {
 
 /// The holder lets go, comes back and lets go again, while a waiter looks at the wrong
 /// moments.
-#[test]
-fn sender_that_begins_meanwhile_refutes_the_suspicion() {
-    model(6, || {
+fn sender_that_begins_meanwhile(preemptions: usize) {
+    model(preemptions, || {
         let shared = Arc::new(Shared::new(2, HELD));
         let holder = LoomProcessor { id: 1 };
         holder.store(&shared.intents[1], locking(HOLDS), Ordering::Relaxed);
@@ -106,11 +105,21 @@ fn sender_that_begins_meanwhile_refutes_the_suspicion() {
     });
 }
 
-/// A waiter that the holder has just handed the lock to is not aware of it, and stays so.
 #[test]
-fn waiter_that_was_served_unawares_is_not_passed_over() {
+fn sender_that_begins_meanwhile_refutes_the_suspicion() {
+    sender_that_begins_meanwhile(4);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn sender_that_begins_meanwhile_with_more_preemptions() {
+    sender_that_begins_meanwhile(6);
+}
+
+/// A waiter that the holder has just handed the lock to is not aware of it, and stays so.
+fn waiter_that_was_served_unawares(preemptions: usize) {
     const SERVES_2: u64 = 3;
-    model(3, || {
+    model(preemptions, || {
         let shared = Arc::new(Shared::new(3, HELD));
         // These wait already: no look at them finds news.
         let holder = LoomProcessor { id: 1 };
@@ -131,6 +140,17 @@ fn waiter_that_was_served_unawares_is_not_passed_over() {
             other.join().unwrap();
         }
     });
+}
+
+#[test]
+fn waiter_that_was_served_unawares_is_not_passed_over() {
+    waiter_that_was_served_unawares(2);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn waiter_that_was_served_unawares_with_more_preemptions() {
+    waiter_that_was_served_unawares(3);
 }
 
 /// Damaged words: one waiter alone finds it out at its second look, two after a question

@@ -13,10 +13,11 @@ use towpath_testkit::model;
 fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
     participants: usize,
     rounds: u64,
+    preemptions: usize,
     arena: LoomArena,
     wait: impl Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
 ) {
-    model(2, move || {
+    model(preemptions, move || {
         let data: Vec<_> = (0..participants).map(|_| arena.cell(Place::NewLine, 0)).collect();
         let shared = Arc::new((B::new(&arena, participants), data));
         let work = move |me: usize, shared: &(B, Vec<<LoomProcessor as Processor>::Cell>)| {
@@ -47,9 +48,9 @@ fn parking() -> (LoomArena, Wait<'static>) {
 }
 
 fn two<B: Barrier<LoomProcessor> + Send + Sync + 'static>() {
-    check::<B>(2, 2, LoomArena::default(), Spinning);
+    check::<B>(2, 2, 2, LoomArena::default(), Spinning);
     let (arena, wait) = parking();
-    check::<B>(2, 2, arena, wait);
+    check::<B>(2, 2, 2, arena, wait);
 }
 
 #[test]
@@ -57,13 +58,19 @@ fn two_participants_and_three_episodes() {
     for_each_barrier!([atomics ll_sc fetch_op] LoomProcessor, 2 => two());
 }
 
-fn three<B: Barrier<LoomProcessor> + Send + Sync + 'static>() {
+fn three<B: Barrier<LoomProcessor> + Send + Sync + 'static>(preemptions: usize) {
     // Parking, since two spinners can keep the third from running for as long as the model goes.
     let (arena, wait) = parking();
-    check::<B>(3, 1, arena, wait);
+    check::<B>(3, 1, preemptions, arena, wait);
 }
 
 #[test]
 fn three_participants() {
-    for_each_barrier!([atomics ll_sc fetch_op] LoomProcessor, 3 => three());
+    for_each_barrier!([atomics ll_sc fetch_op] LoomProcessor, 3 => three(1));
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn three_participants_with_more_preemptions() {
+    for_each_barrier!([atomics ll_sc fetch_op] LoomProcessor, 3 => three(2));
 }

@@ -324,10 +324,11 @@ fn over<L: Lock<LoomProcessor>>() -> Locked<Box<L>> {
 
 /// One message each of two senders; then three of one, for which the queue is too small.
 fn publish_and_consume<C: Claim<LoomProcessor> + Send + Sync + 'static>(
+    preemptions: usize,
     claim: impl Fn() -> C + Copy + Send + Sync + 'static,
 ) {
-    all_arrive(3, (2, 1, 2), false, claim);
-    all_arrive(3, (1, 3, 2), false, claim);
+    all_arrive(preemptions, (2, 1, 2), false, claim);
+    all_arrive(preemptions, (1, 3, 2), false, claim);
     all_arrive(1, (2, 2, 2), false, claim);
 }
 
@@ -340,7 +341,7 @@ fn sleep_and_wake<C: Claim<LoomProcessor> + Send + Sync + 'static>(
 
 #[test]
 fn towpath_publishes_and_consumes() {
-    publish_and_consume(|| Towpath);
+    publish_and_consume(3, || Towpath);
 }
 
 #[test]
@@ -355,13 +356,26 @@ fn towpath_sleeps_and_wakes() {
 
 #[test]
 fn towpath_passes_over_and_delivers_late() {
+    passed_over_and_late(1, (2, 1), || Towpath);
+    passed_over_and_late(2, (1, 2), || Towpath);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn towpath_passes_over_and_delivers_more_late() {
     passed_over_and_late(2, (2, 1), || Towpath);
     passed_over_and_late(2, (1, 3), || Towpath);
 }
 
 #[test]
 fn lock_free_publishes_and_consumes() {
-    publish_and_consume(|| LockFree);
+    publish_and_consume(2, || LockFree);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn lock_free_publishes_and_consumes_with_more_preemptions() {
+    publish_and_consume(3, || LockFree);
 }
 
 #[test]
@@ -386,7 +400,7 @@ fn lock_free_passes_over_and_delivers_late() {
 
 #[test]
 fn locked_publishes_and_consumes() {
-    publish_and_consume(over::<Posix<LoomProcessor>>);
+    publish_and_consume(3, over::<Posix<LoomProcessor>>);
 }
 
 #[test]

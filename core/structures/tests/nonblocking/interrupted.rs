@@ -211,23 +211,31 @@ fn harris_roles(quick: usize) {
 }
 
 /// One test for each intruder, so that they run side by side.
-fn guerraoui_and(intruder: Intruder) {
-    for_each_structure!(Stepped, Guerraoui<Stepped> => is_explained(intruder, longest(2)));
+fn guerraoui_and(intruder: Intruder, quick: usize) {
+    for_each_structure!(Stepped, Guerraoui<Stepped> => is_explained(intruder, longest(quick)));
 }
 
 #[test]
 fn guerraoui_and_another() {
-    guerraoui_and(Intruder::Other);
+    guerraoui_and(Intruder::Other, 1);
 }
 
 #[test]
 fn guerraoui_and_a_handler() {
-    guerraoui_and(Intruder::Handler);
+    guerraoui_and(Intruder::Handler, 1);
 }
 
 #[test]
 fn guerraoui_and_a_survivor() {
-    guerraoui_and(Intruder::Survivor);
+    guerraoui_and(Intruder::Survivor, 1);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn guerraoui_and_two_operations() {
+    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
+        guerraoui_and(intruder, 2);
+    }
 }
 
 #[test]
