@@ -118,6 +118,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     command.env("TOWPATH_PRELOAD_MAIN", process);
+    // The library writes a number over these digits.
+    command.env("TOWPATH_PRELOAD_REPORTER", "0000000000");
     if arguments.report {
         command.env("TOWPATH_PRELOAD_REPORT", "1");
     }

@@ -144,6 +144,7 @@ mod passed;
 mod picture;
 mod real;
 mod report;
+mod reporter;
 mod rw_lock;
 mod semaphore;
 mod spin_lock;

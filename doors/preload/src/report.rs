@@ -1,17 +1,23 @@
 //! Report at the program's end: lines on standard error, and a picture.
+//!
+//! The program writes them when it ends by `exit`, and otherwise its [reporter].
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use crate::named_place::{NamedPlace, keep_program};
 use crate::text::{ReportLines, process};
-use crate::{hot, passed, picture};
+use crate::{hot, passed, picture, reporter};
 
 /// Process of the program that the user has named: it writes a report in any case, and
 /// draws the picture.
 static MAIN: AtomicU64 = AtomicU64::new(0);
+/// The program is to write lines.
+static HAS_LINES: AtomicBool = AtomicBool::new(false);
+/// Lines, and the picture, are written.
+static IS_WRITTEN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Name of the picture's file.
 static PICTURE: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Duplicate of standard error: programs close theirs before the report (`xz`, `sort`),
@@ -25,9 +31,16 @@ static STANDARD_ERROR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Has lines written, and a picture drawn into a file, when the program ends.
 pub fn at_exit(main: u64, has_lines: bool, picture: Option<&CStr>) {
     MAIN.store(main, Ordering::Relaxed);
+    HAS_LINES.store(has_lines, Ordering::Relaxed);
     keep_standard_error();
     keep_program();
     hot::switch_on();
+    if main == process()
+        && let Some(descriptor) = standard_error()
+    {
+        // Before the others, so that it is ended after they have written.
+        reporter::start(descriptor);
+    }
     // SAFETY: the library stays loaded until the end; a text that ends with zero, of which this
     // makes a copy.
     unsafe {
@@ -69,7 +82,20 @@ fn standard_error() -> Option<c_int> {
     [DUPLICATE.load(Ordering::Relaxed), 2].into_iter().find(|descriptor| file_of(*descriptor) == Some(kept))
 }
 
+/// Writes lines and picture as far as the program has not written them.
+pub fn write_all() {
+    if HAS_LINES.load(Ordering::Relaxed) {
+        write_lines();
+    }
+    if !PICTURE.load(Ordering::Relaxed).is_null() {
+        draw();
+    }
+}
+
 extern "C" fn write_lines() {
+    if IS_WRITTEN[0].swap(true, Ordering::Relaxed) {
+        return;
+    }
     let Some(descriptor) = standard_error() else { return };
     let mut report = ReportLines::new(descriptor);
     hot::each_hot(|lock| {
@@ -93,7 +119,7 @@ extern "C" fn write_lines() {
 }
 
 extern "C" fn draw() {
-    if process() != MAIN.load(Ordering::Relaxed) {
+    if process() != MAIN.load(Ordering::Relaxed) || IS_WRITTEN[1].swap(true, Ordering::Relaxed) {
         return;
     }
     let file = PICTURE.load(Ordering::Relaxed);

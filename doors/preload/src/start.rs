@@ -43,7 +43,7 @@ extern "C" fn start() {
 }
 
 /// Number in an environment variable; 0 if it is none.
-fn number(name: &CStr) -> Option<u64> {
+pub fn number(name: &CStr) -> Option<u64> {
     variable(name).map(|value| value.to_str().ok().and_then(|value| value.parse().ok()).unwrap_or(0))
 }
 

@@ -4,6 +4,8 @@
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 
+use crate::reporter;
+
 /// Text on a descriptor, written when its buffer is full or flushed.
 #[derive(Debug)]
 pub struct TextWriter {
@@ -72,10 +74,10 @@ impl ReportLines {
     }
 }
 
-/// Number of this process.
+/// Number of this process; of the program's, in its reporter.
 pub fn process() -> u64 {
     // SAFETY: no preconditions.
-    unsafe { libc::getpid() as u64 }
+    reporter::writes_for().unwrap_or_else(|| unsafe { libc::getpid() as u64 })
 }
 
 /// Ends the process: this libc lacks something, and its objects would be misread.

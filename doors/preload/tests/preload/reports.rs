@@ -2,12 +2,17 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libc::{CLOCK_REALTIME, ETIMEDOUT};
 
-use super::support::{Condition, Mutex, Object, in_ms, is_case, new_condition, new_mutex, output, report_of};
+use super::support::{
+    Condition, Mutex, Object, file, in_ms, is_case, new_condition, new_mutex, output, output_to_the_end,
+    report_of,
+};
 
 #[test]
 fn report_names_the_locks_and_what_was_passed() {
@@ -197,4 +202,59 @@ fn report_names_the_program_s_file_not_its_title() {
     let (report, _) = report_of("reports::report_names_the_program_s_file_not_its_title");
     let program = std::env::current_exe().unwrap();
     assert!(report.contains(&format!("{}+0x", program.display())) && !report.contains("xxx"), "{report}");
+}
+
+/// A program that is killed, leaves past libc's `exit`, or becomes another one. While it
+/// runs it has no child that it knows of.
+#[test]
+fn report_is_written_however_the_program_ends() {
+    const ENDS: &str = "TOWPATH_PRELOAD_ENDS";
+    fn case() {
+        assert_eq!(HELD.lock(), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(HELD.timed_lock(in_ms(CLOCK_REALTIME, 5)), ETIMEDOUT));
+        });
+        assert_eq!(HELD.unlock(), 0);
+        // SAFETY: a call without a place for an answer; then this process ends.
+        unsafe {
+            let child = libc::wait(std::ptr::null_mut());
+            let error = std::io::Error::last_os_error().raw_os_error();
+            assert_eq!((child, error), (-1, Some(libc::ECHILD)));
+            match std::env::var(ENDS).unwrap().as_str() {
+                "by a signal" => libc::kill(libc::getpid(), libc::SIGKILL),
+                "past libc" => libc::syscall(libc::SYS_exit_group, 7) as libc::c_int,
+                "as another" => {
+                    let mut again = Command::new("/proc/self/exe");
+                    panic!("{}", again.args(std::env::args_os().skip(1)).env(ENDS, "past libc").exec())
+                }
+                other => panic!("{other}"),
+            };
+        }
+    }
+    if is_case() {
+        return case();
+    }
+    for (ends, signal, code) in [
+        ("by a signal", Some(libc::SIGKILL), None),
+        ("past libc", None, Some(7)),
+        ("as another", None, Some(7)),
+    ] {
+        let picture = file("picture");
+        let settings = [
+            ("REPORT", "1"),
+            ("REPORTER", "0000000000"),
+            ("PICTURE", picture.to_str().unwrap()),
+            ("ENDS", ends),
+        ];
+        let output = output_to_the_end("reports::report_is_written_however_the_program_ends", &settings);
+        assert_eq!((output.status.signal(), output.status.code()), (signal, code), "{output:?}");
+        let report = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            report.matches(": 1 waits, ").count(),
+            2,
+            "{ends}: once for the lock and its call: {report}"
+        );
+        assert!(std::fs::read_to_string(&picture).unwrap().ends_with("</html>\n"), "{ends}");
+        std::fs::remove_file(picture).unwrap();
+    }
 }

@@ -73,6 +73,11 @@ pub fn output(name: &str, settings: &[(&str, &str)]) -> Output {
     output
 }
 
+/// Output of a case that ends by a signal, or otherwise than by returning.
+pub fn output_to_the_end(name: &str, settings: &[(&str, &str)]) -> Output {
+    command(name, Some(settings)).output().unwrap()
+}
+
 /// A file for a case, of no other one: tests run beside each other.
 pub fn file(kind: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
