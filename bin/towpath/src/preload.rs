@@ -39,7 +39,7 @@ const LIBRARY: [&str; 2] = ["libtowpath-pthread.so", "libtowpath_pthread.so"];
   towpath preload --picture locks.html -- ./server    and a page with a picture of that
   towpath preload --trace FILE -- ./server        and a trace of its locks, for `towpath recommend --trace FILE`
 
-Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID), ones of another libc than glibc, of 32 bits; they are told of on standard error. And locks that are not pthread's (of Rust's std, of Go).
+Programs for which it does nothing: statically linked ones, ones with more rights than their user (set-user-ID, file capabilities), ones of another libc than glibc, of 32 bits; they are told of on standard error. And locks that are not pthread's (of Rust's std, of Go).
 
 Exit codes: the program's; 2: arguments that make no sense; 125: the library is missing, or the trace or picture can't be written; 126: the program can't be executed; 127: there is no such program.",
     trailing_var_arg = true

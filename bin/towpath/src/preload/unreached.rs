@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::fgetxattr;
 use rustix::process::{getgid, getuid};
 
 /// Number of bytes of a program that are read: its headers are at its beginning.
@@ -24,6 +25,10 @@ pub fn why_unreached(program: &OsStr) -> Option<&'static str> {
     let mut file = File::open(file_of(program)?).ok()?;
     if has_more_rights(&file.metadata().ok()?) {
         return Some("it runs with more rights than its user (set-user-ID or set-group-ID)");
+    }
+    // The superuser has them anyway.
+    if has_capabilities(&file) && !getuid().is_root() {
+        return Some("it runs with more rights than its user (file capabilities, see getcap)");
     }
     let mut bytes = Vec::new();
     file.by_ref().take(READ).read_to_end(&mut bytes).ok()?;
@@ -44,6 +49,12 @@ fn file_of(program: &OsStr) -> Option<PathBuf> {
 fn has_more_rights(file: &Metadata) -> bool {
     let has = |bits: u32| file.mode() & bits == bits;
     (has(SET_USER) && file.uid() != getuid().as_raw()) || (has(SET_GROUP) && file.gid() != getgid().as_raw())
+}
+
+/// Returns whether the kernel adds rights to those of the user, by the file's attribute.
+fn has_capabilities(file: &File) -> bool {
+    let mut attribute = [0; 64];
+    fgetxattr(file, "security.capability", &mut attribute[..]).is_ok()
 }
 
 /// Returns why the library is not loaded into a program with this beginning.
@@ -74,7 +85,11 @@ fn why_not_loaded(bytes: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::why_not_loaded;
+    use std::io::ErrorKind;
+
+    use rustix::fs::{XattrFlags, fsetxattr};
+
+    use super::{File, has_capabilities, why_not_loaded};
 
     /// Beginning of a program, of 64 bits or 32, with this loader or none.
     fn program(bits: u8, loader: Option<&str>) -> Vec<u8> {
@@ -101,6 +116,23 @@ mod tests {
             (program(1, None), "32 bits"),
         ] {
             assert!(why_not_loaded(&program).is_some_and(|told| told.contains(why)), "{why}");
+        }
+    }
+
+    #[test]
+    fn file_capabilities_are_seen() {
+        let name = std::env::temp_dir().join(format!("towpath-capabilities-{}", std::process::id()));
+        let file = File::create_new(&name).unwrap();
+        assert!(!has_capabilities(&file));
+        // Revision 2, effective: those of one set (`cap_net_raw`).
+        let words = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes);
+        let set = fsetxattr(&file, "security.capability", words.as_flattened(), XattrFlags::empty());
+        std::fs::remove_file(name).unwrap();
+        match set.map_err(|error| std::io::Error::from(error).kind()) {
+            Ok(()) => assert!(has_capabilities(&file)),
+            // Only the superuser may set them, and not on every file system.
+            Err(ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {}
+            Err(other) => panic!("{other}"),
         }
     }
 
