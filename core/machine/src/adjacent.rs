@@ -10,8 +10,8 @@
 
 use core::sync::atomic::AtomicU64;
 
+use crate::capabilities::Cas2;
 use crate::native::Native;
-use crate::processor::Cas2;
 
 /// Returns whether the second word follows the first, and both lie in 16 aligned bytes.
 fn are_adjacent(words: [&AtomicU64; 2]) -> bool {

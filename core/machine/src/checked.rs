@@ -10,10 +10,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
+use crate::capabilities::{FetchOp, KernelMutex, LlSc, LockOutcome, Park, Prefetch, Scheduling};
 use crate::link::Link;
-use crate::processor::{
-    Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor, Scheduling,
-};
+use crate::processor::{Arena, Place, Processor};
 use crate::weaken;
 
 /// A word, with the queue of those parked on it.

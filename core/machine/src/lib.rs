@@ -21,6 +21,7 @@
 //! simulator can put a spinner to sleep until its line changes, and a checker can block it.
 
 mod adjacent;
+mod capabilities;
 mod event;
 mod heavy_fence;
 mod link;
@@ -40,6 +41,10 @@ mod checked;
 #[cfg(feature = "weaken")]
 pub mod weaken;
 
+pub use capabilities::{
+    ActiveThreads, AdvisoryLoad, Cas2, Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Prefetch,
+    RollBack, Scheduling,
+};
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
 pub use event::Event;
@@ -50,10 +55,7 @@ pub use park::UNHEARD_NS;
 #[doc(hidden)]
 pub use plain::describe_type;
 pub use plain::{Concurrent, Object, Plain, TypeText, zeroed};
-pub use processor::{
-    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome,
-    Park, Place, Prefetch, Processor, RollBack, Scheduling,
-};
+pub use processor::{Arena, FenceReach, Place, Processor};
 pub use random::Random;
 pub use streaming::{copy_by_lines, copy_past_caches};
 

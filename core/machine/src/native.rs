@@ -9,12 +9,11 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
+use crate::capabilities::{FetchOp, KernelMutex, LlSc, LockOutcome, Prefetch, Scheduling};
 use crate::heavy_fence;
 use crate::link::Link;
 use crate::native_bytes::NativeBytes;
-use crate::processor::{
-    Arena, FenceReach, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor, Scheduling,
-};
+use crate::processor::{Arena, FenceReach, Place, Processor};
 use crate::slice_extension;
 use crate::streaming::{copy_by_lines, copy_past_caches, store_by_lines};
 use crate::word_copies;

@@ -7,8 +7,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, Timespec, futex, sched_yield};
 
+use crate::capabilities::Park;
 use crate::native::Native;
-use crate::processor::{Park, Processor};
+use crate::processor::Processor;
 
 /// Maximum sleep of [`Native::park_on_any`] where one word alone can wake it, in
 /// nanoseconds.
@@ -86,6 +87,14 @@ impl Native {
     }
 
     /// Address of the half of a word that a futex compares.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    ///
+    /// let word = Native::word(7);
+    /// // SAFETY: the address of half a word that lives on, and that no thread changes.
+    /// assert_eq!(unsafe { Native::futex_of(&word).read() }, 7);
+    /// ```
     pub const fn futex_of(word: *const AtomicU64) -> *mut u32 {
         let half = word.cast_mut().cast::<u32>();
         if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half }

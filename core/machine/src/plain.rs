@@ -155,6 +155,14 @@ pub unsafe trait Object: Sync + 'static {
     /// # Errors
     ///
     /// The formatter's.
+    ///
+    /// Called through [`TypeText`]:
+    ///
+    /// ```
+    /// use towpath_machine::TypeText;
+    ///
+    /// assert_eq!(TypeText::<[u32; 8]>::default().to_string(), "[u32; 8]");
+    /// ```
     fn describe(f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 

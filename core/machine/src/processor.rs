@@ -49,10 +49,32 @@ pub enum FenceReach {
 /// where they are built.
 pub trait Arena<P: Processor> {
     /// A word with an initial value.
+    ///
+    /// ```
+    /// use towpath_machine::{Arena, Heap, Native, Ordering, Place, Processor};
+    ///
+    /// let word = Heap.word(Place::NewLine, 3);
+    /// assert_eq!(Native::current().load(&word, Ordering::Acquire), 3);
+    /// ```
     fn word(&self, place: Place, value: u64) -> P::Word;
     /// A datum with an initial value.
+    ///
+    /// ```
+    /// use towpath_machine::{Arena, Heap, Native, Place, Processor};
+    ///
+    /// let cell = Heap.cell(Place::SameLine, 3);
+    /// assert_eq!(Native::current().read(&cell), 3);
+    /// ```
     fn cell(&self, place: Place, value: u64) -> P::Cell;
     /// A run of zeroed payload bytes, starting on a new line.
+    ///
+    /// ```
+    /// use towpath_machine::{Arena, Heap, Native, Processor};
+    ///
+    /// let (bytes, mut copy) = (Heap.bytes(4), [9; 4]);
+    /// Native::current().copy_out(&bytes, 0, &mut copy);
+    /// assert_eq!(copy, [0; 4]);
+    /// ```
     fn bytes(&self, len: usize) -> P::Bytes;
 }
 
@@ -74,16 +96,54 @@ pub trait Processor: Sized + 'static {
 
     /// This processor's number: unique among those that may contend for the same object
     /// at one time.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    ///
+    /// let mine = Native::current().id();
+    /// std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| Native::current().id());
+    ///     assert_ne!(other.join().unwrap(), mine); // both threads live
+    /// });
+    /// ```
     fn id(&self) -> usize;
 
     /// Reads a word.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, word) = (Native::current(), Native::word(7));
+    /// assert_eq!(cpu.load(&word, Ordering::Acquire), 7);
+    /// ```
     fn load(&self, word: &Self::Word, order: Ordering) -> u64;
     /// Writes a word.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, flag) = (Native::current(), Native::word(0));
+    /// cpu.store(&flag, 1, Ordering::Release);
+    /// assert_eq!(cpu.load(&flag, Ordering::Acquire), 1);
+    /// ```
     fn store(&self, word: &Self::Word, value: u64, order: Ordering);
     /// Writes a word and returns its old value.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, mail) = (Native::current(), Native::word(5));
+    /// assert_eq!(cpu.swap(&mail, 0, Ordering::Acquire), 5);
+    /// assert_eq!(cpu.swap(&mail, 0, Ordering::Acquire), 0, "taken already");
+    /// ```
     fn swap(&self, word: &Self::Word, value: u64, order: Ordering) -> u64;
     /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
     /// if it was another one. Never fails spuriously.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, owner) = (Native::current(), Native::word(0));
+    /// let take = |me| cpu.compare_exchange(&owner, 0, me, Ordering::Acquire, Ordering::Relaxed);
+    /// assert_eq!(take(1), Ok(0));
+    /// assert_eq!(take(2), Err(1)); // 1 has it
+    /// ```
     fn compare_exchange(
         &self,
         word: &Self::Word,
@@ -93,16 +153,60 @@ pub trait Processor: Sized + 'static {
         failure: Ordering,
     ) -> Result<u64, u64>;
     /// Adds (wrapping) and returns the previous value.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, tickets) = (Native::current(), Native::word(0));
+    /// assert_eq!(cpu.fetch_add(&tickets, 1, Ordering::Relaxed), 0);
+    /// assert_eq!(cpu.fetch_add(&tickets, 1, Ordering::Relaxed), 1);
+    /// ```
     fn fetch_add(&self, word: &Self::Word, delta: u64, order: Ordering) -> u64;
     /// Sets bits and returns the previous value.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, set) = (Native::current(), Native::word(0b0001));
+    /// assert_eq!(cpu.fetch_or(&set, 0b0101, Ordering::AcqRel), 0b0001);
+    /// assert_eq!(cpu.load(&set, Ordering::Acquire), 0b0101);
+    /// ```
     fn fetch_or(&self, word: &Self::Word, bits: u64, order: Ordering) -> u64;
     /// Clears the bits that are not in `mask` and returns the previous value.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, set) = (Native::current(), Native::word(0b0101));
+    /// assert_eq!(cpu.fetch_and(&set, !0b0001, Ordering::AcqRel), 0b0101);
+    /// assert_eq!(cpu.load(&set, Ordering::Acquire), 0b0100);
+    /// ```
     fn fetch_and(&self, word: &Self::Word, mask: u64, order: Ordering) -> u64;
     /// A memory fence.
+    ///
+    /// Of two threads that announce themselves and look, at least one sees the other one:
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let announced = [Native::word(0), Native::word(0)];
+    /// let look = |me: usize| {
+    ///     let cpu = Native::current();
+    ///     cpu.store(&announced[me], 1, Ordering::Relaxed);
+    ///     cpu.fence(Ordering::SeqCst);
+    ///     cpu.load(&announced[1 - me], Ordering::Relaxed) == 1
+    /// };
+    /// let seen = std::thread::scope(|scope| [scope.spawn(|| look(1)).join().unwrap(), look(0)]);
+    /// assert!(seen[0] || seen[1]);
+    /// ```
     fn fence(&self, order: Ordering);
     /// A fence for the compiler alone.
     ///
     /// It orders what a signal's handler on the same thread meets, or a survivor of this process.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, value, ready) = (Native::current(), Native::word(0), Native::word(0));
+    /// cpu.store(&value, 7, Ordering::Relaxed);
+    /// cpu.compiler_fence(Ordering::Release); // a handler that finds `ready` finds the value
+    /// cpu.store(&ready, 1, Ordering::Relaxed);
+    /// ```
     #[inline(always)]
     #[track_caller]
     fn compiler_fence(&self, order: Ordering) {
@@ -114,6 +218,16 @@ pub trait Processor: Sized + 'static {
     /// enters a sandbox may lose them: it asks again after a heavy fence.
     ///
     /// By default they are not possible.
+    ///
+    /// ```
+    /// # use towpath_machine::{FenceReach, Native, Ordering, Processor};
+    /// let cpu = Native::current();
+    /// let frequent_side = || match cpu.fences_asymmetrically(FenceReach::Threads) {
+    ///     true => cpu.light_fence(Ordering::SeqCst),
+    ///     false => cpu.fence(Ordering::SeqCst),
+    /// };
+    /// frequent_side();
+    /// ```
     fn fences_asymmetrically(&self, _reach: FenceReach) -> bool {
         false
     }
@@ -122,6 +236,16 @@ pub trait Processor: Sized + 'static {
     /// [`Processor::heavy_fence`] makes it a whole one, if both processes are prepared.
     ///
     /// By default both sides are whole fences.
+    ///
+    /// The side that runs often, after [`Processor::fences_asymmetrically`] has returned true:
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, using, closed) = (Native::current(), Native::word(0), Native::word(0));
+    /// cpu.store(&using, 1, Ordering::Relaxed);
+    /// cpu.light_fence(Ordering::SeqCst);
+    /// assert_eq!(cpu.load(&closed, Ordering::Relaxed), 0); // may use it
+    /// ```
     #[inline]
     #[track_caller]
     fn light_fence(&self, order: Ordering) {
@@ -131,6 +255,16 @@ pub trait Processor: Sized + 'static {
     ///
     /// Each thread within reach makes one at some time during the call, between any two of its
     /// instructions; not where [`Processor::fences_asymmetrically`] returns false after the call.
+    ///
+    /// The side that runs seldom:
+    ///
+    /// ```
+    /// # use towpath_machine::{FenceReach, Native, Ordering, Processor};
+    /// let (cpu, using, closed) = (Native::current(), Native::word(0), Native::word(0));
+    /// cpu.store(&closed, 1, Ordering::Relaxed);
+    /// cpu.heavy_fence(Ordering::SeqCst, FenceReach::Threads);
+    /// assert_eq!(cpu.load(&using, Ordering::Relaxed), 0); // no thread begins to use it any more
+    /// ```
     #[inline]
     #[track_caller]
     fn heavy_fence(&self, order: Ordering, _reach: FenceReach) {
@@ -143,12 +277,28 @@ pub trait Processor: Sized + 'static {
     /// a microsecond; natively a millisecond, since no instruction tells of that.
     ///
     /// By default both sides are whole fences.
+    ///
+    /// ```
+    /// # use towpath_machine::{FenceReach, Native, Ordering, Processor};
+    /// let cpu = Native::current();
+    /// match cpu.fences_asymmetrically(FenceReach::Processes) {
+    ///     true => cpu.heavy_fence(Ordering::SeqCst, FenceReach::Processes),
+    ///     false => cpu.patient_fence(Ordering::SeqCst), // in a sandbox
+    /// }
+    /// ```
     #[track_caller]
     fn patient_fence(&self, order: Ordering) {
         self.fence(order);
     }
     /// Writes bytes to words, of which the last one is filled up with zeros: each word
     /// with Relaxed, as [`Processor::store`], in any order. Panics if the words are too few.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, words) = (Native::current(), [Native::word(9), Native::word(9)]);
+    /// cpu.store_bytes(&words, &[1; 10]);
+    /// assert_eq!(cpu.load(&words[1], Ordering::Relaxed), 0x0101); // filled up with zeros
+    /// ```
     #[inline]
     #[track_caller]
     fn store_bytes(&self, to: &[Self::Word], from: &[u8]) {
@@ -156,6 +306,14 @@ pub trait Processor: Sized + 'static {
     }
     /// Reads bytes out of words: each word with Relaxed, as [`Processor::load`], in any
     /// order. Panics if the words are too few.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// let (cpu, words, mut bytes) = (Native::current(), [Native::word(0)], [0; 5]);
+    /// cpu.store_bytes(&words, b"hello");
+    /// cpu.load_bytes(&words, &mut bytes);
+    /// assert_eq!(&bytes, b"hello");
+    /// ```
     #[inline]
     #[track_caller]
     fn load_bytes(&self, from: &[Self::Word], to: &mut [u8]) {
@@ -163,24 +321,70 @@ pub trait Processor: Sized + 'static {
     }
 
     /// Reads a datum.
+    ///
+    /// ```
+    /// # use towpath_machine::{Arena, Heap, Native, Place, Processor};
+    /// let (cpu, datum) = (Native::current(), Heap.cell(Place::NewLine, 40));
+    /// assert_eq!(cpu.read(&datum) + 2, 42);
+    /// ```
     fn read(&self, cell: &Self::Cell) -> u64;
     /// Writes a datum.
+    ///
+    /// ```
+    /// # use towpath_machine::{Arena, Heap, Native, Ordering, Place, Processor};
+    /// let (cpu, datum, ready) =
+    ///     (Native::current(), Heap.cell(Place::NewLine, 0), Native::word(0));
+    /// cpu.write(&datum, 42);
+    /// cpu.store(&ready, 1, Ordering::Release); // the word orders the datum
+    /// assert_eq!(cpu.read(&datum), 42);
+    /// ```
     fn write(&self, cell: &Self::Cell, value: u64);
     /// Copies `from` into the bytes that start at offset `at`. Panics if it does not fit.
+    ///
+    /// ```
+    /// # use towpath_machine::{Arena, Heap, Native, Processor};
+    /// let (cpu, shared, mut all) = (Native::current(), Heap.bytes(6), [0; 6]);
+    /// cpu.copy_in(&shared, 2, b"ab");
+    /// cpu.copy_out(&shared, 0, &mut all);
+    /// assert_eq!(&all, b"\0\0ab\0\0");
+    /// ```
     fn copy_in(&self, to: &Self::Bytes, at: usize, from: &[u8]);
     /// Copies as [`Processor::copy_in`] does, for another processor that reads the bytes
     /// next: this processor's caches need not keep them. Panics if they do not fit.
+    ///
+    /// ```
+    /// # use towpath_machine::{Arena, Heap, Native, Processor};
+    /// let (cpu, shared, mut end) = (Native::current(), Heap.bytes(1 << 20), [0; 2]);
+    /// cpu.copy_away(&shared, 0, &vec![7; 1 << 20]); // this core's caches stay as they are
+    /// cpu.copy_out(&shared, (1 << 20) - 2, &mut end);
+    /// assert_eq!(end, [7, 7]);
+    /// ```
     #[inline]
     fn copy_away(&self, to: &Self::Bytes, at: usize, from: &[u8]) {
         self.copy_in(to, at, from);
     }
     /// Copies the bytes that start at offset `at` to `to`. Panics if they are not all
     /// there.
+    ///
+    /// ```
+    /// # use towpath_machine::{Arena, Heap, Native, Processor};
+    /// let (cpu, shared, mut part) = (Native::current(), Heap.bytes(8), [0; 3]);
+    /// cpu.copy_in(&shared, 0, b"abcdefgh");
+    /// cpu.copy_out(&shared, 4, &mut part);
+    /// assert_eq!(&part, b"efg");
+    /// ```
     fn copy_out(&self, from: &Self::Bytes, at: usize, to: &mut [u8]);
 
     /// Spins until `done` accepts the word's value, for at most about `budget`
     /// nanoseconds (0: probes just once). Returns the last value read: `Ok` if accepted, `Err` if
     /// the budget ran out. The one place where anything spins.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, state) = (Native::current(), Native::word(1));
+    /// assert_eq!(cpu.spin_until(&state, Ordering::Acquire, 0, |value| value != 0), Ok(1));
+    /// assert_eq!(cpu.spin_until(&state, Ordering::Acquire, 500, |value| value == 2), Err(1));
+    /// ```
     fn spin_until(
         &self,
         word: &Self::Word,
@@ -192,6 +396,16 @@ pub trait Processor: Sized + 'static {
     /// Spins as [`Processor::spin_until`] does, with a pause before each further probe,
     /// of as many nanoseconds as `pause` makes of the value that was not accepted: proportional and
     /// exponential back-off. The budget is for the pauses alone.
+    ///
+    /// Proportional back-off of a ticket lock: 100 ns for each thread that is to come before.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// let (cpu, serving) = (Native::current(), Native::word(4));
+    /// let pause = |served| (7 - served) * 100;
+    /// let seen = cpu.poll_until(&serving, Ordering::Acquire, 1_000, pause, |served| served == 7);
+    /// assert_eq!(seen, Err(4)); // its time is over
+    /// ```
     #[track_caller]
     fn poll_until(
         &self,
@@ -218,15 +432,46 @@ pub trait Processor: Sized + 'static {
 
     /// Backs off for about `ns` nanoseconds without touching shared memory. Coarse: a
     /// machine may round up to its cheapest pause.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// let cpu = Native::current();
+    /// let begin = cpu.now();
+    /// cpu.delay(1_000); // the word that others write is left alone
+    /// assert!(cpu.now() > begin);
+    /// ```
     fn delay(&self, ns: u64);
     /// Private computation of about `ns` nanoseconds.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// let cpu = Native::current();
+    /// let begin = cpu.now();
+    /// cpu.work(2_000); // a critical section of two microseconds
+    /// assert!(cpu.now() - begin >= 2_000);
+    /// ```
     fn work(&self, ns: u64);
     /// Notes that the caller executes about so many instructions of its own, beside its
     /// accesses to shared memory. Costs nothing natively, where it does execute them; a simulated
     /// machine charges their time.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// let (cpu, key) = (Native::current(), 77u64);
+    /// let bucket = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+    /// cpu.instructions(3); // a simulated machine charges the hash's
+    /// assert!(bucket < 16);
+    /// ```
     #[inline(always)]
     fn instructions(&self, _count: u64) {}
     /// Marks the beginning of a loop of attempts, for [`Processor::begin_anew`].
+    ///
+    /// The mark goes to [`Processor::begin_anew`]:
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// assert_eq!(Native::current().attempts(), 0); // only model checkers tell loops apart
+    /// ```
     #[inline(always)]
     fn attempts(&self) -> u64 {
         0
@@ -236,198 +481,40 @@ pub trait Processor: Sized + 'static {
     /// The caller uses nothing that an earlier attempt has loaded, but to pause. `attempts` is the
     /// mark of the loop ([`Processor::attempts`]). Does nothing, but in a model checker, which then
     /// takes attempts in vain for one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Ordering, Processor};
+    /// # use Ordering::{AcqRel, Relaxed};
+    /// let (cpu, maximum) = (Native::current(), Native::word(3));
+    /// let attempts = cpu.attempts();
+    /// loop {
+    ///     let seen = cpu.load(&maximum, Relaxed); // each attempt loads it itself
+    ///     if cpu.compare_exchange(&maximum, seen, seen.max(5), AcqRel, Relaxed).is_ok() {
+    ///         break;
+    ///     }
+    ///     cpu.begin_anew(attempts);
+    /// }
+    /// assert_eq!(cpu.load(&maximum, Ordering::Relaxed), 5);
+    /// ```
     #[inline(always)]
     fn begin_anew(&self, _attempts: u64) {}
     /// Nanoseconds since some fixed instant that all processors of the machine share.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, Processor};
+    /// let begin = Native::current().now();
+    /// let end = std::thread::spawn(|| Native::current().now()).join().unwrap();
+    /// assert!(end >= begin); // one clock for all
+    /// ```
     fn now(&self) -> u64;
     /// Notes an event. Does nothing natively.
+    ///
+    /// ```
+    /// # use towpath_machine::{Event, Native, Processor};
+    /// let cpu = Native::current();
+    /// cpu.note(Event::Acquired(1)); // a simulated machine measures from here …
+    /// cpu.note(Event::Released(1)); // … to here
+    /// ```
     #[inline(always)]
     fn note(&self, _event: Event) {}
-}
-
-/// Capability: giving up the processor.
-pub trait Park: Processor {
-    /// Blocks while the low 32 bits of the word equal those of `expected`, until woken or
-    /// for about `timeout_ns`. May return early for no reason. The comparison and the falling
-    /// asleep are one atomic step with regard to [`Park::wake`].
-    fn park(&self, word: &Self::Word, expected: u64, timeout_ns: u64);
-    /// Wakes up to `count` processors parked on the word; returns how many.
-    fn wake(&self, word: &Self::Word, count: u32) -> u32;
-    /// Lets another runnable process use this processor, if there is one.
-    fn yield_now(&self);
-}
-
-/// Outcome of an acquisition of a lock of the operating system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockOutcome {
-    /// Acquired in the ordinary way.
-    Acquired,
-    /// Its previous owner died while holding it; the caller holds it now and must decide
-    /// what that means.
-    OwnerDied,
-    /// An owner died and its successor did not declare the protected data consistent: the
-    /// lock can't be had any more.
-    NotRecoverable,
-    /// Another thread holds it (only from [`KernelMutex::mutex_try_lock`]).
-    Busy,
-}
-
-/// Capability: the operating system's own robust mutex between processes (the baseline
-/// `posix`).
-pub trait KernelMutex: Processor {
-    /// The mutex, in place.
-    ///
-    /// Its default is one between the threads of a process, which learns of no deaths and may move.
-    type Mutex: Default + Send + Sync + 'static;
-    /// Makes a mutex in shared memory robust, and one between processes.
-    ///
-    /// Does nothing on machines whose mutexes are so from the beginning.
-    ///
-    /// # Safety
-    ///
-    /// * No thread of any process uses the mutex yet.
-    /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
-    ///   threads holds it or waits for it: the operating system's list of the thread's mutexes
-    ///   leads there.
-    #[expect(unsafe_code, reason = "declares the contract; only the native machine has a text for it")]
-    unsafe fn mutex_init(_mutex: &Self::Mutex) {}
-    /// Acquires; blocks as the operating system sees fit.
-    fn mutex_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
-    /// Acquires if free.
-    fn mutex_try_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
-    /// Declares the protected data consistent after [`LockOutcome::OwnerDied`].
-    fn mutex_make_consistent(&self, mutex: &Self::Mutex);
-    /// Releases. The caller must hold it.
-    fn mutex_unlock(&self, mutex: &Self::Mutex);
-}
-
-/// Capability: fetch-and-op at memory, without caching the word ([`Place::AtMemory`]).
-///
-/// Reading acquires and writing releases. A machine without such a memory takes its own accesses,
-/// as these methods do.
-pub trait FetchOp: Processor {
-    /// Reads at memory.
-    fn fetch_load(&self, word: &Self::Word) -> u64 {
-        // (F1) Acquire: pairs with the operations that write, here and (F2).
-        self.load(word, Ordering::Acquire)
-    }
-    /// Writes at memory.
-    fn fetch_store(&self, word: &Self::Word, value: u64) {
-        // (F2) Release: pairs with the operations that read, (F1) and (F3).
-        self.store(word, value, Ordering::Release);
-    }
-    /// Adds one at memory; returns the previous value.
-    fn fetch_increment(&self, word: &Self::Word) -> u64 {
-        // (F3) AcqRel: each of the three that read and write pairs with all operations.
-        self.fetch_add(word, 1, Ordering::AcqRel)
-    }
-    /// Subtracts one at memory; returns the previous value.
-    fn fetch_decrement(&self, word: &Self::Word) -> u64 {
-        // (F4) AcqRel: pairs with all operations, as (F3).
-        self.fetch_add(word, u64::MAX, Ordering::AcqRel)
-    }
-    /// Reads and sets to zero at memory.
-    fn fetch_clear(&self, word: &Self::Word) -> u64 {
-        // (F5) AcqRel: pairs with all operations, as (F3).
-        self.swap(word, 0, Ordering::AcqRel)
-    }
-}
-
-/// Capability: load-linked and store-conditional. A processor has one reservation:
-/// linking another word gives the former one up.
-///
-/// A machine that has only compare-and-swap may emulate it by the value that was linked
-/// ([`Link`](crate::Link)); then a word that was changed and changed back counts as unchanged.
-pub trait LlSc: Processor {
-    /// Reads and sets a reservation on the word's line.
-    fn load_linked(&self, word: &Self::Word) -> u64;
-    /// Writes if the reservation still stands.
-    fn store_conditional(&self, word: &Self::Word, value: u64) -> bool;
-    /// Returns whether the reservation still stands.
-    fn validate(&self, word: &Self::Word) -> bool;
-}
-
-/// Capability: asking the operating system which threads run, as a scheduler-conscious
-/// lock does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
-/// (Kontothanassis, Wisniewski & Scott 1997: the states *preempted*, *preemptable*, *unpreemptable
-/// by itself* and *by another*).
-pub trait Scheduling: Processor {
-    /// Returns whether the processor with this number is certainly not running now:
-    /// preempted, or asleep.
-    fn is_preempted(&self, id: usize) -> bool;
-
-    /// Asks not to be preempted from now on (`true`), also taking over another thread's
-    /// request by [`Scheduling::keep`]; or withdraws the request (`false`), and lets other threads
-    /// run at once if the time slice has ended meanwhile. An operating system may refuse, or lose
-    /// patience: that costs time, not correctness.
-    fn stay(&self, _on: bool) {}
-
-    /// Asks that the processor with this number not be preempted from now on, in one step
-    /// with looking whether it is already: then returns `false`.
-    fn keep(&self, id: usize) -> bool {
-        !self.is_preempted(id)
-    }
-}
-
-/// Capability: double compare-and-swap on two independent words.
-pub trait Dcas: Processor {
-    /// Writes both new values if both words hold their old ones.
-    fn dcas(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
-}
-
-/// Capability: compare-and-swap of two words that lie beside each other.
-pub trait Cas2: Processor {
-    /// Writes both new values if both words hold their old ones. `None` if that can't be
-    /// done: the words are not an aligned pair, the first one first, or the processor has no such
-    /// instruction.
-    fn cas2(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> Option<bool>;
-}
-
-/// Capability: the advisory load (Cload) of Greenwald & Cheriton §6.2.
-pub trait AdvisoryLoad: Processor {
-    /// Reads the word and takes its line's advisory lock; `None` if another processor has
-    /// it.
-    fn advisory_load(&self, word: &Self::Word) -> Option<u64>;
-}
-
-/// Capability: an operating system that keeps counts of active threads (Allemany & Felten
-/// 1992; Greenwald & Cheriton §8.4): it takes a thread that it switches out off the count that the
-/// thread is in, and adds it again before the thread goes on. So a thread that waits until others
-/// are done does not wait for one that does not run.
-pub trait ActiveThreads: Processor {
-    /// Adds the acting thread to a count, if that is below `most`, in one step with
-    /// telling the system. May fail for no reason. A thread is in one count at a time.
-    fn enter(&self, count: &Self::Word, most: u64) -> bool;
-    /// Takes it off again.
-    fn leave(&self, count: &Self::Word);
-}
-
-/// Capability: an operating system that knows locks, and the tentative stores of their
-/// holders (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a holder, or
-/// finds it dead, it puts back what that has stored and frees the lock; the holder learns of it at
-/// its next step, and begins anew. So no thread waits for a holder that does not run.
-///
-/// Such a lock is a word that counts how often it was taken and freed: odd while it has a holder,
-/// whichever thread frees it. A thread has one at a time.
-pub trait RollBack: Processor {
-    /// Takes the lock if it is free, in one step with telling the system; acquires. May
-    /// fail for no reason.
-    fn take(&self, lock: &Self::Word) -> bool;
-    /// Stores, for the time being: one word in a section. Releases. `false`: the thread
-    /// has been rolled back, and has not stored.
-    fn store_tentatively(&self, word: &Self::Word, value: u64) -> bool;
-    /// Stores, and decides: the thread's stores stay, even if the system frees the lock.
-    /// Releases. `false`: it has been rolled back, and has not stored.
-    fn store_finally(&self, word: &Self::Word, value: u64) -> bool;
-    /// Frees the lock, unless the system has done that; releases. `false`: it has, so
-    /// what was read under the lock may not belong together.
-    fn free(&self, lock: &Self::Word) -> bool;
-}
-
-/// Capability: hints that a line will be needed.
-pub trait Prefetch: Processor {
-    /// Prefetches for writing.
-    fn prefetch_exclusive(&self, word: &Self::Word);
-    /// Prefetches for reading.
-    fn prefetch_shared(&self, word: &Self::Word);
 }

@@ -26,6 +26,13 @@ const SHORT: usize = 8 << 10;
 ///
 /// As [`core::ptr::copy_nonoverlapping`]: `from` is readable and `to` writable for `len` bytes, and
 /// they don't overlap.
+///
+/// ```
+/// let (source, mut target) = ([7u8; 100], [0u8; 100]);
+/// // SAFETY: two arrays of this length.
+/// unsafe { towpath_machine::copy_by_lines(source.as_ptr(), target.as_mut_ptr(), 100) };
+/// assert_eq!(target, source);
+/// ```
 #[inline]
 pub unsafe fn copy_by_lines(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
@@ -67,6 +74,15 @@ unsafe fn copy_by_lines_of(whole: *const u8, from: *const u8, to: *mut u8, len: 
 /// # Safety
 ///
 /// As [`copy_by_lines`].
+///
+/// ```
+/// use towpath_machine::copy_past_caches;
+///
+/// let (source, mut target) = (vec![7u8; 1 << 16], vec![0u8; 1 << 16]);
+/// // SAFETY: two vectors of this length; another core is to read the target.
+/// unsafe { copy_past_caches(source.as_ptr(), target.as_mut_ptr(), source.len()) };
+/// assert_eq!(target, source);
+/// ```
 pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise; such stores must be aligned.
     unsafe { copy::<true>(from, to, len, to.align_offset(crate::LINE)) };

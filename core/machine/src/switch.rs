@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
+use crate::capabilities::Park;
 use crate::native::Native;
-use crate::processor::{Park, Processor};
+use crate::processor::Processor;
 
 /// Exchanges in a batch, and batches; the shortest batch counts, so that others' work
 /// doesn't.
