@@ -50,6 +50,15 @@ pub trait Barrier<P: Processor>: Sized {
     /// # Panics
     ///
     /// If there are none or more than places.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::barriers::Dissemination;
+    /// use towpath_sync::{Barrier, Spinning};
+    ///
+    /// let barrier: Dissemination<Native, 8> = Barrier::new(&Heap, 1);
+    /// assert_eq!(barrier.wait(&Native::current(), 0, &Spinning), Ok(()));
+    /// ```
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
     /// Arrives as participant `me` (each number once: 0 to one less than there are) and

@@ -38,6 +38,14 @@ pub struct CompactBarrier<P: Processor = Native> {
 
 impl<P: Processor> CompactBarrier<P> {
     /// A barrier without arrivals, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::CompactBarrier;
+    ///
+    /// let barrier = CompactBarrier::<Native>::new(&Heap);
+    /// assert!(barrier.is_left(&Native::current()));
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         CompactBarrier { episode: arena.word(Place::NewLine, 0), arrivals: arena.word(Place::SameLine, 0) }
     }
@@ -48,6 +56,19 @@ impl<P: Processor> CompactBarrier<P> {
     /// # Errors
     ///
     /// The surroundings know that a participant will not come.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::{CompactBarrier, Spinning};
+    ///
+    /// let barrier = CompactBarrier::<Native>::new(&Heap);
+    /// let arrive = || barrier.wait(&Native::current(), &Spinning, 2);
+    /// let (first, second) = std::thread::scope(|scope| {
+    ///     let other = scope.spawn(arrive);
+    ///     (arrive(), other.join().unwrap())
+    /// });
+    /// assert_ne!(first, second); // one of them was the last
+    /// ```
     pub fn wait<W: Waiting<P> + Clone>(
         &self,
         cpu: &P,
@@ -73,6 +94,16 @@ impl<P: Processor> CompactBarrier<P> {
     }
 
     /// Returns whether no participant is in it: then none touches its memory any more.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::{CompactBarrier, Spinning};
+    ///
+    /// let (cpu, barrier) = (Native::current(), CompactBarrier::<Native>::new(&Heap));
+    /// barrier.wait(&cpu, &Spinning, 1)?;
+    /// assert!(barrier.is_left(&cpu)); // its memory may be used for something else
+    /// # Ok::<(), towpath_sync::Abandoned>(())
+    /// ```
     pub fn is_left(&self, cpu: &P) -> bool {
         // (3) Acquire: pairs with the Release (2).
         cpu.load(&self.arrivals, Ordering::Acquire) == 0

@@ -37,12 +37,30 @@ pub struct CompactCondition<P: Processor = Native> {
 
 impl<P: Processor> CompactCondition<P> {
     /// A condition without waiters, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::CompactCondition;
+    ///
+    /// let changed = CompactCondition::<Native>::new(&Heap);
+    /// assert!(!changed.has_waiters(&Native::current()));
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         CompactCondition { count: arena.word(Place::NewLine, 0), waiters: arena.word(Place::SameLine, 0) }
     }
 
     /// Begins a wait: called with the lock, which the caller then releases. Returns the
     /// count for [`CompactCondition::sleep`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactCondition, Deadline, Spinning, robust::Woken};
+    /// let (cpu, changed) = (Native::current(), CompactCondition::<Native>::new(&Heap));
+    /// let seen = changed.begin(&cpu); // with the lock
+    /// changed.notify_one(&cpu, &Spinning); // from here on none is lost
+    /// assert_eq!(changed.sleep(&cpu, &Spinning, seen, Deadline::NEVER), Woken::Notified);
+    /// changed.end(&cpu);
+    /// ```
     pub fn begin(&self, cpu: &P) -> u64 {
         // Relaxed, both: a notifier that must see the waiter has had the lock since.
         cpu.fetch_add(&self.waiters, 1, Ordering::Relaxed);
@@ -51,6 +69,16 @@ impl<P: Processor> CompactCondition<P> {
 
     /// Sleeps until it is notified: called without the lock, which the caller then
     /// acquires.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactCondition, Deadline, Spinning, robust::Woken};
+    /// let (cpu, changed) = (Native::current(), CompactCondition::<Native>::new(&Heap));
+    /// let seen = changed.begin(&cpu);
+    /// let soon = Deadline::after(&cpu, 1_000_000);
+    /// assert_eq!(changed.sleep(&cpu, &Spinning, seen, soon), Woken::TimedOut);
+    /// changed.end(&cpu);
+    /// ```
     pub fn sleep<W: Waiting<P>>(&self, cpu: &P, wait: &W, seen: u64, deadline: Deadline) -> Woken {
         let mut turns = Turns::new(cpu, deadline, TURN).called();
         loop {
@@ -65,18 +93,49 @@ impl<P: Processor> CompactCondition<P> {
     }
 
     /// Ends a wait, notified or not. The waiter does not touch the condition any more.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::CompactCondition;
+    /// let (cpu, changed) = (Native::current(), CompactCondition::<Native>::new(&Heap));
+    /// changed.begin(&cpu);
+    /// changed.end(&cpu); // it does without sleeping
+    /// assert!(!changed.has_waiters(&cpu));
+    /// ```
     pub fn end(&self, cpu: &P) {
         // (1) Release: pairs with the Acquire (2) in `has_waiters`.
         cpu.fetch_add(&self.waiters, u64::MAX, Ordering::Release);
     }
 
     /// Returns whether a thread is between `begin` and `end`.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::CompactCondition;
+    /// let (cpu, changed) = (Native::current(), CompactCondition::<Native>::new(&Heap));
+    /// changed.begin(&cpu);
+    /// assert!(changed.has_waiters(&cpu)); // its memory is in use
+    /// # changed.end(&cpu);
+    /// ```
     pub fn has_waiters(&self, cpu: &P) -> bool {
         // (2) Acquire: pairs with the Release (1) in `end`.
         cpu.load(&self.waiters, Ordering::Acquire) != 0
     }
 
     /// Notifies a waiter.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactCondition, Deadline, Spinning, robust::Woken};
+    /// let changed = CompactCondition::<Native>::new(&Heap);
+    /// let seen = changed.begin(&Native::current());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| changed.notify_one(&Native::current(), &Spinning));
+    ///     let woken = changed.sleep(&Native::current(), &Spinning, seen, Deadline::NEVER);
+    ///     assert_eq!(woken, Woken::Notified);
+    /// });
+    /// # changed.end(&Native::current());
+    /// ```
     #[inline]
     pub fn notify_one<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         if self.counts(cpu) {
@@ -85,6 +144,18 @@ impl<P: Processor> CompactCondition<P> {
     }
 
     /// Notifies all waiters.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactCondition, Deadline, Spinning, robust::Woken};
+    /// let (cpu, changed) = (Native::current(), CompactCondition::<Native>::new(&Heap));
+    /// let waits = [changed.begin(&cpu), changed.begin(&cpu)];
+    /// changed.notify_all(&cpu, &Spinning);
+    /// for seen in waits {
+    ///     assert_eq!(changed.sleep(&cpu, &Spinning, seen, Deadline::NEVER), Woken::Notified);
+    ///     changed.end(&cpu);
+    /// }
+    /// ```
     #[inline]
     pub fn notify_all<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         if self.counts(cpu) {

@@ -58,6 +58,14 @@ pub struct CompactRwLock<P: Processor = Native> {
 
 impl<P: Processor> CompactRwLock<P> {
     /// A free lock in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::CompactRwLock;
+    ///
+    /// let lock = CompactRwLock::<Native>::new(&Heap);
+    /// assert!(!lock.is_written(&Native::current()));
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         CompactRwLock { writers: Compact::new(arena), word: arena.word(Place::SameLine, 0) }
     }
@@ -72,6 +80,15 @@ impl<P: Processor> CompactRwLock<P> {
     /// # Errors
     ///
     /// The time was over.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactRwLock, Deadline, Spinning};
+    /// let (cpu, lock) = (Native::current(), CompactRwLock::<Native>::new(&Heap));
+    /// lock.read(&cpu, &Spinning, Deadline::NEVER)?;
+    /// assert!(lock.read(&cpu, &Spinning, Deadline::PAST).is_ok()); // readers share it
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     #[inline]
     pub fn read<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
         // Relaxed: the exchange compares.
@@ -108,6 +125,16 @@ impl<P: Processor> CompactRwLock<P> {
     }
 
     /// Releases for a reader.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactRwLock, Deadline, Spinning};
+    /// let (cpu, lock) = (Native::current(), CompactRwLock::<Native>::new(&Heap));
+    /// lock.read(&cpu, &Spinning, Deadline::NEVER)?;
+    /// lock.read_unlock(&cpu, &Spinning); // the last reader lets a writer in
+    /// assert!(lock.write(&cpu, &Spinning, Deadline::PAST, false).is_ok());
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     #[inline]
     pub fn read_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // (2) Release: pairs with the Acquire (1).
@@ -123,6 +150,18 @@ impl<P: Processor> CompactRwLock<P> {
     /// # Errors
     ///
     /// The time was over.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactRwLock, Deadline, LockError, Spinning};
+    /// let (cpu, lock) = (Native::current(), CompactRwLock::<Native>::new(&Heap));
+    /// lock.read(&cpu, &Spinning, Deadline::NEVER)?;
+    /// let (soon, insists) = (Deadline::after(&cpu, 1_000_000), true);
+    /// let late = lock.write(&cpu, &Spinning, soon, insists);
+    /// assert_eq!(late, Err(LockError::TimedOut)); // and readers may come again
+    /// assert!(lock.read(&cpu, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn write<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -178,6 +217,17 @@ impl<P: Processor> CompactRwLock<P> {
     }
 
     /// Releases for a writer.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactRwLock, Deadline, Spinning};
+    /// let (cpu, lock) = (Native::current(), CompactRwLock::<Native>::new(&Heap));
+    /// lock.write(&cpu, &Spinning, Deadline::NEVER, false)?;
+    /// assert!(lock.read(&cpu, &Spinning, Deadline::PAST).is_err());
+    /// lock.write_unlock(&cpu, &Spinning);
+    /// assert!(lock.read(&cpu, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn write_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // First, since the next owner may free the lock as soon as the word lets it in.
@@ -190,6 +240,19 @@ impl<P: Processor> CompactRwLock<P> {
     }
 
     /// Returns whether a writer has it: the caller, if it holds the lock.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactRwLock, Deadline, Spinning};
+    /// let (cpu, lock) = (Native::current(), CompactRwLock::<Native>::new(&Heap));
+    /// lock.write(&cpu, &Spinning, Deadline::NEVER, false)?;
+    /// match lock.is_written(&cpu) {
+    ///     true => lock.write_unlock(&cpu, &Spinning), // as `pthread_rwlock_unlock` has it
+    ///     false => lock.read_unlock(&cpu, &Spinning),
+    /// }
+    /// assert!(!lock.is_written(&cpu));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn is_written(&self, cpu: &P) -> bool {
         // Relaxed: a holder asks for itself; others are told what may be old.

@@ -49,22 +49,56 @@ impl<P: Processor> CompactSemaphore<P> {
     pub const MOST: u32 = i32::MAX as u32;
 
     /// A semaphore of this value, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::CompactSemaphore;
+    ///
+    /// let permits = CompactSemaphore::<Native>::new(&Heap, 3);
+    /// assert_eq!(permits.value(&Native::current()), 3);
+    /// ```
     pub fn new(arena: &impl Arena<P>, value: u32) -> Self {
         CompactSemaphore { word: arena.word(Place::NewLine, u64::from(value)) }
     }
 
     /// The word, whose lower half is the value: 0 while a waiter has to sleep.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// # use towpath_sync::CompactSemaphore;
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 0));
+    /// permits.enter(&cpu);
+    /// let seen = cpu.load(permits.word(), Ordering::Relaxed);
+    /// assert_eq!(seen as u32, 0); // a waiter sleeps on it while it holds `seen`
+    /// # permits.leave(&cpu, &towpath_sync::Spinning);
+    /// ```
     pub fn word(&self) -> &P::Word {
         &self.word
     }
 
     /// The value, which is old when it comes.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Spinning};
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 2));
+    /// permits.post(&cpu, &Spinning);
+    /// assert_eq!(permits.value(&cpu), 3);
+    /// ```
     pub fn value(&self, cpu: &P) -> u32 {
         // Relaxed: a hint.
         (cpu.load(&self.word, Ordering::Relaxed) & VALUE) as u32
     }
 
     /// Takes a unit if there is one. Returns whether it did.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::CompactSemaphore;
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 1));
+    /// assert!(permits.takes(&cpu));
+    /// assert!(!permits.takes(&cpu)); // none is left, and it does not wait
+    /// ```
     #[inline]
     pub fn takes(&self, cpu: &P) -> bool {
         self.takes_with(cpu, 0)
@@ -88,6 +122,15 @@ impl<P: Processor> CompactSemaphore<P> {
     }
 
     /// The caller waits from now on: it takes a unit as a waiter, or leaves.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Spinning};
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 0));
+    /// permits.enter(&cpu); // from now on a post wakes it, if it sleeps
+    /// permits.post(&cpu, &Spinning);
+    /// assert!(permits.takes_as_waiter(&cpu));
+    /// ```
     pub fn enter(&self, cpu: &P) {
         // Relaxed: posts are ordered with it by the word itself.
         cpu.fetch_add(&self.word, WAITER, Ordering::Relaxed);
@@ -95,11 +138,31 @@ impl<P: Processor> CompactSemaphore<P> {
 
     /// Takes a unit if there is one, for a waiter, which waits no more then. Returns
     /// whether it did.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Spinning};
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 0));
+    /// permits.enter(&cpu);
+    /// assert!(!permits.takes_as_waiter(&cpu)); // it still waits
+    /// permits.post(&cpu, &Spinning);
+    /// assert!(permits.takes_as_waiter(&cpu));
+    /// ```
     pub fn takes_as_waiter(&self, cpu: &P) -> bool {
         self.takes_with(cpu, WAITER)
     }
 
     /// The caller, a waiter, gives up. A wake that has come to it goes on to another.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Spinning};
+    /// let (cpu, permits) = (Native::current(), CompactSemaphore::<Native>::new(&Heap, 0));
+    /// permits.enter(&cpu);
+    /// permits.leave(&cpu, &Spinning); // a signal interrupts it
+    /// permits.post(&cpu, &Spinning);
+    /// assert_eq!(permits.value(&cpu), 1); // the unit is another one's
+    /// ```
     pub fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // Relaxed: as in `enter`.
         let before = cpu.fetch_add(&self.word, 0u64.wrapping_sub(WAITER), Ordering::Relaxed);
@@ -113,6 +176,17 @@ impl<P: Processor> CompactSemaphore<P> {
     /// # Errors
     ///
     /// There was none until then.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Deadline, Spinning};
+    /// let permits = CompactSemaphore::<Native>::new(&Heap, 0);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| permits.post(&Native::current(), &Spinning));
+    ///     permits.acquire(&Native::current(), &Spinning, Deadline::NEVER)
+    /// })?;
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn acquire<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
         if self.takes(cpu) {
             return Ok(());
@@ -133,6 +207,16 @@ impl<P: Processor> CompactSemaphore<P> {
     /// Adds a unit, and wakes a waiter.
     ///
     /// Returns `false`, and does nothing, if the value is the maximum.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{CompactSemaphore, Spinning};
+    /// # let cpu = Native::current();
+    /// let most = CompactSemaphore::<Native>::MOST;
+    /// let permits = CompactSemaphore::<Native>::new(&Heap, most - 1);
+    /// assert!(permits.post(&cpu, &Spinning));
+    /// assert!(!permits.post(&cpu, &Spinning)); // it is the maximum
+    /// ```
     #[inline]
     pub fn post<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         loop {

@@ -38,11 +38,27 @@ impl Deadline {
     pub const ONE_TURN: Deadline = Deadline(1);
 
     /// Deadline in so many nanoseconds.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::Deadline;
+    ///
+    /// let cpu = Native::current();
+    /// assert!(Deadline::after(&cpu, 1_000) < Deadline::after(&cpu, 2_000_000_000));
+    /// ```
     pub fn after<P: Processor>(cpu: &P, ns: u64) -> Deadline {
         Deadline(cpu.now().saturating_add(ns).max(2))
     }
 
     /// Deadline in so long a time, for native waiters.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use towpath_sync::Deadline;
+    ///
+    /// assert_eq!(Deadline::within(Duration::ZERO), Deadline::PAST);
+    /// assert_eq!(Deadline::within(Duration::MAX), Deadline::NEVER);
+    /// ```
     pub fn within(time: Duration) -> Deadline {
         match u64::try_from(time.as_nanos()) {
             Ok(0) => Deadline::PAST,
@@ -52,11 +68,30 @@ impl Deadline {
     }
 
     /// An instant of the system's monotonic clock, for native waiters.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use towpath_sync::Deadline;
+    ///
+    /// let start = Instant::now();
+    /// assert_eq!(Deadline::at(start), Deadline::PAST);
+    /// assert!(Deadline::at(start + Duration::from_secs(60)) > Deadline::PAST);
+    /// ```
     pub fn at(instant: Instant) -> Deadline {
         Deadline::within(instant.saturating_duration_since(Instant::now()))
     }
 
     /// Returns whether the time has come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use towpath_machine::Native;
+    /// use towpath_sync::Deadline;
+    ///
+    /// let (cpu, soon) = (Native::current(), Deadline::within(Duration::from_millis(1)));
+    /// std::thread::sleep(Duration::from_millis(2));
+    /// assert!(soon.is_over(&cpu) && !Deadline::NEVER.is_over(&cpu));
+    /// ```
     pub fn is_over<P: Processor>(self, cpu: &P) -> bool {
         match self {
             Deadline::NEVER => false,

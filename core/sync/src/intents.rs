@@ -60,6 +60,15 @@ impl Intents<Native> {
 
 impl<P: Processor, const N: usize> Intents<P, N> {
     /// An empty table between processes.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::intents::Intents;
+    /// use towpath_sync::Alone;
+    ///
+    /// let intents = Intents::<Native, 4>::in_arena(&Heap);
+    /// assert!(!intents.abandoned(&Native::current(), &Alone));
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         Intents {
             cleaned: arena.word(Place::NewLine, 0),
@@ -70,6 +79,14 @@ impl<P: Processor, const N: usize> Intents<P, N> {
 
     /// Writes the identity down, in one of the first `capacity` places. `None` if there
     /// is none left.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::intents::Intents;
+    /// let (cpu, intents) = (Native::current(), Intents::<Native, 4>::in_arena(&Heap));
+    /// assert_eq!(intents.enter(&cpu, 7, 1), Some(0)); // before it touches the lock
+    /// assert_eq!(intents.enter(&cpu, 8, 1), None); // of one place
+    /// ```
     pub fn enter(&self, cpu: &P, identity: u32, capacity: usize) -> Option<usize> {
         let places = capacity.min(N);
         let first = identity as usize % places.max(1);
@@ -83,6 +100,16 @@ impl<P: Processor, const N: usize> Intents<P, N> {
     }
 
     /// The caller has left the lock.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::intents::Intents;
+    /// let (cpu, intents) = (Native::current(), Intents::<Native, 4>::in_arena(&Heap));
+    /// let place = intents.enter(&cpu, 7, 1).expect("one place");
+    /// // … it acquires and releases the lock …
+    /// intents.leave(&cpu, place);
+    /// assert!(intents.enter(&cpu, 8, 1).is_some());
+    /// ```
     pub fn leave(&self, cpu: &P, place: usize) {
         // (2) Release: keeps what precedes, the lock's own accesses, before it. It pairs with
         // the Acquire (1).
@@ -97,12 +124,31 @@ impl<P: Processor, const N: usize> Intents<P, N> {
     }
 
     /// Returns whether a dead process may be in the way.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Surroundings, intents::Intents};
+    /// struct OneDead;
+    /// impl Surroundings for OneDead {
+    ///     fn is_alive(&self, identity: u32) -> bool { identity != 7 }
+    /// }
+    /// let (cpu, intents) = (Native::current(), Intents::<Native, 4>::in_arena(&Heap));
+    /// intents.enter(&cpu, 7, 4); // and dies
+    /// assert!(intents.abandoned(&cpu, &OneDead));
+    /// ```
     pub fn abandoned(&self, cpu: &P, around: &dyn Surroundings) -> bool {
         (0..N).any(|place| self.dead(cpu, place, around) != 0)
     }
 
     /// Returns the dead processes in the table, if it has not been looked through since
     /// the last death; called before the caller queues.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Alone, intents::Intents};
+    /// let (cpu, intents) = (Native::current(), Intents::<Native, 4>::in_arena(&Heap));
+    /// assert!(intents.look(&cpu, &Alone).is_none()); // no process has died
+    /// ```
     pub fn look(&self, cpu: &P, around: &dyn Surroundings) -> Option<DeadBefore<N>> {
         let deaths = around.deaths();
         // Relaxed: a hint that saves the look.
@@ -116,6 +162,22 @@ impl<P: Processor, const N: usize> Intents<P, N> {
     /// the way.
     ///
     /// A place of one that is not there any more may have another owner.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Surroundings, intents::Intents};
+    /// struct OneDead;
+    /// impl Surroundings for OneDead {
+    ///     fn is_alive(&self, identity: u32) -> bool { identity != 7 }
+    ///     fn deaths(&self) -> u64 { 1 }
+    /// }
+    /// let (cpu, intents) = (Native::current(), Intents::<Native, 4>::in_arena(&Heap));
+    /// intents.enter(&cpu, 7, 4); // and dies before it touches the lock
+    /// let before = intents.look(&cpu, &OneDead).expect("a death");
+    /// // … another process acquires the lock all the same …
+    /// intents.clean(&cpu, before);
+    /// assert!(!intents.abandoned(&cpu, &OneDead));
+    /// ```
     pub fn clean(&self, cpu: &P, before: DeadBefore<N>) {
         for (place, dead) in self.places.iter().zip(before.dead).filter(|(_, dead)| *dead != 0) {
             // Relaxed, both: the dead do nothing any more. It fails if an earlier holder has

@@ -297,6 +297,16 @@ pub trait Lock<P: Processor>: Sized {
     ///
     /// Succeeds only if there is nothing to tell the owner, and only for locks that know it
     /// ([`Lock::KNOWS_OWNER`]).
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::Lock;
+    /// use towpath_sync::locks::{Robust, Ticket};
+    ///
+    /// let cpu = Native::current();
+    /// assert!(Robust::<Native>::new(&Heap).try_lock_as(&cpu, 7).is_some());
+    /// assert!(Ticket::<Native>::new(&Heap).try_lock_as(&cpu, 7).is_none()); // knows no owners
+    /// ```
     fn try_lock_as(&self, _cpu: &P, _identity: u32) -> Option<Self::Held> {
         None
     }
@@ -306,6 +316,21 @@ pub trait Lock<P: Processor>: Sized {
     /// # Errors
     ///
     /// As [`Lock::lock_until`].
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Ticket;
+    /// use towpath_sync::{Deadline, Lock, Spinning};
+    ///
+    /// let (cpu, lock) = (Native::current(), Ticket::<Native>::new(&Heap));
+    /// let held = match lock.try_lock_as(&cpu, 1) {
+    ///     Some(held) => held,
+    ///     None => lock.lock_after(&cpu, &Spinning, Deadline::NEVER)?,
+    /// };
+    /// assert!(lock.try_lock(&cpu).is_none());
+    /// # lock.unlock(&cpu, &Spinning, held);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn lock_after<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -335,17 +360,63 @@ pub trait Lock<P: Processor>: Sized {
     ///
     /// Returns what the caller still holds, and releases by [`Lock::unlock`]: always, unless the
     /// lock has a short way.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::Lock;
+    /// use towpath_sync::locks::{Robust, Ticket};
+    ///
+    /// let cpu = Native::current();
+    /// let (robust, ticket) = (Robust::<Native>::new(&Heap), Ticket::<Native>::new(&Heap));
+    /// let held = robust.try_lock_as(&cpu, 1).expect("it is free");
+    /// assert!(robust.unlock_at_once(&cpu, held).is_none()); // released
+    /// let held = ticket.try_lock(&cpu).expect("it is free");
+    /// assert!(ticket.unlock_at_once(&cpu, held).is_some()); // has no short way
+    /// ```
     fn unlock_at_once(&self, _cpu: &P, held: Self::Held) -> Option<Self::Held> {
         Some(held)
     }
 
     /// Releases where [`Lock::unlock_at_once`] could not.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Ticket;
+    /// use towpath_sync::{Lock, Spinning};
+    ///
+    /// let (cpu, lock) = (Native::current(), Ticket::<Native>::new(&Heap));
+    /// let held = lock.lock(&cpu, &Spinning)?;
+    /// if let Some(held) = lock.unlock_at_once(&cpu, held) {
+    ///     lock.unlock_after(&cpu, &Spinning, held);
+    /// }
+    /// assert!(lock.try_lock(&cpu).is_some());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn unlock_after<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held) {
         self.unlock(cpu, wait, held);
     }
 
     /// Releases data that the caller was told are half changed and did not repair: the
     /// next owner is told again, if the lock can do that ([`Lock::HANDS_ON`]).
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Robust;
+    /// use towpath_sync::{Alone, Lock, Surroundings, Wait};
+    /// # struct Second;
+    /// # impl Surroundings for Second {
+    /// #     fn identity(&self) -> u32 { 2 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity == 2 }
+    /// # }
+    ///
+    /// type Key = Robust<Native>;
+    /// let (cpu, lock, second) = (Native::current(), Key::new(&Heap), Wait::adaptive(&Second));
+    /// lock.lock(&cpu, &Wait::adaptive(&Alone))?; // the first process dies as its holder
+    /// let held = lock.lock(&cpu, &second)?;
+    /// lock.hand_on(&cpu, &second, held); // it can't repair the data
+    /// assert!(Key::owner_died(&lock.lock(&cpu, &second)?)); // the next one is told, too
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn hand_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held) {
         self.unlock(cpu, wait, held);
     }
@@ -353,15 +424,64 @@ pub trait Lock<P: Processor>: Sized {
     /// Returns whether this acquisition came from an owner that died while holding the
     /// lock. The data may be half-changed; the new owner repairs it and says so
     /// ([`Lock::make_consistent`]), or the release poisons the lock.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Robust;
+    /// use towpath_sync::{Lock, Spinning};
+    ///
+    /// let (cpu, lock) = (Native::current(), Robust::<Native>::new(&Heap));
+    /// let held = lock.lock(&cpu, &Spinning)?;
+    /// assert!(!Robust::<Native>::owner_died(&held)); // the data are whole
+    /// # lock.unlock(&cpu, &Spinning, held);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn owner_died(_held: &Self::Held) -> bool {
         false
     }
 
     /// Identity of the owner that died, if the lock knows it.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Robust;
+    /// use towpath_sync::{Alone, Lock, Surroundings, Wait};
+    /// # struct Second;
+    /// # impl Surroundings for Second {
+    /// #     fn identity(&self) -> u32 { 2 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity == 2 }
+    /// # }
+    ///
+    /// let (cpu, lock) = (Native::current(), Robust::<Native>::new(&Heap));
+    /// lock.lock(&cpu, &Wait::adaptive(&Alone))?; // process 1 dies as its holder
+    /// let held = lock.lock(&cpu, &Wait::adaptive(&Second))?;
+    /// assert_eq!(Robust::<Native>::dead_owner(&held), Some(1));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn dead_owner(_held: &Self::Held) -> Option<u32> {
         None
     }
 
     /// Declares the protected data consistent after [`Lock::owner_died`].
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Robust;
+    /// use towpath_sync::{Alone, Lock, Surroundings, Wait};
+    /// # struct Second;
+    /// # impl Surroundings for Second {
+    /// #     fn identity(&self) -> u32 { 2 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity == 2 }
+    /// # }
+    ///
+    /// let (cpu, lock, second) =
+    ///     (Native::current(), Robust::<Native>::new(&Heap), Wait::adaptive(&Second));
+    /// lock.lock(&cpu, &Wait::adaptive(&Alone))?; // the first process dies as its holder
+    /// let mut held = lock.lock(&cpu, &second)?;
+    /// lock.make_consistent(&cpu, &mut held); // after a repair of the data
+    /// lock.unlock(&cpu, &second, held);
+    /// assert!(!Robust::<Native>::owner_died(&lock.lock(&cpu, &second)?));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     fn make_consistent(&self, _cpu: &P, _held: &mut Self::Held) {}
 }

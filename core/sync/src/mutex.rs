@@ -170,6 +170,16 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// * No thread uses it yet.
     /// * If the lock is bound to its address ([`Lock::IN_PLACE`]), all processes keep it mapped as
     ///   long as they hold it.
+    ///
+    /// ```
+    /// use towpath_machine::zeroed;
+    /// use towpath_sync::Mutex;
+    ///
+    /// let table: Mutex<[u64; 4]> = zeroed(); // as memory of a segment is
+    /// // SAFETY: no thread uses it yet; the default lock is not bound to its address.
+    /// unsafe { table.prepare_with(&[7; 4]) };
+    /// assert_eq!(table.into_inner(), [7; 4]);
+    /// ```
     pub unsafe fn prepare_with(&self, value: &T)
     where
         T: Plain,
@@ -379,6 +389,19 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// * `held` is what `into_held` of a guard of this mutex returned, of the calling thread, with
     ///   this `cpu` and the surroundings of this `wait`.
     /// * For locks that know their owner ([`Lock::KNOWS_OWNER`]).
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Alone, Deadline, Mutex, Wait};
+    /// let (counter, cpu, wait) = (Mutex::new(0), Native::of_thread(), Wait::adaptive(&Alone));
+    /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
+    /// let guard = unsafe { counter.lock_between(cpu, wait, Deadline::NEVER) }?;
+    /// let held = guard.into_held().expect("the default lock knows its owner");
+    /// // SAFETY: of the call above, in the same thread.
+    /// *unsafe { counter.resume(cpu, wait, held) } += 1;
+    /// assert_eq!(*counter.lock()?, 1); // the guard has released it
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub unsafe fn resume<'a>(&'a self, cpu: Native, wait: Wait<'a>, held: L::Held) -> MutexGuard<'a, T, L> {
         MutexGuard::new(self, cpu, wait, held)
@@ -391,6 +414,20 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// # Safety
     ///
     /// As [`Mutex::resume`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Alone, Deadline, Mutex, Wait};
+    /// let (counter, cpu, wait) = (Mutex::new(0), Native::of_thread(), Wait::adaptive(&Alone));
+    /// // SAFETY: this process alone has the mutex; each thread has a number of its own.
+    /// let held = unsafe { counter.acquire_at_once(cpu, 1) }.expect("it is free");
+    /// // SAFETY: of the call above, in the same thread.
+    /// if let Some(held) = unsafe { counter.release_at_once(cpu, held) } {
+    ///     // SAFETY: of this thread, as the call before.
+    ///     drop(unsafe { counter.resume(cpu, wait, held) });
+    /// }
+    /// assert!(counter.try_lock().is_ok());
+    /// ```
     #[inline(always)]
     pub unsafe fn release_at_once(&self, cpu: Native, held: L::Held) -> Option<L::Held> {
         self.lock.unlock_at_once(&cpu, held)
@@ -403,6 +440,19 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// # Safety
     ///
     /// As [`Mutex::lock_between`], for this identity; for locks that know their owner.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::Mutex;
+    /// let (counter, cpu) = (Mutex::new(0), Native::of_thread());
+    /// let guard = counter.lock()?;
+    /// // SAFETY: this process, of identity 1, alone has the mutex.
+    /// assert!(unsafe { counter.acquire_at_once(cpu, 1) }.is_none());
+    /// drop(guard);
+    /// // SAFETY: of this thread, as the call before.
+    /// assert!(unsafe { counter.acquire_at_once(cpu, 1) }.is_some());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline(always)]
     pub unsafe fn acquire_at_once(&self, cpu: Native, identity: u32) -> Option<L::Held> {
         self.lock.try_lock_as(&cpu, identity)
@@ -410,6 +460,16 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
 
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to
     /// programs in other languages.
+    ///
+    /// ```
+    /// # use towpath_sync::Mutex;
+    /// let counter = Mutex::new(7);
+    /// let guard = counter.lock()?;
+    /// // SAFETY: this thread holds the mutex, and does not use the guard's reference meanwhile.
+    /// unsafe { *counter.data_ptr() += 1 };
+    /// assert_eq!(*guard, 8);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn data_ptr(&self) -> *mut T {
         self.data.get()
     }

@@ -57,19 +57,57 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
 
     /// Returns the place of a word that is updated so, if others of its kind would lie at
     /// `place`.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Place};
+    /// use towpath_sync::{AtMemory, Atomics, Primitive};
+    ///
+    /// assert_eq!(<Atomics as Primitive<Native>>::place(Place::NewLine), Place::NewLine);
+    /// assert_eq!(<AtMemory as Primitive<Native>>::place(Place::Home(3)), Place::AtMemory(3));
+    /// ```
     fn place(place: Place) -> Place;
 
     /// Adds one and returns the previous value.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Ordering};
+    /// use towpath_sync::{LoadLinked, Primitive};
+    ///
+    /// let (cpu, tickets) = (Native::current(), Native::word(4));
+    /// assert_eq!(LoadLinked::fetch_increment(&cpu, &tickets, Ordering::Relaxed), 4);
+    /// assert_eq!(tickets.into_inner(), 5);
+    /// ```
     #[track_caller]
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
 
     /// Adds one if the word holds `old`, and returns whether it did. Never does at memory
     /// ([`PrimitiveKind::in_cache`]).
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Ordering};
+    /// use towpath_sync::{AtMemory, Atomics, Primitive};
+    ///
+    /// let (cpu, word) = (Native::current(), Native::word(4));
+    /// assert!(!Atomics::increment_if(&cpu, &word, 3, Ordering::AcqRel));
+    /// assert!(Atomics::increment_if(&cpu, &word, 4, Ordering::AcqRel));
+    /// // memory does not compare
+    /// assert!(!AtMemory::increment_if(&cpu, &word, 5, Ordering::AcqRel));
+    /// ```
     #[track_caller]
     fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool;
 
     /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it
     /// is taken), and returns whether it was [`Primitive::FREE`].
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Ordering};
+    /// use towpath_sync::{AtMemory, Primitive};
+    ///
+    /// let cpu = Native::current();
+    /// let lock = Native::word(<AtMemory as Primitive<Native>>::FREE);
+    /// assert!(AtMemory::test_and_set(&cpu, &lock, Ordering::Acquire));
+    /// assert!(!AtMemory::test_and_set(&cpu, &lock, Ordering::Acquire)); // taken
+    /// ```
     #[track_caller]
     fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool;
 }
@@ -78,10 +116,28 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
 pub trait Universal<P: Processor>: Primitive<P> {
     /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
     /// if it was another one. Never fails spuriously.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Ordering};
+    /// use towpath_sync::{LoadLinked, Universal};
+    ///
+    /// let (cpu, word) = (Native::current(), Native::word(4));
+    /// assert_eq!(LoadLinked::compare_exchange(&cpu, &word, 4, 9, Ordering::AcqRel), Ok(4));
+    /// assert_eq!(LoadLinked::compare_exchange(&cpu, &word, 4, 7, Ordering::AcqRel), Err(9));
+    /// ```
     #[track_caller]
     fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64>;
 
     /// Writes a word and returns its old value.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Ordering};
+    /// use towpath_sync::{Atomics, Universal};
+    ///
+    /// let (cpu, last) = (Native::current(), Native::word(4));
+    /// // the predecessor in a queue
+    /// assert_eq!(Atomics::swap(&cpu, &last, 9, Ordering::AcqRel), 4);
+    /// ```
     #[track_caller]
     fn swap(cpu: &P, word: &P::Word, value: u64, order: Ordering) -> u64;
 }

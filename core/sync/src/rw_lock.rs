@@ -1,6 +1,7 @@
 //! Data for many readers or one writer, for threads and, in shared memory, for processes.
 #![allow(unsafe_code)]
 
+mod between;
 mod guards;
 
 use core::cell::UnsafeCell;
@@ -12,7 +13,7 @@ use towpath_machine::{Concurrent, Heap, Native, Object, Plain, TypeText};
 
 use crate::locks::Robust;
 use crate::mutex::{adaptive, show};
-use crate::robust::{Access, ReadHeld, ReadersWriter, Unreleased, WriteHeld};
+use crate::robust::{Access, ReadHeld, ReadersWriter};
 use crate::{Deadline, Exclusive, Lock, LockError, Wait};
 
 /// Number of places for readers.
@@ -116,6 +117,16 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
     /// * No thread uses it yet.
     /// * If the lock of the writers is bound to its address ([`Lock::IN_PLACE`]), all processes
     ///   keep it mapped as long as they hold it.
+    ///
+    /// ```
+    /// use towpath_sync::RwLock;
+    ///
+    /// let table = RwLock::new([0; 4]); // in a segment: zeroed memory
+    /// // SAFETY: no thread uses it yet; the default lock is not bound to its address.
+    /// unsafe { table.prepare_with(&[7; 4]) };
+    /// assert_eq!(*table.read()?, [7; 4]);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub unsafe fn prepare_with(&self, value: &T)
     where
         T: Plain,
@@ -307,40 +318,6 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.read_unlock(&cpu, &wait, held);
     }
 
-    /// Acquires for reading between processes, or for writing after the death of a
-    /// writer: `wait.around` has the caller's identity and knows which processes live. For the
-    /// rooms that lend locks to processes.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::TimedOut`]; those of the writers' lock.
-    ///
-    /// # Safety
-    ///
-    /// * All that lock this lock, by whatever call, agree on identities: the surroundings of each
-    ///   give it an identity that no other process has, and say of an identity that it is dead only
-    ///   if its process holds no guard any more and never will.
-    /// * `cpu` has a number that no other thread with the same identity uses with this lock at the
-    ///   same time.
-    /// * If the writers' lock is bound to its address ([`Lock::IN_PLACE`]) and lies in shared
-    ///   memory: the process keeps it mapped while one of its threads holds it, also one that has
-    ///   forgotten its guard.
-    #[inline]
-    pub unsafe fn read_between<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-        deadline: Deadline,
-    ) -> Result<Entrance<'a, T, L>, LockError> {
-        Ok(match self.access(cpu, wait, deadline)? {
-            Access::Shared(held) => {
-                let thread = PhantomData;
-                Entrance::Reader(RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread })
-            }
-            Access::Exclusive(held) => Entrance::Writer(RwLockWriteGuard::new(self, cpu, wait, held)),
-        })
-    }
-
     /// Waits out of line, so that no reference to the caller's `wait` leads there.
     #[cold]
     #[inline(never)]
@@ -348,168 +325,18 @@ impl<T, L: Lock<Native> + Exclusive> RwLock<T, L> {
         self.lock.read(&cpu, &wait, deadline)
     }
 
-    /// Acquires for writing between processes, as [`RwLock::read_between`] for reading.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::TimedOut`]; those of the writers' lock.
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::read_between`].
-    #[inline]
-    pub unsafe fn write_between<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-        deadline: Deadline,
-    ) -> Result<RwLockWriteGuard<'a, T, L>, LockError> {
-        // As in `read_before`: in registers.
-        let held = match self.lock.write_at_once(&cpu, wait.around.identity()) {
-            Ok(held) => held,
-            // SAFETY: as the caller's.
-            Err(rest) => unsafe { self.acquire_write_after(cpu, wait, deadline, rest) }?,
-        };
-        Ok(RwLockWriteGuard::new(self, cpu, wait, held))
-    }
-
-    /// The guard of a reader that has given it up ([`RwLockReadGuard::into_held`]).
-    ///
-    /// # Safety
-    ///
-    /// `held` is what `into_held` of a guard of this lock returned, of the calling thread, with
-    /// this `cpu` and the surroundings of this `wait`.
-    #[inline]
-    pub unsafe fn resume_read<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-        held: ReadHeld,
-    ) -> RwLockReadGuard<'a, T, L> {
-        RwLockReadGuard { lock: self, wait, held: Some(held), cpu, thread: PhantomData }
-    }
-
-    /// The guard of a writer that has given it up ([`RwLockWriteGuard::into_held`]).
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::resume_read`].
-    #[inline]
-    pub unsafe fn resume_write<'a>(
-        &'a self,
-        cpu: Native,
-        wait: Wait<'a>,
-        held: WriteHeld<L::Held>,
-    ) -> RwLockWriteGuard<'a, T, L> {
-        RwLockWriteGuard::new(self, cpu, wait, held)
-    }
-
-    /// Releases for a reader that has given its guard up, if that can be done at once.
-    ///
-    /// Returns what is left to do: [`RwLock::resume_read`] and a drop.
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::resume_read`].
-    #[inline(always)]
-    pub unsafe fn release_read_at_once(&self, cpu: Native, held: ReadHeld) -> Option<ReadHeld> {
-        self.lock.read_unlock_at_once(&cpu, held)
-    }
-
-    /// Returns whether the state can be that of a reader without its guard.
-    ///
-    /// It can't tell two threads of a process from each other.
-    pub fn can_have_reader(&self, cpu: Native, held: &ReadHeld) -> bool {
-        self.lock.can_have(&cpu, held)
-    }
-
-    /// Releases for a writer that has given its guard up, if that can be done at once.
-    ///
-    /// Returns what is left to do: [`RwLock::release_write_after`].
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::resume_read`].
-    #[inline(always)]
-    pub unsafe fn release_write_at_once(
-        &self,
-        cpu: Native,
-        held: WriteHeld<L::Held>,
-    ) -> Option<Unreleased<L::Held>> {
-        self.lock.write_unlock_at_once(&cpu, held)
-    }
-
-    /// Goes on where [`RwLock::release_write_at_once`] could not.
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::resume_read`].
-    #[cold]
-    #[inline(never)]
-    pub unsafe fn release_write_after(&self, cpu: Native, wait: Wait<'_>, rest: Unreleased<L::Held>) {
-        self.lock.write_unlock_after(&cpu, &wait, rest);
-    }
-
-    /// Acquires for reading between processes if that can be had at once, without a look
-    /// at other processes, and without a guard: the fast part of [`RwLock::read_between`].
-    ///
-    /// # Errors
-    ///
-    /// Its state so far, to be released before a wait: [`RwLock::resume_read`] and a drop.
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::read_between`], for this identity.
-    #[inline(always)]
-    pub unsafe fn acquire_read_at_once(
-        &self,
-        cpu: Native,
-        identity: u32,
-    ) -> Result<ReadHeld, Option<ReadHeld>> {
-        self.lock.read_at_once(&cpu, identity)
-    }
-
-    /// Acquires for writing between processes if it can be had at once, without a guard.
-    ///
-    /// # Errors
-    ///
-    /// Its state so far, for [`RwLock::acquire_write_after`].
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::write_between`], for this identity.
-    #[inline(always)]
-    pub unsafe fn acquire_write_at_once(
-        &self,
-        cpu: Native,
-        identity: u32,
-    ) -> Result<WriteHeld<L::Held>, Option<L::Held>> {
-        self.lock.write_at_once(&cpu, identity)
-    }
-
-    /// Goes on where [`RwLock::acquire_write_at_once`] could not.
-    ///
-    /// # Errors
-    ///
-    /// As [`RwLock::write_between`].
-    ///
-    /// # Safety
-    ///
-    /// As [`RwLock::write_between`].
-    #[cold]
-    #[inline(never)]
-    pub unsafe fn acquire_write_after(
-        &self,
-        cpu: Native,
-        wait: Wait<'_>,
-        deadline: Deadline,
-        rest: Option<L::Held>,
-    ) -> Result<WriteHeld<L::Held>, LockError> {
-        self.lock.write_after(&cpu, &wait, deadline, rest)
-    }
-
     /// Place of the data, which only a holder may touch: for the rooms that lend locks to
     /// programs in other languages.
+    ///
+    /// ```
+    /// # use towpath_sync::RwLock;
+    /// let table = RwLock::new(7);
+    /// let guard = table.write()?;
+    /// // SAFETY: this thread writes, and does not use the guard's reference meanwhile.
+    /// unsafe { *table.data_ptr() += 1 };
+    /// assert_eq!(*guard, 8);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn data_ptr(&self) -> *mut T {
         self.data.get()
     }

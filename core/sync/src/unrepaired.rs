@@ -5,6 +5,27 @@ use core::ops::{Deref, DerefMut};
 /// Guard that can declare its data consistent.
 pub trait Repair: DerefMut {
     /// Declares the data consistent after the death of an owner.
+    ///
+    /// Called by [`Unrepaired::repair`] when the data are whole:
+    ///
+    /// ```
+    /// use core::ops::{Deref, DerefMut};
+    /// use towpath_sync::{Repair, Unrepaired};
+    ///
+    /// struct Checked(u64, bool);
+    /// impl Deref for Checked {
+    ///     type Target = u64;
+    ///     fn deref(&self) -> &u64 { &self.0 }
+    /// }
+    /// impl DerefMut for Checked {
+    ///     fn deref_mut(&mut self) -> &mut u64 { &mut self.0 }
+    /// }
+    /// impl Repair for Checked {
+    ///     fn declare_consistent(&mut self) { self.1 = true; }
+    /// }
+    /// let whole = Unrepaired::new(Checked(3, false)).repair(|value| *value = 0);
+    /// assert!(*whole == 0 && whole.1);
+    /// ```
     fn declare_consistent(&mut self);
 }
 
@@ -37,6 +58,16 @@ impl<G: core::fmt::Debug> core::fmt::Debug for Unrepaired<G> {
 
 impl<G: Repair> Unrepaired<G> {
     /// Marks a guard: for the rooms that lend locks to processes.
+    ///
+    /// ```
+    /// use towpath_sync::{Mutex, Unrepaired};
+    ///
+    /// let balance = Mutex::new(7);
+    /// // for a caller that is to look at the data
+    /// let unrepaired = Unrepaired::new(balance.lock()?);
+    /// assert_eq!(*unrepaired.repair(|balance| *balance = 0), 0);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn new(guard: G) -> Self {
         Unrepaired(guard)
     }

@@ -70,6 +70,14 @@ pub struct Compact<P: Processor, const LEASE: u64 = USUAL_LEASE> {
 
 impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
     /// Takes the lock if it is free, with or without waiters. Returns whether it did.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, locks::Compact};
+    /// let (cpu, lock) = (Native::current(), Compact::<Native>::new(&Heap));
+    /// assert!(lock.takes_free(&cpu));
+    /// assert!(!lock.takes_free(&cpu)); // held
+    /// ```
     #[inline(always)]
     pub fn takes_free(&self, cpu: &P) -> bool {
         // Relaxed: the exchange compares.
@@ -86,6 +94,17 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
     /// Releases the lock if there is no waiter to call. Returns whether it did.
     ///
     /// While a called waiter is on its way, owners come and go as if there were none.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, Spinning, locks::Compact};
+    /// let (cpu, lock) = (Native::current(), Compact::<Native>::new(&Heap));
+    /// lock.takes_free(&cpu);
+    /// if !lock.releases_at_once(&cpu) {
+    ///     lock.unlock(&cpu, &Spinning, ()); // calls a waiter
+    /// }
+    /// assert!(!lock.is_held(&cpu));
+    /// ```
     #[inline(always)]
     pub fn releases_at_once(&self, cpu: &P) -> bool {
         // Relaxed: the exchange compares.
@@ -196,6 +215,14 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
 
     /// Takes the lock for a thread that is alone in its process, without an atomic
     /// exchange. Returns whether it did.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, locks::Compact};
+    /// let (cpu, lock) = (Native::current(), Compact::<Native>::new(&Heap));
+    /// // There is no other thread in this process.
+    /// assert!(lock.takes_alone(&cpu) && lock.is_held(&cpu));
+    /// ```
     #[inline(always)]
     pub fn takes_alone(&self, cpu: &P) -> bool {
         // Relaxed, both: one thread.
@@ -208,6 +235,15 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
 
     /// Releases the lock for a thread that is alone in its process. Returns whether it
     /// did.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, locks::Compact};
+    /// let (cpu, lock) = (Native::current(), Compact::<Native>::new(&Heap));
+    /// lock.takes_alone(&cpu);
+    /// assert!(lock.releases_alone(&cpu) && !lock.is_held(&cpu));
+    /// assert!(!lock.releases_alone(&cpu)); // it is not held
+    /// ```
     #[inline(always)]
     pub fn releases_alone(&self, cpu: &P) -> bool {
         // Relaxed, both: one thread.
@@ -219,6 +255,15 @@ impl<P: Processor, const LEASE: u64> Compact<P, LEASE> {
     }
 
     /// Returns whether it is held, or handed over.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, Spinning, locks::Compact};
+    /// let (cpu, lock) = (Native::current(), Compact::<Native>::new(&Heap));
+    /// lock.lock(&cpu, &Spinning)?;
+    /// assert!(lock.is_held(&cpu));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn is_held(&self, cpu: &P) -> bool {
         // Relaxed: the answer is old when it comes.

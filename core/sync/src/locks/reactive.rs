@@ -72,10 +72,36 @@ pub trait ModeHint<P: Processor> {
     /// Name of a reactive lock that has it.
     const NAME: &'static str;
     /// Makes it, for a lock whose flag is valid.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::{ModeHint, ModeWord, NoModeWord};
+    ///
+    /// let cpu = Native::current();
+    /// // the flag is the lock
+    /// assert_eq!(ModeWord::<Native>::new(&Heap).queues(&cpu), Some(false));
+    /// assert_eq!(NoModeWord.queues(&cpu), None);
+    /// ```
     fn new(arena: &impl Arena<P>) -> Self;
     /// Returns whether the queue is the lock, as far as known; `None` if nothing tells.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::{ModeHint, ModeWord};
+    /// let (cpu, mode) = (Native::current(), ModeWord::<Native>::new(&Heap));
+    /// let tries_flag_first = mode.queues(&cpu) != Some(true);
+    /// assert!(tries_flag_first);
+    /// ```
     fn queues(&self, cpu: &P) -> Option<bool>;
     /// Notes which of the two is the lock from now on.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::locks::{ModeHint, ModeWord};
+    /// let (cpu, mode) = (Native::current(), ModeWord::<Native>::new(&Heap));
+    /// mode.note(&cpu, true); // by the holder that changes it
+    /// assert_eq!(mode.queues(&cpu), Some(true));
+    /// ```
     fn note(&self, cpu: &P, queues: bool);
 }
 

@@ -165,6 +165,16 @@ impl RobustHeld {
     }
 
     /// Two words, which a caller without guards keeps until it releases.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, Spinning, locks::Robust};
+    /// let (cpu, lock) = (Native::current(), Robust::<Native>::new(&Heap));
+    /// let words: [u64; 2] = lock.lock(&cpu, &Spinning)?.into_words();
+    /// assert!(lock.try_lock(&cpu).is_none()); // still held
+    /// # let _ = words;
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline(always)]
     pub fn into_words(self) -> [u64; 2] {
         [self.me, self.death.get()]
@@ -175,6 +185,17 @@ impl RobustHeld {
     /// # Safety
     ///
     /// They came from [`RobustHeld::into_words`], and are used once.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, Spinning, locks::{Robust, RobustHeld}};
+    /// let (cpu, lock) = (Native::current(), Robust::<Native>::new(&Heap));
+    /// let words = lock.lock(&cpu, &Spinning)?.into_words();
+    /// // SAFETY: they came from `into_words`, and are used once.
+    /// lock.unlock(&cpu, &Spinning, unsafe { RobustHeld::from_words(words) });
+    /// assert!(lock.try_lock(&cpu).is_some());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline(always)]
     #[allow(unsafe_code)]
     pub unsafe fn from_words(words: [u64; 2]) -> RobustHeld {

@@ -71,15 +71,45 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
 
     /// A waiter says that it is running, in its own word: when it begins to wait, and
     /// whenever it looks at what it waits for.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::locks::{Preemption, Published};
+    ///
+    /// let (cpu, stamp) = (Native::current(), Native::word(0));
+    /// Published::publish(&cpu, &stamp);
+    /// assert_ne!(stamp.into_inner(), 0); // the time
+    /// ```
     fn publish(cpu: &P, stamp: &P::Word);
 
     /// Returns whether the waiter with this number and this word is preempted. May be
     /// wrong, at the price of a hand-over that is slow, or out of turn. One that is not, and so
     /// gets the lock, should not be from now on.
+    ///
+    /// ```
+    /// use towpath_machine::{Native, Processor};
+    /// use towpath_sync::locks::{Preemption, Published};
+    ///
+    /// let (cpu, stamp) = (Native::current(), Native::word(0));
+    /// Published::publish(&cpu, &stamp);
+    /// cpu.work(50_000); // it does not look at its word
+    /// assert!(Published::is_preempted(&cpu, 3, &stamp));
+    /// ```
     fn is_preempted(cpu: &P, id: usize, stamp: &P::Word) -> bool;
 
     /// The caller is about to have the lock, or to draw a ticket (`true`), and had better
     /// not be preempted; or it is not any more (`false`).
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::locks::{Kernel, Preemption};
+    ///
+    /// let (cpu, mut data) = (Native::current(), 0);
+    /// Kernel::stay(&cpu, true);
+    /// data += 1; // a critical section
+    /// Kernel::stay(&cpu, false);
+    /// assert_eq!(data, 1);
+    /// ```
     fn stay(_cpu: &P, _on: bool) {}
 }
 

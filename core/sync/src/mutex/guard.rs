@@ -133,6 +133,24 @@ impl<'a, T, L: Lock<Native>> MutexGuard<'a, T, L> {
 impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     /// Identity of the owner that died and may have changed half of the data, if the lock
     /// knows it: for the rooms that lend mutexes to processes.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, Mutex, Wait};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (counter, cpu) = (Mutex::new(0), Native::of_thread());
+    /// // SAFETY: both use this thread, one after the other; the first one dies with its guard.
+    /// std::mem::forget(unsafe { counter.lock_between(cpu, first, Deadline::NEVER) }?);
+    /// // SAFETY: of this thread, as the call before.
+    /// let guard = unsafe { counter.lock_between(cpu, second, Deadline::NEVER) }?;
+    /// assert_eq!(guard.dead_owner(), Some(1));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn dead_owner(&self) -> Option<u32> {
         self.held.as_ref().and_then(L::dead_owner)
     }
@@ -144,6 +162,18 @@ impl<T, L: Lock<Native>> MutexGuard<'_, T, L> {
     ///
     /// The mutex, and the surroundings of the wait with which it was acquired, stay where they are
     /// and valid as long as `keep` lives.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use towpath_sync::Mutex;
+    /// let counter = Arc::new(Mutex::new(7));
+    /// let guard = counter.lock()?;
+    /// // SAFETY: the mutex lies in the `Arc`; the surroundings of threads live for ever.
+    /// let guard = unsafe { guard.keeping(counter.clone()) };
+    /// drop(counter);
+    /// assert_eq!(*guard, 7); // it keeps the mutex
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> MutexGuard<'static, T, L>
     where
         T: 'static,
@@ -202,11 +232,36 @@ impl<'a, T, L: Lock<Native> + Exclusive> MutexGuard<'a, T, L> {
 
     /// Surroundings with which the mutex was acquired, for the rooms that lend mutexes to
     /// processes.
+    ///
+    /// ```
+    /// # use towpath_sync::Mutex;
+    /// let counter = Mutex::new(7);
+    /// assert_eq!(counter.lock()?.surroundings().identity(), 1); // of threads of one process
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn surroundings(&self) -> &dyn Surroundings {
         self.around
     }
 
     /// Releases half-changed data without a repair: the next owner is told of the death.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, Mutex, Wait};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (counter, cpu) = (Mutex::new(0), Native::of_thread());
+    /// // SAFETY: all use this thread, one after the other; the first one dies with its guard.
+    /// let lock = |wait| unsafe { counter.lock_between(cpu, wait, Deadline::NEVER) };
+    /// std::mem::forget(lock(first)?);
+    /// lock(second)?.hand_on(); // it can't repair the data
+    /// assert!(lock(second)?.owner_died()); // the next owner is told
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn hand_on(mut self) {
         if self.place == NO_PLACE
             && let Some(held) = self.held.take()

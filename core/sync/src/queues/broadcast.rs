@@ -97,6 +97,14 @@ pub struct BroadcastHead<P: Processor, const N: usize = PLACES> {
 
 impl<P: Processor, const N: usize> BroadcastHead<P, N> {
     /// The head of an empty ring, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::{Broadcast, BroadcastHead, WordLine};
+    ///
+    /// let (head, lines) = (BroadcastHead::<Native>::in_arena(&Heap), WordLine::row(&Heap, 16));
+    /// assert_eq!(Broadcast::of(&head, &lines, false).readers(&Native::current()), 0);
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         let word = |place| arena.word(place, 0);
         BroadcastHead {
@@ -136,6 +144,12 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// # Panics
     ///
     /// If that is more than [`Broadcast::MOST`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::Broadcast;
+    /// assert_eq!(Broadcast::<Native>::lines(1000), 16); // of 64 bytes
+    /// ```
     pub fn lines(bytes: usize) -> usize {
         assert!(bytes <= Self::MOST, "a ring of {bytes} bytes");
         bytes.div_ceil(64).next_power_of_two()
@@ -146,6 +160,15 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// # Panics
     ///
     /// If it is not one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::Spinning;
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// let (head, lines) = (BroadcastHead::<Native>::in_arena(&Heap), WordLine::row(&Heap, 16));
+    /// let lossy = Broadcast::of(&head, &lines, true);
+    /// assert!(lossy.join_writer(&Native::current(), &Spinning).is_ok());
+    /// ```
     #[inline(always)]
     pub fn of(head: &'a BroadcastHead<P, N>, ring: &'a [WordLine<P>], lossy: bool) -> Self {
         assert!(ring.len().is_power_of_two());
@@ -159,6 +182,22 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     }
 
     /// Maximum number of bytes of a message that travels in one piece.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// let long =
+    ///     ring.reserve(&cpu, &Spinning, &mut writer, ring.most_whole() + 1, Deadline::PAST);
+    /// assert_eq!(long.err(), Some(TransferError::TooLong { most: ring.most_whole() }));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub const fn most_whole(&self) -> usize {
         (self.size() / 2 - HEAD) as usize * 8
     }
@@ -202,12 +241,53 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     }
 
     /// Number of readers, some of which may be dead.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// assert_eq!(ring.readers(&cpu), 1);
+    /// ring.leave_reader(&cpu, &Spinning, &reader);
+    /// assert_eq!(ring.readers(&cpu), 0);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn readers(&self, cpu: &P) -> usize {
         self.head.readers.count(cpu)
     }
 
     /// Looks for readers that died, and drops them: [`TransferError::PeerDied`] for one
     /// that the writer was not told of yet.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # use towpath_sync::Wait;
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// # ring.leave_reader(&cpu, &Spinning, &reader);
+    /// ring.join_reader(&cpu, &first)?; // and dies
+    /// let lost = ring.lost_reader(&cpu, &second);
+    /// assert!(matches!(lost, Some(TransferError::PeerDied { .. })));
+    /// assert_eq!(ring.lost_reader(&cpu, &second), None); // told once
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn lost_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<TransferError> {
         self.head.readers.drop_dead(cpu, wait);
         self.head.readers.next_lost(cpu, wait)
@@ -220,6 +300,22 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     }
 
     /// Closes the ring: the writer is refused, readers get the messages sent before.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// ring.close(&cpu, &Spinning);
+    /// let refused = ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER);
+    /// assert_eq!(refused, Err(TransferError::Closed));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         self.head.members.close(cpu);
         self.mark_closed(cpu, wait);

@@ -95,6 +95,18 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for ThreadRing<M> {
 /// # Panics
 ///
 /// If that is more than [`Broadcast::MOST`].
+///
+/// ```
+/// use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+///
+/// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(4096); // broadcast::ring
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || writer.send(b"abc"));
+///     assert_eq!(*reader.receive()?, *b"abc");
+///     Ok::<(), TransferError>(())
+/// })?;
+/// # Ok::<(), TransferError>(())
+/// ```
 pub fn broadcast_between_threads<M: BroadcastMode>(
     bytes: usize,
 ) -> (BroadcastWriter<ThreadRing<M>>, BroadcastReader<ThreadRing<M>>) {
@@ -373,12 +385,33 @@ macro_rules! either {
             /// # Errors
             ///
             /// [`TransferError::NotEntered`], [`TransferError::Capacity`].
+            ///
+            /// ```
+            /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+            /// let (mut writer, first) = broadcast_between_threads::<HoldsBack>(1 << 10);
+            /// writer.send(b"early")?;
+            /// let mut second = first.reader()?; // or writer.reader()
+            /// writer.send(b"late")?;
+            /// assert_eq!(*second.receive()?, *b"late");
+            /// # Ok::<(), TransferError>(())
+            /// ```
             pub fn reader(&self) -> Result<BroadcastReader<V>, TransferError> {
                 BroadcastReader::new(self.venue.clone())
             }
 
             /// Closes the ring: the writer is refused, readers get the messages sent
             /// before.
+            ///
+            /// ```
+            /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+            /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+            /// writer.send(b"abc")?;
+            /// reader.close(); // either end may
+            /// assert_eq!(writer.send(b"def"), Err(TransferError::Closed));
+            /// assert_eq!(*reader.receive()?, *b"abc");
+            /// assert_eq!(reader.receive().err(), Some(TransferError::Closed));
+            /// # Ok::<(), TransferError>(())
+            /// ```
             pub fn close(&self) {
                 let closed = self.venue.call(|ring, cpu, wait| {
                     ring.close(cpu, wait);

@@ -19,6 +19,16 @@ use crate::{Attempt, Deadline, Wait};
 /// # Panics
 ///
 /// If the capacity is 0, or more than the kind allows.
+///
+/// ```
+/// use towpath_sync::queues::{Spsc, TransferError, between_threads};
+///
+/// let (sender, receiver) = between_threads::<u64, Spsc>(16); // towpath::spsc::queue
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || (1..=100).try_for_each(|n| sender.send(n)));
+///     assert_eq!(receiver.iter().sum::<u64>(), 5050);
+/// });
+/// ```
 pub fn between_threads<T: Plain + Copy, K: QueueKind>(
     capacity: usize,
 ) -> (ValueSender<T, Threads<K>>, ValueReceiver<T, Threads<K>>) {
@@ -564,6 +574,16 @@ macro_rules! either {
         impl<T, V: Venue> $handle<T, V> {
             /// Closes the queue: senders are refused, receivers get the values sent
             /// before.
+            ///
+            /// ```
+            /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+            /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+            /// sender.send(7)?;
+            /// receiver.close(); // either end may
+            /// assert_eq!(sender.send(8), Err(TransferError::Closed));
+            /// assert_eq!(receiver.iter().collect::<Vec<_>>(), [7]);
+            /// # Ok::<(), TransferError>(())
+            /// ```
             pub fn close(&self) {
                 let closed = self.venue.call(|queue, cpu, wait| {
                     queue.close(cpu, wait);
@@ -574,11 +594,28 @@ macro_rules! either {
             }
 
             /// Number of values that wait.
+            ///
+            /// ```
+            /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+            /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+            /// sender.send(7)?;
+            /// assert_eq!((sender.len(), receiver.len()), (1, 1));
+            /// # Ok::<(), TransferError>(())
+            /// ```
             pub fn len(&self) -> usize {
                 self.venue.call(|queue, cpu, _| Ok(queue.len(cpu))).unwrap_or(0)
             }
 
             /// Returns whether no value waits.
+            ///
+            /// ```
+            /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+            /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+            /// sender.send(7)?;
+            /// receiver.receive()?;
+            /// assert!(sender.is_empty() && receiver.is_empty()); // all that was sent has arrived
+            /// # Ok::<(), TransferError>(())
+            /// ```
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }

@@ -35,20 +35,56 @@ pub trait QueueKind: 'static {
     const MOST: usize;
 
     /// Number of slots for so many values of type `T`, and of words of each.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{QueueKind, Spsc};
+    ///
+    /// assert_eq!(Spsc::geometry::<[u64; 4]>(10).capacity(), 16);
+    /// ```
     fn geometry<T>(capacity: usize) -> QueueGeometry {
         Self::geometry_of(value::words::<T>(), capacity)
     }
 
     /// Number of slots for so many values of so many words, and of words of each.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{Mpmc, QueueKind};
+    ///
+    /// assert_eq!(Mpmc::geometry_of(4, 10), Mpmc::geometry::<[u64; 4]>(10));
+    /// ```
     fn geometry_of(words: usize, capacity: usize) -> QueueGeometry;
 
     /// Number of lines beside the slots.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{Mpmc, QueueKind, Spsc};
+    ///
+    /// assert_eq!(Spsc::ring_lines(Spsc::geometry::<u64>(16)), 0); // has slots alone
+    /// assert_eq!(Mpmc::ring_lines(Mpmc::geometry::<u64>(16)), 4);
+    /// ```
     fn ring_lines(geometry: QueueGeometry) -> usize;
 
     /// The head of an empty queue between threads.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, Mpmc, QueueKind, WordLine};
+    /// let geometry = Mpmc::geometry::<u64>(16);
+    /// let ring = WordLine::row(&Heap, Mpmc::ring_lines(geometry));
+    /// let (head, slots) = (Mpmc::head(), WordLine::row(&Heap, geometry.slot_lines()));
+    /// assert!(Mpmc::queue(&head, &ring, &slots, geometry).is_empty(&Native::current()));
+    /// ```
     fn head() -> Self::Head;
 
     /// Word of the head for the number of slots.
+    ///
+    /// ```
+    /// # use std::sync::atomic::Ordering::Relaxed;
+    /// # use towpath_sync::queues::{QueueKind, Spsc};
+    /// let head = Spsc::head();
+    /// Spsc::slots(&head).store(16, Relaxed); // for processes that map it later
+    /// assert_eq!(Spsc::slots(&head).load(Relaxed), 16);
+    /// ```
     fn slots(head: &Self::Head) -> &AtomicU64;
 
     /// The queue of these parts.
@@ -56,6 +92,21 @@ pub trait QueueKind: 'static {
     /// # Panics
     ///
     /// If there are fewer lines than the geometry asks for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # use towpath_sync::queues::{BoundedQueue, QueueKind, QueueSide};
+    /// # use towpath_sync::queues::{Spsc, TransferError, WordLine};
+    /// let (cpu, geometry, head) = (Native::current(), Spsc::geometry::<u64>(16), Spsc::head());
+    /// let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let queue = Spsc::queue(&head, &[], &slots, geometry);
+    /// queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
+    /// queue.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn queue<'a>(
         head: &'a Self::Head,
         ring: &'a [WordLine<Native>],
@@ -80,6 +131,24 @@ pub trait SharedReceivers: QueueKind {}
 /// if their receiver dies.
 pub trait Leasing: QueueKind {
     /// The queue, as the algorithm that can lease.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # use towpath_sync::queues::{BoundedQueue, Leasing, Mpsc, QueueKind};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # let (cpu, geometry, head) = (Native::current(), Mpsc::geometry::<u64>(4), Mpsc::head());
+    /// # let ring = WordLine::row(&Heap, Mpsc::ring_lines(geometry));
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let queue = Mpsc::leasing(Mpsc::queue(&head, &ring, &slots, geometry));
+    /// # queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
+    /// # queue.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// let (job, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
+    /// queue.complete(&cpu, &Spinning, lease);
+    /// assert_eq!(job, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn leasing<'q>(queue: Self::Queue<'q>) -> ManyToMany<'q, Native>;
 }
 
@@ -251,8 +320,21 @@ pub unsafe trait Venue: Clone {
 /// Note of the process that has made an end of a queue between processes.
 pub trait MakerNote: Copy + Send + Sync + 'static {
     /// Notes a process's identity.
+    ///
+    /// ```
+    /// use towpath_sync::queues::MakerNote;
+    ///
+    /// assert_eq!(u64::note(7).noted(), Some(7));
+    /// ```
     fn note(identity: u64) -> Self;
     /// Returns the identity, if it was noted.
+    ///
+    /// ```
+    /// use towpath_sync::queues::MakerNote;
+    ///
+    /// <() as MakerNote>::note(7);
+    /// assert_eq!(().noted(), None); // for ends that any process may use
+    /// ```
     fn noted(self) -> Option<u64>;
 }
 

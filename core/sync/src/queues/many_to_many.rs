@@ -49,9 +49,12 @@
 //! on while the same slot has the same ticket modulo 2²⁹ from the same process, takes that for the
 //! old value.
 
+mod held;
 mod repair;
 mod sending;
 mod taking;
+
+pub use held::{Leased, Reserved};
 
 use towpath_derive::OpaqueDebug;
 use towpath_machine::{Arena, Ordering, Place, Plain, Processor};
@@ -174,53 +177,16 @@ enum Oldest {
     Empty(u64, u64),
 }
 
-/// A value that a receiver has, and that comes in again if it dies.
-#[derive(Clone, Copy, Debug)]
-pub struct Leased {
-    pub(super) slot: usize,
-    pub(super) word: u64,
-}
-
-/// A slot that a sender has, and has yet to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Reserved {
-    pub(super) slot: usize,
-    pub(super) word: u64,
-    pub(super) ticket: u64,
-    pub(super) entry: u64,
-}
-
-impl Reserved {
-    /// Number of the slot.
-    pub const fn slot(&self) -> usize {
-        self.slot
-    }
-}
-
-impl Leased {
-    /// Number of the slot.
-    pub const fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// The lease as two words, for programs in other languages.
-    pub const fn into_words(self) -> [u64; 2] {
-        [self.slot as u64, self.word]
-    }
-
-    /// The lease of two words. If they are none of a lease, its end has no effect.
-    pub const fn from_words(words: [u64; 2]) -> Leased {
-        Leased { slot: words[0] as usize, word: words[1] }
-    }
-
-    /// Returns whether this process has the lease. A forked child has not.
-    fn is_of(&self, me: u32) -> bool {
-        identity(self.word) == me
-    }
-}
-
 impl<P: Processor, const N: usize> ManyHead<P, N> {
     /// The head of an empty queue, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::ManyHead;
+    ///
+    /// let head = ManyHead::<Native>::in_arena(&Heap);
+    /// assert_eq!(head.limit(&Native::current(), 16), 16); // as many values as slots
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         let beside = || arena.word(Place::SameLine, 0);
         ManyHead {
@@ -232,6 +198,28 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
 
     /// Limits the queue to so many values at a time, of which its receivers may have some
     /// under leases: for its creator, before others know the queue.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// head.set_limit(&cpu, 3);
+    /// for n in 0..3u64 {
+    ///     queue.send(&cpu, &Spinning, &n, Deadline::PAST)?;
+    /// }
+    /// assert!(queue.send(&cpu, &Spinning, &3u64, Deadline::PAST).is_err()); // of four slots
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn set_limit(&self, cpu: &P, values: usize) {
         self.members.set_limit(cpu, values);
     }
@@ -239,11 +227,27 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
     /// Word for the number of slots, which the lines of a small queue do not tell.
     ///
     /// The creator of a queue that processes share writes it before others know the queue.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// # use towpath_sync::queues::ManyHead;
+    /// let (cpu, head) = (Native::current(), ManyHead::<Native>::in_arena(&Heap));
+    /// cpu.store(head.slots(), 4, Ordering::Relaxed); // processes that map it later read it
+    /// assert_eq!(cpu.load(head.slots(), Ordering::Relaxed), 4);
+    /// ```
     pub const fn slots(&self) -> &P::Word {
         self.members.slots()
     }
 
     /// Maximum number of values at a time, in a queue of so many slots.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::ManyHead;
+    /// let (cpu, head) = (Native::current(), ManyHead::<Native>::in_arena(&Heap));
+    /// head.set_limit(&cpu, 100);
+    /// assert_eq!(head.limit(&cpu, 128), 100);
+    /// ```
     pub fn limit(&self, cpu: &P, slots: usize) -> usize {
         self.members.limit(cpu, slots)
     }
@@ -274,6 +278,14 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// # Panics
     ///
     /// If the capacity is not from 1 to [`ManyToMany::MOST`].
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::queues::ManyToMany;
+    ///
+    /// type Queue<'a> = ManyToMany<'a, Native>;
+    /// assert_eq!(Queue::geometry_of(2, 100), Queue::geometry::<[u64; 2]>(100));
+    /// ```
     pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
         assert!((1..=Self::MOST).contains(&capacity), "a queue of {capacity} slots");
         QueueGeometry::of(words, capacity, 1)
@@ -285,6 +297,18 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// # Panics
     ///
     /// If there are fewer: here, or when the first is missing.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany, WordLine};
+    ///
+    /// let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// let (head, ring) =
+    ///     (ManyHead::<Native>::in_arena(&Heap), WordLine::row(&Heap, geometry.ring_lines()));
+    /// let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let queue = ManyToMany::<Native>::of(&head, &ring, &slots, geometry);
+    /// assert!(queue.is_empty(&Native::current()));
+    /// ```
     #[inline(always)]
     pub fn of(
         head: &'a ManyHead<P, N>,
@@ -298,6 +322,28 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     }
 
     /// The queue, at which there may be one receiver only: each process says so.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// # queue.leave(&cpu, &Spinning, QueueSide::Receiver);
+    /// let queue = queue.of_one_receiver();
+    /// queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
+    /// let second = queue.join(&cpu, &Spinning, QueueSide::Receiver);
+    /// assert!(matches!(second, Err(TransferError::Taken { .. })));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline(always)]
     pub fn of_one_receiver(self) -> Self {
         ManyToMany { one_receiver: true, ..self }

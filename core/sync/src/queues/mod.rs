@@ -60,9 +60,51 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// # Errors
     ///
     /// [`TransferError::Capacity`]; [`TransferError::Taken`] where there may be one only.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// // one more sender of this process
+    /// let late = queue.join(&cpu, &Spinning, QueueSide::Sender);
+    /// assert!(late.is_ok());
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<Self::Seat, TransferError>;
 
     /// The queue, as the sender at that place uses it.
+    ///
+    /// Where each sender has a ring of its own, the seat says which:
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// let seat = queue.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// queue.at(seat).send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.len(&cpu), 1);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline(always)]
     fn at(self, _seat: Self::Seat) -> Self {
         self
@@ -75,6 +117,28 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::TimedOut`]; [`TransferError::Closed`]; [`TransferError::Disconnected`] and
     /// [`TransferError::PeerDied`] if the last receiver has gone, as soon as the sender waits, and
     /// at once if it went in good order.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// for n in 0..4u64 {
+    ///     queue.send(&cpu, &Spinning, &n, Deadline::NEVER)?;
+    /// }
+    /// let full = queue.send(&cpu, &Spinning, &4u64, Deadline::PAST);
+    /// assert_eq!(full, Err(TransferError::TimedOut));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn send<T: SentWords, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -90,6 +154,27 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::TimedOut`]; and, after all that was sent, and all that other processes have
     /// under leases, [`TransferError::Closed`], or
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 7);
+    /// let empty = queue.receive::<u64, _>(&cpu, &Spinning, Deadline::PAST);
+    /// assert_eq!(empty, Err(TransferError::TimedOut));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline(always)]
     fn receive<T: Plain, W: Waiting<P>>(
         &self,
@@ -105,6 +190,32 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// # Errors
     ///
     /// As [`BoundedQueue::receive`].
+    ///
+    /// Into memory whose length is known when the program runs:
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// # use towpath_sync::queues::BytesInto;
+    /// queue.send(&cpu, &Spinning, b"abcdefgh", Deadline::NEVER)?;
+    /// let mut bytes = vec![0; 8];
+    /// // SAFETY: the vector has eight bytes, and no other thread has it.
+    /// let into = unsafe { BytesInto::new(bytes.as_mut_ptr(), 8) };
+    /// queue.receive_as(&cpu, &Spinning, &into, Deadline::NEVER)?;
+    /// assert_eq!(bytes, b"abcdefgh");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn receive_as<S: ReceivedShape, W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -114,19 +225,121 @@ pub trait BoundedQueue<P: Processor>: Copy {
     ) -> Result<S::Value, TransferError>;
 
     /// Receives the oldest value if there is one; asks for no reason if there is none.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// assert_eq!(queue.take_if_there::<u64, _>(&cpu, &Spinning), None);
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.take_if_there::<u64, _>(&cpu, &Spinning), Some(7));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T>;
 
     /// Sends nothing more: senders are refused, receivers get the values sent before.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// queue.close(&cpu, &Spinning);
+    /// let receive = || queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER);
+    /// assert_eq!([receive(), receive()], [Ok(7), Err(TransferError::Closed)]);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W);
 
     /// Takes the calling process off a side, once, and wakes the other side if it was the
     /// last.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// queue.leave(&cpu, &Spinning, QueueSide::Sender); // the last sender
+    /// let received = queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER);
+    /// assert_eq!(received, Err(TransferError::Disconnected));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide);
 
     /// Number of values that wait, at some time during the call.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// for n in 0..3u64 {
+    ///     queue.send(&cpu, &Spinning, &n, Deadline::NEVER)?;
+    /// }
+    /// assert_eq!(queue.len(&cpu), 3);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn len(&self, cpu: &P) -> usize;
 
     /// Returns whether no value waits.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// assert!(queue.is_empty(&cpu));
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert!(!queue.is_empty(&cpu));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn is_empty(&self, cpu: &P) -> bool {
         self.len(cpu) == 0
     }
@@ -163,6 +376,13 @@ impl QueueGeometry {
     /// # Panics
     ///
     /// If they are no power of two.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::OneToOne;
+    /// let one = OneToOne::<Native>::geometry::<u64>(16);
+    /// assert_eq!(one.with_rings(4).slot_lines(), 4 * one.slot_lines());
+    /// ```
     #[must_use]
     pub fn with_rings(self, rings: usize) -> Self {
         assert!(rings.is_power_of_two(), "{rings} rings");
@@ -182,11 +402,24 @@ impl QueueGeometry {
     }
 
     /// Number of lines of rings beside their slots, one for each sender.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::{RINGS, RingPerSender};
+    /// let geometry = RingPerSender::<Native>::geometry::<u64>(16);
+    /// assert_eq!(geometry.rings_lines() % RINGS, 0); // as many for each sender
+    /// ```
     pub const fn rings_lines(self) -> usize {
         ring_per_sender::LINES << self.ring_bits
     }
 
     /// Number of slots.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::OneToOne;
+    /// assert_eq!(OneToOne::<Native>::geometry::<u64>(100).capacity(), 128);
+    /// ```
     #[inline(always)]
     pub const fn capacity(self) -> usize {
         self.mask() + 1
@@ -240,23 +473,53 @@ impl QueueGeometry {
     }
 
     /// Number of lines of a ring with two words for each slot.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::ManyToMany;
+    /// let geometry = ManyToMany::<Native>::geometry::<u64>(16);
+    /// assert_eq!(geometry.ring_lines(), 2 * 16 / 8); // eight words to a line
+    /// ```
     pub const fn ring_lines(self) -> usize {
         (2 * self.capacity()).div_ceil(8)
     }
 
     /// Number of lines of the slots.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::OneToOne;
+    /// let geometry = OneToOne::<Native>::geometry::<[u64; 2]>(16);
+    /// assert_eq!(geometry.slot_lines(), 2 * 16 / 8);
+    /// ```
     pub const fn slot_lines(self) -> usize {
         (self.ring_words() << self.ring_bits).div_ceil(8)
     }
 }
 
 /// Number of lines of a queue of that kind, beside its head.
+///
+/// ```
+/// use towpath_sync::queues::{Mpmc, QueueKind, lines_of};
+///
+/// let geometry = Mpmc::geometry::<u64>(16);
+/// let lines = geometry.ring_lines() + geometry.slot_lines();
+/// assert_eq!(lines_of::<Mpmc>(geometry), lines as u64);
+/// ```
 pub fn lines_of<K: QueueKind>(geometry: QueueGeometry) -> u64 {
     (K::ring_lines(geometry) + geometry.slot_lines()) as u64
 }
 
 /// The largest geometry of a queue of that kind, for values of so many words, that takes
 /// so many lines beside its head.
+///
+/// ```
+/// use towpath_sync::queues::{QueueKind, Spsc, geometry_of_words_in, lines_of};
+///
+/// let geometry = Spsc::geometry_of(1, 1024);
+/// assert_eq!(geometry_of_words_in::<Spsc>(1, lines_of::<Spsc>(geometry)), Some(geometry));
+/// assert_eq!(geometry_of_words_in::<Spsc>(1, 3), None); // of no queue
+/// ```
 pub fn geometry_of_words_in<K: QueueKind>(words: usize, lines: u64) -> Option<QueueGeometry> {
     let mut all = (0..=K::MOST.ilog2()).rev().map(|bits| K::geometry_of(words, 1 << bits));
     all.find(|&geometry| lines_of::<K>(geometry) == lines)

@@ -65,6 +65,15 @@ pub struct OneHead<P: Processor> {
 
 impl<P: Processor> OneHead<P> {
     /// The head of an empty queue, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::{BoundedQueue, OneHead, OneToOne, WordLine};
+    ///
+    /// let (head, geometry) = (OneHead::in_arena(&Heap), OneToOne::<Native>::geometry::<u64>(4));
+    /// let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// assert!(OneToOne::of(&head, &slots, geometry).is_empty(&Native::current()));
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         OneHead {
             sender: EndLine::in_arena(arena),
@@ -76,6 +85,14 @@ impl<P: Processor> OneHead<P> {
     /// Word for the number of slots, which the lines of a small queue do not tell.
     ///
     /// The creator of a queue that processes share writes it before others know the queue.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// # use towpath_sync::queues::OneHead;
+    /// let (cpu, head) = (Native::current(), OneHead::<Native>::in_arena(&Heap));
+    /// cpu.store(head.slots(), 4, Ordering::Relaxed); // processes that map it later read it
+    /// assert_eq!(cpu.load(head.slots(), Ordering::Relaxed), 4);
+    /// ```
     pub const fn slots(&self) -> &P::Word {
         self.members.slots()
     }
@@ -109,6 +126,12 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
     /// # Panics
     ///
     /// If the capacity is not from 1 to [`OneToOne::MOST`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::OneToOne;
+    /// assert_eq!(OneToOne::<Native>::geometry::<[u8; 3]>(5).capacity(), 8);
+    /// ```
     pub fn geometry<T>(capacity: usize) -> QueueGeometry {
         Self::geometry_of(value::words::<T>(), capacity)
     }
@@ -118,6 +141,13 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
     /// # Panics
     ///
     /// If the capacity is not from 1 to [`OneToOne::MOST`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::OneToOne;
+    /// let of_bytes = OneToOne::<Native>::geometry_of(24usize.div_ceil(8), 5);
+    /// assert_eq!(of_bytes, OneToOne::<Native>::geometry::<[u64; 3]>(5));
+    /// ```
     pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
         QueueGeometry::of(words, capacity, 0)
     }
@@ -127,6 +157,21 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
     /// # Panics
     ///
     /// If there are fewer: here, or when the first is missing.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # use towpath_sync::queues::{BoundedQueue, OneHead, OneToOne};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// let (cpu, geometry) = (Native::current(), OneToOne::<Native>::geometry::<u64>(4));
+    /// let (head, slots) = (OneHead::in_arena(&Heap), WordLine::row(&Heap, geometry.slot_lines()));
+    /// let queue = OneToOne::of(&head, &slots, geometry);
+    /// queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
+    /// queue.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.len(&cpu), 1);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline(always)]
     pub fn of(head: &'a OneHead<P>, slots: &'a [WordLine<P>], geometry: QueueGeometry) -> Self {
         debug_assert!(slots.len() >= geometry.slot_lines());

@@ -19,6 +19,12 @@ pub struct QueueObject<T, K: QueueKind> {
 }
 
 /// Text of the type of a queue of that kind, of values with that text.
+///
+/// ```
+/// use towpath_sync::queues::{Mpmc, queue_text};
+///
+/// assert_eq!(queue_text::<Mpmc>("u64"), "mpmc v2<u64>"); // lies beside the queue in its world
+/// ```
 pub fn queue_text<K: QueueKind>(values: impl fmt::Display) -> String {
     format!("{} v2<{values}>", K::NAME)
 }

@@ -98,6 +98,18 @@ pub struct RingsHead<P: Processor, const N: usize = PLACES> {
 
 impl<P: Processor, const N: usize> RingsHead<P, N> {
     /// The head of an empty queue, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::{BoundedQueue, RingPerSender, RingsHead, WordLine};
+    ///
+    /// let geometry = RingPerSender::<Native>::geometry::<u64>(4);
+    /// let (head, rings) =
+    ///     (RingsHead::in_arena(&Heap), WordLine::row(&Heap, geometry.rings_lines()));
+    /// let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let queue = RingPerSender::<Native>::of(&head, &rings, &slots, geometry);
+    /// assert!(queue.is_empty(&Native::current()));
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         let word = |place| arena.word(place, 0);
         RingsHead {
@@ -116,6 +128,24 @@ impl<P: Processor, const N: usize> RingsHead<P, N> {
     }
 
     /// Keeps the queue to the threads of this process: for its maker.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, QueueSide, RingPerSender};
+    /// # use towpath_sync::queues::{RingsHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let (cpu, geometry) = (Native::current(), RingPerSender::<Native>::geometry::<u64>(4));
+    /// # let rings = WordLine::row(&Heap, geometry.rings_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let head = RingsHead::in_arena(&Heap);
+    /// head.keep_to_threads(&cpu); // senders make no fences, where the system makes them
+    /// let queue = RingPerSender::<Native>::of(&head, &rings, &slots, geometry);
+    /// # queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
+    /// let ring = queue.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// queue.at(ring).send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// assert_eq!(queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn keep_to_threads(&self, cpu: &P) {
         let fences = if cpu.fences_asymmetrically(FenceReach::Threads) { BETWEEN_THREADS } else { WHOLE };
         // Relaxed: before others know the queue.
@@ -125,6 +155,14 @@ impl<P: Processor, const N: usize> RingsHead<P, N> {
     /// Word for the number of slots, which the lines of a small queue do not tell.
     ///
     /// The creator of a queue that processes share writes it before others know the queue.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// # use towpath_sync::queues::RingsHead;
+    /// let (cpu, head) = (Native::current(), RingsHead::<Native>::in_arena(&Heap));
+    /// cpu.store(head.slots(), 4, Ordering::Relaxed); // processes that map it later read it
+    /// assert_eq!(cpu.load(head.slots(), Ordering::Relaxed), 4);
+    /// ```
     pub const fn slots(&self) -> &P::Word {
         self.members.slots()
     }
@@ -185,6 +223,14 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     /// # Panics
     ///
     /// If the capacity is not from 1 to [`RingPerSender::MOST`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::{RINGS, RingPerSender};
+    /// let geometry = RingPerSender::<Native>::geometry::<u64>(8);
+    /// // a line for each ring
+    /// assert_eq!((geometry.capacity(), geometry.slot_lines()), (8, RINGS));
+    /// ```
     pub fn geometry<T>(capacity: usize) -> QueueGeometry {
         Self::geometry_of(value::words::<T>(), capacity)
     }
@@ -194,6 +240,13 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     /// # Panics
     ///
     /// If the capacity is not from 1 to [`RingPerSender::MOST`].
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::RingPerSender;
+    /// type Queue<'a> = RingPerSender<'a, Native>;
+    /// assert_eq!(Queue::geometry_of(2, 8), Queue::geometry::<[u64; 2]>(8));
+    /// ```
     pub fn geometry_of(words: usize, capacity: usize) -> QueueGeometry {
         assert!((1..=Self::MOST).contains(&capacity), "rings of {capacity} slots");
         QueueGeometry::of(words, capacity, 0).with_rings(RINGS)
@@ -205,6 +258,21 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     /// # Panics
     ///
     /// If there are fewer: here, or when the first is missing.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, QueueSide, RingPerSender};
+    /// # use towpath_sync::queues::{RingsHead, TransferError, WordLine};
+    /// # use towpath_sync::Spinning;
+    /// # let geometry = RingPerSender::<Native>::geometry::<u64>(4);
+    /// # let (cpu, head) = (Native::current(), RingsHead::in_arena(&Heap));
+    /// let rings = WordLine::row(&Heap, geometry.rings_lines());
+    /// let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// let queue = RingPerSender::<Native>::of(&head, &rings, &slots, geometry);
+    /// let [one, other] = [(); 2].map(|()| queue.join(&cpu, &Spinning, QueueSide::Sender));
+    /// assert_ne!(one?, other?); // each sender has a ring of its own
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline(always)]
     pub fn of(
         head: &'a RingsHead<P, N>,

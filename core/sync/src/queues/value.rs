@@ -17,9 +17,21 @@ pub(super) const fn words<T>() -> usize {
 /// A value that is sent: its words.
 pub trait SentWords {
     /// Number of words.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{BytesAt, SentWords};
+    ///
+    /// assert_eq!((SentWords::words(&[1u32; 3]), BytesAt(b"a").words()), (2, 1));
+    /// ```
     fn words(&self) -> usize;
 
     /// Word `k`.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{BytesAt, SentWords};
+    ///
+    /// assert_eq!(BytesAt(b"ab").word(0).to_ne_bytes(), *b"ab\0\0\0\0\0\0"); // filled up
+    /// ```
     fn word(&self, k: usize) -> u64;
 }
 
@@ -41,9 +53,32 @@ pub trait ReceivedShape {
     type Value;
 
     /// Number of words.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{BytesInto, ReceivedShape};
+    ///
+    /// let mut bytes = [0; 9];
+    /// // SAFETY: an array of nine bytes, which no other thread has.
+    /// let into = unsafe { BytesInto::new(bytes.as_mut_ptr(), 9) };
+    /// assert_eq!(into.words(), 2);
+    /// ```
     fn words(&self) -> usize;
 
     /// The value of these words.
+    ///
+    /// A shape that takes the first word only:
+    ///
+    /// ```
+    /// use towpath_sync::queues::ReceivedShape;
+    ///
+    /// struct Tag;
+    /// impl ReceivedShape for Tag {
+    ///     type Value = u64;
+    ///     fn words(&self) -> usize { 4 }
+    ///     fn value(&self, word: impl Fn(usize) -> u64) -> u64 { word(0) }
+    /// }
+    /// assert_eq!(Tag.value(|k| 10 + k as u64), 10);
+    /// ```
     fn value(&self, word: impl Fn(usize) -> u64) -> Self::Value;
 }
 
@@ -122,6 +157,15 @@ impl<const N: usize> WordsInto<N> {
     ///
     /// * As many bytes may be written there while this is used.
     /// * No other thread accesses them meanwhile.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{ReceivedShape, WordsInto};
+    ///
+    /// let mut words = [0u64; 2];
+    /// // SAFETY: two words, which no other thread has.
+    /// unsafe { WordsInto::<2>::new(words.as_mut_ptr().cast()) }.value(|k| 7 + k as u64);
+    /// assert_eq!(words, [7, 8]);
+    /// ```
     #[inline(always)]
     pub const unsafe fn new(at: *mut u8) -> Self {
         WordsInto(at)
@@ -161,6 +205,16 @@ impl BytesInto {
     ///
     /// * As many bytes may be written there while this is used.
     /// * No other thread accesses them meanwhile.
+    ///
+    /// ```
+    /// use towpath_sync::queues::{BytesInto, ReceivedShape};
+    ///
+    /// let mut bytes = [0; 3];
+    /// // SAFETY: three bytes, which no other thread has.
+    /// let into = unsafe { BytesInto::new(bytes.as_mut_ptr(), 3) };
+    /// into.value(|_| u64::from_ne_bytes(*b"abcdefgh"));
+    /// assert_eq!(&bytes, b"abc"); // no more than there is room for
+    /// ```
     #[inline(always)]
     pub const unsafe fn new(at: *mut u8, bytes: usize) -> Self {
         BytesInto { at, bytes }

@@ -31,6 +31,28 @@ fn value_of<T>(queue: &ManyToMany<'_, Native>, slot: usize) -> *mut T {
 
 impl ManyToMany<'_, Native> {
     /// First byte of a leased value, which lies there until the lease ends.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
+    /// let lease = queue.lease_in_place(&cpu, &Spinning, Deadline::NEVER)?;
+    /// // SAFETY: the value lies there until the lease ends.
+    /// assert_eq!(unsafe { queue.leased_value(&lease).cast::<u64>().read() }, 7);
+    /// queue.complete(&cpu, &Spinning, lease);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn leased_value(&self, leased: &Leased) -> *const u8 {
         value_of::<u8>(self, leased.slot()).cast_const()
     }
@@ -186,6 +208,16 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueSender<T, V> {
     /// # Errors
     ///
     /// As [`ValueSender::send_timeout`].
+    ///
+    /// ```
+    /// # use towpath_sync::Deadline;
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<[u64; 16], Mpmc>(1); // towpath::mpmc::queue
+    /// let slot = sender.reserve_before(Deadline::PAST)?;
+    /// assert!(sender.reserve_before(Deadline::PAST).is_err()); // the only one is taken
+    /// # drop((slot, receiver));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn reserve_before(&self, deadline: Deadline) -> Result<SlotInPlace<'_, T, V>, TransferError> {
         let (reserved, lies) = self.venue.call(|queue, cpu, wait| {
             let queue = V::Kind::leasing(queue);
@@ -229,6 +261,15 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueInPlace<'_, T, V> {
     /// # Panics
     ///
     /// Never: the guard has its lease until it is dropped.
+    ///
+    /// ```
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(2); // towpath::mpmc::queue
+    /// sender.send(7)?;
+    /// let lease = receiver.receive_in_place()?.into_lease();
+    /// assert!(lease.slot() < 2); // until it is ended the value is in this slot
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn into_lease(mut self) -> Leased {
         self.leased.take().expect("a guard has its lease")
     }
@@ -336,6 +377,16 @@ impl<T: Plain + Copy, V: Venue<Kind: Leasing>> ValueReceiver<T, V> {
     /// # Errors
     ///
     /// As [`ValueReceiver::receive_timeout`].
+    ///
+    /// ```
+    /// # use towpath_sync::Deadline;
+    /// # use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    /// let (sender, receiver) = between_threads::<[u64; 16], Mpmc>(2); // towpath::mpmc::queue
+    /// assert!(receiver.in_place_before(Deadline::PAST).is_err()); // there is none yet
+    /// sender.send([7; 16])?;
+    /// assert_eq!(receiver.in_place_before(Deadline::PAST)?[15], 7);
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn in_place_before(&self, deadline: Deadline) -> Result<ValueInPlace<'_, T, V>, TransferError> {
         self.venue.call(|queue, cpu, wait| self.lease(&V::Kind::leasing(queue), cpu, wait, deadline))
     }

@@ -13,12 +13,28 @@ pub struct WordLine<P: Processor>(pub(super) [P::Word; WORDS]);
 
 impl<P: Processor> WordLine<P> {
     /// Lines of zeros in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::queues::WordLine;
+    ///
+    /// let lines = WordLine::<Native>::row(&Heap, 3);
+    /// assert_eq!((lines.len(), size_of_val(&*lines)), (3, 3 * 64));
+    /// ```
     pub fn row(arena: &impl Arena<P>, lines: usize) -> Box<[Self]> {
         let line = |_| WordLine(core::array::from_fn(|i| arena.word(Place::in_row(i), 0)));
         (0..lines).map(line).collect()
     }
 
     /// The words.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// use towpath_sync::queues::WordLine;
+    ///
+    /// let (cpu, line) = (Native::current(), &WordLine::<Native>::row(&Heap, 1)[0]);
+    /// assert!(line.words().iter().all(|word| cpu.load(word, Ordering::Relaxed) == 0));
+    /// ```
     pub const fn words(&self) -> &[P::Word; WORDS] {
         &self.0
     }

@@ -140,6 +140,14 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     /// # Panics
     ///
     /// If there are none or more than `N`.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::robust::Barrier;
+    ///
+    /// let barrier = Barrier::<Native, 8>::in_arena(&Heap, 3);
+    /// assert_eq!(barrier.participants(&Native::current()), 3);
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>, participants: usize) -> Self {
         assert!(
             (1..=N).contains(&participants),
@@ -157,12 +165,27 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
 
     /// Sets the number of participants (1 to `N`) of a barrier that came to be as
     /// zeroed memory, before any process uses it.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, zeroed};
+    /// # use towpath_sync::robust::Barrier;
+    /// // as memory of a segment is
+    /// let (cpu, barrier): (_, Barrier) = (Native::current(), zeroed());
+    /// barrier.prepare_with(&cpu, 2);
+    /// assert_eq!(barrier.participants(&cpu), 2);
+    /// ```
     pub fn prepare_with(&self, cpu: &P, participants: usize) {
         // Relaxed: published with the object.
         cpu.store(&self.arrivals.participants, participants.clamp(1, N) as u64, Ordering::Relaxed);
     }
 
     /// Number of participants that the barrier was made for.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::robust::Barrier;
+    /// assert_eq!(Barrier::new(4).participants(&Native::current()), 4);
+    /// ```
     pub fn participants(&self, cpu: &P) -> u64 {
         // Relaxed: never changed while it is used. Another process may have written anything.
         cpu.load(&self.arrivals.participants, Ordering::Relaxed).clamp(1, N as u64)
@@ -174,6 +197,23 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     /// # Errors
     ///
     /// [`EpisodeError::Capacity`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// # use towpath_sync::{Deadline, Wait};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, barrier) = (Native::with_id(0), Barrier::<Native, 2>::in_arena(&Heap, 2));
+    /// barrier.join_as(&cpu, &first)?; // and dies before it arrives
+    /// let outcome = barrier.wait_as(&cpu, &second, Deadline::NEVER);
+    /// assert_eq!(outcome, Err(EpisodeError::PeerDied { rank: None }));
+    /// # Ok::<(), EpisodeError>(())
+    /// ```
     pub fn join_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), EpisodeError> {
         self.place_for(cpu, wait).map(|_| ())
     }
@@ -236,6 +276,20 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     /// # Errors
     ///
     /// See [`EpisodeError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// # use towpath_sync::{Alone, Deadline, Wait};
+    /// let barrier = Barrier::<Native, 2>::in_arena(&Heap, 2);
+    /// let arrive =
+    ///     |id| barrier.wait_as(&Native::with_id(id), &Wait::adaptive(&Alone), Deadline::NEVER);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| arrive(1));
+    ///     arrive(0)
+    /// })?;
+    /// # Ok::<(), EpisodeError>(())
+    /// ```
     pub fn wait_as<W: Waiting<P> + Clone>(
         &self,
         cpu: &P,
@@ -271,6 +325,18 @@ impl<P: Processor, const N: usize> Barrier<P, N> {
     /// waits for it. Another participant, or the caller once more, may take the place by coming.
     ///
     /// Returns whether it had a place.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::robust::{Barrier, EpisodeError};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// let [one, other] = [Native::with_id(0), Native::with_id(1)];
+    /// let barrier = Barrier::<Native, 2>::in_arena(&Heap, 2);
+    /// barrier.join_as(&other, &Spinning)?;
+    /// assert!(barrier.leave_as(&other, &Spinning)); // and arrives, for the last time
+    /// barrier.wait_as(&one, &Spinning, Deadline::NEVER)?;
+    /// # Ok::<(), EpisodeError>(())
+    /// ```
     pub fn leave_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         let Some(place) = self.place_of(cpu, Self::owner(wait.identity(), cpu.id())) else { return false };
         self.arrive(cpu, wait, place, TOLD);

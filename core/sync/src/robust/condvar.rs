@@ -108,6 +108,14 @@ struct ConditionHead<P: Processor> {
 
 impl<P: Processor, const N: usize> Condvar<P, N> {
     /// A condition variable without waiters, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::{Spinning, robust::Condvar};
+    ///
+    /// let changed = Condvar::<Native, 8>::in_arena(&Heap);
+    /// changed.notify_all_by(&Native::current(), &Spinning); // none waits
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         const { assert!(N > 0 && N <= 64, "from 1 to 64 places") };
         Condvar {
@@ -120,6 +128,16 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
     }
 
     /// Begins a wait: called with the mutex, which the caller then releases.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Condvar, Woken}};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 8>::in_arena(&Heap));
+    /// let waiting = changed.begin(&cpu, &Spinning); // with the mutex
+    /// changed.notify_one_by(&cpu, &Spinning); // it is not lost, although the waiter is not asleep
+    /// assert_eq!(changed.sleep(&cpu, &Spinning, &waiting, Deadline::NEVER), Woken::Notified);
+    /// changed.end(&cpu, waiting);
+    /// ```
     pub fn begin<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> ConditionWait {
         // Relaxed: the mutex orders it.
         let ticket = cpu.fetch_add(&self.head.tickets, 1, Ordering::Relaxed) & TICKET;
@@ -149,6 +167,16 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
 
     /// Sleeps until it is notified: called without the mutex, which the caller then
     /// acquires.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Condvar, Woken}};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 8>::in_arena(&Heap));
+    /// let waiting = changed.begin(&cpu, &Spinning);
+    /// let soon = Deadline::after(&cpu, 1_000_000);
+    /// assert_eq!(changed.sleep(&cpu, &Spinning, &waiting, soon), Woken::TimedOut);
+    /// changed.end(&cpu, waiting);
+    /// ```
     pub fn sleep<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -179,6 +207,18 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
     }
 
     /// Ends a wait: called with the mutex.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Condvar, Woken}};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 1>::in_arena(&Heap));
+    /// for _ in 0..2 {
+    ///     let waiting = changed.begin(&cpu, &Spinning); // in the only place
+    ///     changed.notify_one_by(&cpu, &Spinning);
+    ///     assert_eq!(changed.sleep(&cpu, &Spinning, &waiting, Deadline::PAST), Woken::Notified);
+    ///     changed.end(&cpu, waiting); // which is free for the next wait
+    /// }
+    /// ```
     pub fn end(&self, cpu: &P, waiting: ConditionWait) {
         if let Some((place, value)) = waiting.place {
             let notified = value & !WAITS | NOTIFIED;
@@ -192,6 +232,18 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
 
     /// Frees the places of this process's waits that are over. For a process that ends in
     /// good order, and holds the mutex no more: otherwise its end wakes a waiter for no reason.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Condvar};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 8>::in_arena(&Heap));
+    /// let waiting = changed.begin(&cpu, &Spinning);
+    /// changed.notify_one_by(&cpu, &Spinning);
+    /// changed.sleep(&cpu, &Spinning, &waiting, Deadline::NEVER);
+    /// changed.end(&cpu, waiting);
+    /// // the process ends: its place says no more that it was here
+    /// changed.forget_as(&cpu, &Spinning);
+    /// ```
     pub fn forget_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         for word in self.used(cpu) {
             // Relaxed, both: the places carry no data.
@@ -264,6 +316,17 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
     }
 
     /// Notifies the waiter that has waited longest.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Condvar, Woken}};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 8>::in_arena(&Heap));
+    /// let [earlier, later] = [(); 2].map(|()| changed.begin(&cpu, &Spinning));
+    /// changed.notify_one_by(&cpu, &Spinning);
+    /// let woken =
+    ///     [later, earlier].map(|wait| changed.sleep(&cpu, &Spinning, &wait, Deadline::PAST));
+    /// assert_eq!(woken, [Woken::TimedOut, Woken::Notified]);
+    /// ```
     pub fn notify_one_by<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // Relaxed: a number to compare with.
         let now = cpu.load(&self.head.tickets, Ordering::Relaxed);
@@ -284,6 +347,16 @@ impl<P: Processor, const N: usize> Condvar<P, N> {
     }
 
     /// Notifies all waiters.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Condvar, Woken}};
+    /// let (cpu, changed) = (Native::current(), Condvar::<Native, 8>::in_arena(&Heap));
+    /// let waits = [(); 3].map(|()| changed.begin(&cpu, &Spinning));
+    /// changed.notify_all_by(&cpu, &Spinning);
+    /// let woken = waits.map(|wait| changed.sleep(&cpu, &Spinning, &wait, Deadline::NEVER));
+    /// assert_eq!(woken, [Woken::Notified; 3]);
+    /// ```
     pub fn notify_all_by<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         for word in self.used(cpu) {
             loop {
@@ -317,6 +390,14 @@ impl<const N: usize> Condvar<Native, N> {
     /// # Errors
     ///
     /// Those of the mutex.
+    ///
+    /// ```
+    /// # use towpath_sync::{Deadline, Mutex, robust::{Condvar, Woken}};
+    /// let (count, changed) = (Mutex::new(7), Condvar::new());
+    /// let (count, woken) = changed.wait_before(count.lock()?, Deadline::PAST)?;
+    /// assert_eq!((*count, woken), (7, Woken::TimedOut)); // with the mutex again
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn wait_before<'a, T, L: Lock<Native> + Exclusive>(
         &self,
         guard: MutexGuard<'a, T, L>,

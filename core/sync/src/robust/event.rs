@@ -50,11 +50,27 @@ pub struct Event<P: Processor = Native> {
 
 impl<P: Processor> Event<P> {
     /// An event that is not set, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::robust::Event;
+    ///
+    /// let ready = Event::<Native>::in_arena(&Heap);
+    /// assert!(!ready.is_set_for(&Native::current()));
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         Event { word: OwnLine(arena.word(Place::NewLine, 0)) }
     }
 
     /// Sets it, and wakes all that wait for it.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// ready.set_by(&cpu, &Spinning);
+    /// assert!(ready.is_set_for(&cpu));
+    /// ```
     pub fn set_by<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // Relaxed: the exchange compares, and publishes.
         let mut seen = cpu.load(&self.word, Ordering::Relaxed);
@@ -75,6 +91,15 @@ impl<P: Processor> Event<P> {
     }
 
     /// Resets it. Returns whether it was set.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// ready.set_by(&cpu, &Spinning);
+    /// assert!(ready.reset_by(&cpu)); // of several that reset it, one is told that it was set
+    /// assert!(!ready.reset_by(&cpu));
+    /// ```
     pub fn reset_by(&self, cpu: &P) -> bool {
         // (V4) AcqRel: the setter's writes, as for a waiter, pairs with the Release (V1); this
         // process's come before the next setting.
@@ -82,6 +107,14 @@ impl<P: Processor> Event<P> {
     }
 
     /// Returns whether it is set.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// std::thread::scope(|scope| scope.spawn(|| ready.set_by(&cpu, &Spinning)).join()).unwrap();
+    /// assert!(ready.is_set_for(&cpu)); // what the other thread wrote before is here, too
+    /// ```
     pub fn is_set_for(&self, cpu: &P) -> bool {
         // (V2) Acquire: pairs with the Release (V1).
         cpu.load(&self.word, Ordering::Acquire) & SET != 0
@@ -92,11 +125,33 @@ impl<P: Processor> Event<P> {
     /// # Errors
     ///
     /// [`TimedOut`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// assert!(ready.wait_as(&cpu, &Spinning, Deadline::PAST).is_err());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| ready.set_by(&cpu, &Spinning));
+    ///     ready.wait_as(&cpu, &Spinning, Deadline::NEVER)
+    /// })?;
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn wait_as<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), TimedOut> {
         self.wait_since(cpu, wait, self.count_for(cpu), deadline)
     }
 
     /// Value to wait from ([`Event::wait_since`]).
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// let before = ready.count_for(&cpu);
+    /// ready.set_by(&cpu, &Spinning);
+    /// ready.reset_by(&cpu);
+    /// assert_ne!(ready.count_for(&cpu), before); // it has been set since
+    /// ```
     pub fn count_for(&self, cpu: &P) -> u64 {
         // Relaxed: only compared.
         cpu.load(&self.word, Ordering::Relaxed) & VALUE
@@ -105,6 +160,16 @@ impl<P: Processor> Event<P> {
     /// Value to wait from for a waiter that knows of all settings so far.
     ///
     /// Also of the present one, if it is set.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// ready.set_by(&cpu, &Spinning);
+    /// let known = ready.known_for(&cpu);
+    /// ready.reset_by(&cpu);
+    /// assert!(ready.wait_since(&cpu, &Spinning, known, Deadline::PAST).is_err()); // not once more
+    /// ```
     pub fn known_for(&self, cpu: &P) -> u64 {
         let known = self.count_for(cpu) & !SET;
         // With the writes of their setters: the word is at least as new there.
@@ -117,6 +182,17 @@ impl<P: Processor> Event<P> {
     /// # Errors
     ///
     /// [`TimedOut`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Event};
+    /// let (cpu, ready) = (Native::current(), Event::<Native>::in_arena(&Heap));
+    /// let first = ready.count_for(&cpu);
+    /// ready.set_by(&cpu, &Spinning);
+    /// ready.reset_by(&cpu);
+    /// ready.wait_since(&cpu, &Spinning, first, Deadline::NEVER)?; // it was set meanwhile
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn wait_since<W: Waiting<P>>(
         &self,
         cpu: &P,

@@ -67,6 +67,25 @@ pub struct OnceTurn {
 impl OnceTurn {
     /// Identity of a runner that died in the middle, and may have left something half
     /// done.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::Once};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, once) = (Native::current(), Once::<Native>::in_arena(&Heap));
+    /// let turn = once.begin(&cpu, &first, Deadline::NEVER)?.expect("the first one");
+    /// assert_eq!(turn.dead(), None);
+    /// // Its process dies in the middle; the next one may have to clean up after it.
+    /// let turn = once.begin(&cpu, &second, Deadline::NEVER)?.expect("it is not done");
+    /// assert_eq!(turn.dead(), Some(1));
+    /// # once.finish(&cpu, &second, turn);
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn dead(&self) -> Option<u32> {
         (self.dead != 0).then_some(self.dead)
     }
@@ -78,11 +97,30 @@ const fn identity(value: u64) -> u32 {
 
 impl<P: Processor> Once<P> {
     /// Something that is not done yet, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::robust::Once;
+    ///
+    /// let once = Once::<Native>::in_arena(&Heap);
+    /// assert!(!once.is_done_for(&Native::current()));
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>) -> Self {
         Once { word: OwnLine(arena.word(Place::NewLine, 0)) }
     }
 
     /// Returns whether it is done.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Once};
+    /// let (cpu, once) = (Native::current(), Once::<Native>::in_arena(&Heap));
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// assert!(!once.is_done_for(&cpu)); // while it runs, too
+    /// once.finish(&cpu, &Spinning, turn);
+    /// assert!(once.is_done_for(&cpu));
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     #[inline(always)]
     pub fn is_done_for(&self, cpu: &P) -> bool {
         // (O1) Acquire: pairs with the Release (O2).
@@ -94,6 +132,19 @@ impl<P: Processor> Once<P> {
     /// # Errors
     ///
     /// [`TimedOut`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Once};
+    /// let (cpu, once) = (Native::current(), Once::<Native>::in_arena(&Heap));
+    /// for done in [false, true] {
+    ///     match once.begin(&cpu, &Spinning, Deadline::NEVER)? {
+    ///         Some(turn) if !done => once.finish(&cpu, &Spinning, turn),
+    ///         turn => assert!(turn.is_none()),
+    ///     }
+    /// }
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn begin<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -128,6 +179,16 @@ impl<P: Processor> Once<P> {
     }
 
     /// Ends the turn: it is done.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Once};
+    /// let (cpu, once) = (Native::current(), Once::<Native>::in_arena(&Heap));
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// once.finish(&cpu, &Spinning, turn);
+    /// assert!(once.begin(&cpu, &Spinning, Deadline::NEVER)?.is_none());
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn finish<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: OnceTurn) {
         // (O2) Release (in `release`): what was done; pairs with the Acquire (O1), (O1b).
         wait.release(cpu, &self.word, turn.running & ATTEMPTS | DONE);
@@ -135,6 +196,16 @@ impl<P: Processor> Once<P> {
 
     /// Ends the turn: it is not done, and the next may try. That one is told of a dead
     /// runner, as this one was.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Once};
+    /// let (cpu, once) = (Native::current(), Once::<Native>::in_arena(&Heap));
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// once.give_up(&cpu, &Spinning, turn); // it failed
+    /// assert!(once.begin(&cpu, &Spinning, Deadline::PAST)?.is_some()); // the next one tries
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn give_up<W: Waiting<P>>(&self, cpu: &P, wait: &W, turn: OnceTurn) {
         // (O3) Release (in `release`): what was done in part; pairs with the Acquire (O1b).
         wait.release(cpu, &self.word, u64::from(turn.dead) << 32 | turn.running & ATTEMPTS);
@@ -208,16 +279,46 @@ pub struct OnceRunner<'a, W: Waiting<Native>> {
 
 impl<'a, W: Waiting<Native>> OnceRunner<'a, W> {
     /// A runner with its turn.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Once, OnceRunner}};
+    /// let (cpu, once) = (Native::current(), Once::new());
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// drop(OnceRunner::new(&once, cpu, Spinning, turn)); // a panic does so
+    /// assert!(once.begin(&cpu, &Spinning, Deadline::PAST)?.is_some()); // the next one tries
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn new(once: &'a Once, cpu: Native, wait: W, turn: OnceTurn) -> Self {
         OnceRunner { once, cpu, wait, turn: Some(turn) }
     }
 
     /// Identity of a runner that died in the middle.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Once, OnceRunner}};
+    /// let (cpu, once) = (Native::current(), Once::new());
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// let runner = OnceRunner::new(&once, cpu, Spinning, turn);
+    /// assert_eq!(runner.dead(), None); // nothing is half done
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn dead(&self) -> Option<u32> {
         self.turn.as_ref().and_then(OnceTurn::dead)
     }
 
     /// Ends the turn: it is done.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Once, OnceRunner}};
+    /// let (cpu, once) = (Native::current(), Once::new());
+    /// let turn = once.begin(&cpu, &Spinning, Deadline::NEVER)?.expect("it is not done");
+    /// OnceRunner::new(&once, cpu, Spinning, turn).finish();
+    /// assert!(once.is_done());
+    /// # Ok::<(), towpath_sync::TimedOut>(())
+    /// ```
     pub fn finish(&mut self) {
         if let Some(turn) = self.turn.take() {
             self.once.finish(&self.cpu, &self.wait, turn);

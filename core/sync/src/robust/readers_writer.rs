@@ -102,6 +102,15 @@ pub struct WriteHeld<H> {
 
 impl<H> WriteHeld<H> {
     /// The state of the writers' lock, and the identity of the dead writer.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::ReadersWriter};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// let (_lock, dead) = table.write(&cpu, &Spinning, Deadline::NEVER)?.into_parts();
+    /// assert_eq!(dead, 0); // there was no dead writer
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline(always)]
     pub fn into_parts(self) -> (H, u32) {
         (self.lock, self.dead)
@@ -112,6 +121,17 @@ impl<H> WriteHeld<H> {
     /// # Safety
     ///
     /// They came from [`WriteHeld::into_parts`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{ReadersWriter, WriteHeld}};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// let (lock, dead) = table.write(&cpu, &Spinning, Deadline::NEVER)?.into_parts();
+    /// // SAFETY: they came from `into_parts`.
+    /// table.write_unlock(&cpu, &Spinning, unsafe { WriteHeld::from_parts(lock, dead) });
+    /// assert!(table.write(&cpu, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline(always)]
     #[allow(unsafe_code)]
     pub unsafe fn from_parts(lock: H, dead: u32) -> Self {
@@ -172,6 +192,14 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     pub const NAME: &'static str = "readers-writer";
 
     /// A free lock.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::{Deadline, Spinning, robust::ReadersWriter};
+    ///
+    /// let table = ReadersWriter::<Native, 4>::new(&Heap);
+    /// assert!(table.read(&Native::current(), &Spinning, Deadline::PAST).is_ok());
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         const { assert!(N > 0 && N <= 64, "from 1 to 64 places") };
         const { assert!(L::KNOWS_OWNER, "writers need a lock that survives its owner") };
@@ -188,6 +216,15 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     }
 
     /// Lock of the writers, to be prepared in a segment ([`Lock::prepare`]).
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Lock, robust::ReadersWriter};
+    /// let table = ReadersWriter::<Native>::new(&Heap);
+    /// // SAFETY: no thread uses it yet, and it stays where it is while it is held.
+    /// unsafe { table.writers().prepare() };
+    /// assert!(table.writers().try_lock(&Native::current()).is_some());
+    /// ```
     pub fn writers(&self) -> &L {
         &self.writers
     }
@@ -197,6 +234,16 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; those of the writers' lock.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::ReadersWriter};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// let held = table.write(&cpu, &Spinning, Deadline::NEVER)?;
+    /// assert!(table.read(&cpu, &Spinning, Deadline::PAST).is_err());
+    /// table.write_unlock(&cpu, &Spinning, held);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn write<W: Waiting<P>>(
         &self,
@@ -382,6 +429,16 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
 
     /// Releases after writing. Data that a dead writer left and this one did not repair
     /// ([`ReadersWriter::make_consistent`]) are left to the next one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::ReadersWriter};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// let held = table.write(&cpu, &Spinning, Deadline::NEVER)?;
+    /// table.write_unlock(&cpu, &Spinning, held);
+    /// assert!(table.read(&cpu, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn write_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: WriteHeld<L::Held>) {
         self.end_changes(cpu, held.dead);
@@ -503,17 +560,65 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     }
 
     /// Identity of the writer that died and may have left the data half changed.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::ReadersWriter};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// type Table = ReadersWriter<Native>;
+    /// let (cpu, table) = (Native::current(), Table::new(&Heap));
+    /// let held = table.write(&cpu, &first, Deadline::NEVER)?;
+    /// assert_eq!(Table::dead_writer(&held), None);
+    /// // It dies while it writes:
+    /// let held = table.write(&cpu, &second, Deadline::NEVER)?;
+    /// assert_eq!(Table::dead_writer(&held), Some(1));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn dead_writer(held: &WriteHeld<L::Held>) -> Option<u32> {
         (held.dead != 0).then_some(held.dead)
     }
 
     /// Declares the data whole after [`ReadersWriter::dead_writer`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::{Access, ReadersWriter}};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// table.write(&cpu, &first, Deadline::NEVER)?; // and dies while it writes
+    /// let mut held = table.write(&cpu, &second, Deadline::NEVER)?;
+    /// table.make_consistent(&mut held); // after a repair of the data
+    /// table.write_unlock(&cpu, &second, held);
+    /// assert!(matches!(table.read(&cpu, &second, Deadline::NEVER)?, Access::Shared(_)));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn make_consistent(&self, held: &mut WriteHeld<L::Held>) {
         held.dead = 0;
     }
 
     /// Turns an acquisition for writing into one for reading, without letting another
     /// writer in between. `Err`: there is no place, or data to repair.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::ReadersWriter};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// let held = table.write(&cpu, &Spinning, Deadline::NEVER)?;
+    /// let held = table.downgrade(&cpu, &Spinning, held).expect("a place for a reader");
+    /// assert!(table.read(&cpu, &Spinning, Deadline::PAST).is_ok()); // others read, too
+    /// table.read_unlock(&cpu, &Spinning, held);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn downgrade<W: Waiting<P>>(
         &self,
         cpu: &P,

@@ -129,6 +129,14 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
     /// # Panics
     ///
     /// If there are more than [`Semaphore::MOST`].
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::robust::Semaphore;
+    ///
+    /// let permits = Semaphore::<Native, 8>::in_arena(&Heap, 3);
+    /// assert_eq!(permits.available_for(&Native::current()), 3);
+    /// ```
     pub fn in_arena(arena: &impl Arena<P>, permits: u64) -> Self {
         const { assert!(N > 0 && N <= MOST_PLACES, "from 1 to 2,048 places") };
         assert!(permits <= PERMITS, "{permits} permits: a semaphore has up to {PERMITS}");
@@ -140,12 +148,30 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
 
     /// Sets the first number of permits of a semaphore that came to be as zeroed memory,
     /// before any process uses it.
+    ///
+    /// ```
+    /// # use towpath_machine::{Native, zeroed};
+    /// # use towpath_sync::robust::Semaphore;
+    /// // as memory of a segment is
+    /// let (cpu, permits): (_, Semaphore) = (Native::current(), zeroed());
+    /// permits.prepare_with(&cpu, 4);
+    /// assert_eq!(permits.available_for(&cpu), 4);
+    /// ```
     pub fn prepare_with(&self, cpu: &P, permits: u64) {
         // Relaxed: published with the object.
         cpu.store(&self.word, permits.min(PERMITS), Ordering::Relaxed);
     }
 
     /// Number of free permits, at some time during the call.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Semaphore};
+    /// let (cpu, permits) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 3));
+    /// permits.acquire_as(&cpu, &Spinning, Deadline::NEVER)?;
+    /// assert_eq!(permits.available_for(&cpu), 2);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn available_for(&self, cpu: &P) -> u64 {
         // Relaxed: a number that may be old when the caller looks at it.
         cpu.load(&self.word, Ordering::Relaxed) & PERMITS
@@ -232,6 +258,23 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
 
     /// Takes the permits of the dead back, and frees their places. Returns the number of
     /// places.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::Semaphore};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, permits) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 3));
+    /// permits.acquire_as(&cpu, &first, Deadline::NEVER)?;
+    /// permits.acquire_as(&cpu, &first, Deadline::NEVER)?; // and dies with both
+    /// assert_eq!(permits.take_back(&cpu, &second), 1); // place of a process
+    /// assert_eq!(permits.available_for(&cpu), 3);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn take_back<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> usize {
         let mut freed = 0;
         for place in 0..N {
@@ -261,6 +304,16 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
     ///
     /// [`LockError::TimedOut`]; [`LockError::Capacity`] if `N` processes hold permits, or the
     /// caller a thousand.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, LockError, Spinning, robust::Semaphore};
+    /// let (cpu, permits) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 1));
+    /// permits.acquire_as(&cpu, &Spinning, Deadline::NEVER)?;
+    /// let late = permits.acquire_as(&cpu, &Spinning, Deadline::PAST);
+    /// assert_eq!(late, Err(LockError::TimedOut));
+    /// # Ok::<(), LockError>(())
+    /// ```
     pub fn acquire_as<W: Waiting<P>>(&self, cpu: &P, wait: &W, deadline: Deadline) -> Result<(), LockError> {
         let mut turns = None;
         loop {
@@ -291,12 +344,39 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
     }
 
     /// Gives a permit of this process back. Returns whether it had one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Semaphore};
+    /// let (cpu, permits) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 1));
+    /// permits.acquire_as(&cpu, &Spinning, Deadline::NEVER)?;
+    /// assert!(permits.release_as(&cpu, &Spinning));
+    /// assert!(!permits.release_as(&cpu, &Spinning)); // it has none any more
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn release_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         self.give(cpu, wait, GIVE)
     }
 
     /// Keeps a permit of this process for good: it does not come back when the process
     /// dies. Returns whether it had one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::Semaphore};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, permits) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 3));
+    /// permits.acquire_as(&cpu, &first, Deadline::NEVER)?;
+    /// assert!(permits.forget_as(&cpu, &first)); // and dies
+    /// permits.take_back(&cpu, &second);
+    /// assert_eq!(permits.available_for(&cpu), 2);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn forget_as<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         self.give(cpu, wait, FORGET)
     }
@@ -324,6 +404,17 @@ impl<P: Processor, const N: usize> Semaphore<P, N> {
     }
 
     /// Adds permits, which no process held.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::Semaphore};
+    /// let (cpu, items) = (Native::current(), Semaphore::<Native, 8>::in_arena(&Heap, 0));
+    /// items.add_as(&cpu, &Spinning, 2); // of a producer
+    /// items.acquire_as(&cpu, &Spinning, Deadline::NEVER)?;
+    /// items.forget_as(&cpu, &Spinning); // of a consumer
+    /// assert_eq!(items.available_for(&cpu), 1);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn add_as<W: Waiting<P>>(&self, cpu: &P, wait: &W, permits: u64) {
         loop {
             let word = self.settled(cpu);
@@ -490,6 +581,14 @@ pub struct ThreadPermit<'a> {
 
 impl ThreadPermit<'_> {
     /// Keeps the permit for good: [`Semaphore::add`] makes new ones.
+    ///
+    /// ```
+    /// # use towpath_sync::robust::Semaphore;
+    /// let connections = Semaphore::new(4);
+    /// connections.acquire()?.forget(); // one less from now on
+    /// assert_eq!(connections.available(), 3);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn forget(self) {
         let semaphore = self.semaphore;
         core::mem::forget(self);

@@ -49,6 +49,17 @@ pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>>
 
 impl<T, L: Lock<Native> + Exclusive> RwLockReadGuard<'_, T, L> {
     /// Gives the guard up, without releasing: [`RwLock::resume_read`] makes it again.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Alone, RwLock, Wait};
+    /// let table = RwLock::new(7);
+    /// let held = table.read()?.into_held().expect("a guard has its state");
+    /// assert!(table.try_write().is_err()); // still a reader
+    /// // SAFETY: of the guard above, in the same thread.
+    /// drop(unsafe { table.resume_read(Native::of_thread(), Wait::adaptive(&Alone), held) });
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn into_held(mut self) -> Option<ReadHeld> {
         self.held.take()
@@ -59,6 +70,17 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
     /// Gives the guard up, without releasing: [`RwLock::resume_write`] makes it again.
     ///
     /// `None`: the guard outlives its handle; then this releases.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Alone, RwLock, Wait};
+    /// let table = RwLock::new(7);
+    /// let held = table.write()?.into_held().expect("its handle lives");
+    /// assert!(table.try_read().is_err()); // still a writer
+    /// // SAFETY: of the guard above, in the same thread.
+    /// drop(unsafe { table.resume_write(Native::of_thread(), Wait::adaptive(&Alone), held) });
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn into_held(mut self) -> Option<WriteHeld<L::Held>> {
         self.held.take_if(|_| self.keep.is_none())
@@ -72,6 +94,23 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
 
     /// Identity of the writer that died and may have changed half of the data, for the
     /// rooms that lend locks to processes.
+    ///
+    /// ```
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::{Deadline, RwLock, Wait};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (table, cpu) = (RwLock::new([0; 2]), Native::of_thread());
+    /// // SAFETY: both use this thread, one after the other; the first one dies while it writes.
+    /// let write = |wait| unsafe { table.write_between(cpu, wait, Deadline::NEVER) };
+    /// std::mem::forget(write(first)?);
+    /// assert_eq!(write(second)?.dead_writer(), Some(1));
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub fn dead_writer(&self) -> Option<u32> {
         self.held.as_ref().and_then(ReadersWriter::<Native, PLACES, L>::dead_writer)
     }
@@ -83,6 +122,18 @@ impl<'a, T, L: Lock<Native> + Exclusive> RwLockWriteGuard<'a, T, L> {
     ///
     /// The lock, and the surroundings of the wait with which it was acquired, stay where they are
     /// and valid as long as `keep` lives.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use towpath_sync::RwLock;
+    /// let table = Arc::new(RwLock::new(7));
+    /// let guard = table.write()?;
+    /// // SAFETY: the lock lies in the `Arc`; the surroundings of threads live for ever.
+    /// let mut guard = unsafe { guard.keeping(table.clone()) };
+    /// drop(table);
+    /// *guard += 1; // it keeps the lock
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     pub unsafe fn keeping(mut self, keep: Arc<dyn Any + Send + Sync>) -> RwLockWriteGuard<'static, T, L>
     where
         T: 'static,

@@ -16,6 +16,14 @@ pub struct LateWait<S>(S);
 
 impl<S: Surroundings> LateWait<S> {
     /// The way of waiting in these surroundings.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::{Alone, LateWait, Waiting};
+    ///
+    /// let (cpu, word) = (Native::current(), Native::word(7));
+    /// assert_eq!(LateWait::of(&Alone).wait_until(&cpu, &word, |value| value == 7), Ok(7));
+    /// ```
     #[inline(always)]
     pub const fn of(around: &S) -> &Self {
         // SAFETY: transparent, so the memory of the one is that of the other, as long as it lives.

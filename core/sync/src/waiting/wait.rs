@@ -244,6 +244,12 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 
 impl<'a> Wait<'a> {
     /// Wait as [`Policy::Adaptive`] does, that spins for a context switch.
+    ///
+    /// ```
+    /// use towpath_sync::{Alone, Policy, Wait};
+    ///
+    /// assert_eq!(Wait::adaptive(&Alone).policy, Policy::Adaptive);
+    /// ```
     pub fn adaptive(around: &'a dyn Surroundings) -> Self {
         Wait { policy: Policy::Adaptive, around, budget: around.switch_cost() }
     }

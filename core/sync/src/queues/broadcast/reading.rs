@@ -49,6 +49,26 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Errors
     ///
     /// [`TransferError::Capacity`]; [`TransferError::Damaged`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # let mut message = Vec::new();
+    /// ring.send(&cpu, &Spinning, &mut writer, b"early", Deadline::NEVER)?;
+    /// let mut late = ring.join_reader(&cpu, &Spinning)?;
+    /// assert!(!ring.is_ready(&cpu, &mut late)); // it gets later messages only
+    /// ring.send(&cpu, &Spinning, &mut writer, b"late", Deadline::NEVER)?;
+    /// ring.receive(&cpu, &Spinning, &mut late, &mut message, Deadline::NEVER)?;
+    /// assert_eq!(message, b"late");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn join_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<ReaderEnd, TransferError> {
         let (readers, published) = (&self.head.readers, &self.head.writer.published);
         let place = readers.take_place(cpu, wait)?;
@@ -73,6 +93,24 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     }
 
     /// Takes a reader off.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// ring.leave_reader(&cpu, &Spinning, &reader);
+    /// for _ in 0..100 {
+    ///     // it holds none back
+    ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::PAST)?;
+    /// }
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn leave_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W, reader: &ReaderEnd) {
         self.head.readers.leave(cpu, wait, reader.place);
     }
@@ -152,6 +190,25 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     ///
     /// [`TransferError::TimedOut`]; and, after all that was sent, [`TransferError::Closed`], or
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the writer has gone.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
+    /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    /// assert_eq!((piece.bytes, piece.is_first, piece.is_last), (3, true, true));
+    /// ring.pass(&mut reader, &piece);
+    /// let none = ring.next(&cpu, &Spinning, &mut reader, Deadline::PAST);
+    /// assert_eq!(none.err(), Some(TransferError::TimedOut));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn next<W: Waiting<P>>(
         &self,
@@ -205,6 +262,24 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     }
 
     /// Copies a piece's bytes, as many as there is room for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
+    /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    /// let mut begin = [0; 2];
+    /// ring.copy(&cpu, &piece, &mut begin); // as many as there is room for
+    /// assert_eq!(&begin, b"ab");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn copy(&self, cpu: &P, piece: &RingPiece, to: &mut [u8]) {
         let most = piece.bytes.min(to.len());
@@ -214,17 +289,78 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
 
     /// Returns whether all that was copied of a piece until now belongs to it. If it does
     /// not, the next piece is another one. Always true where readers hold the writer back.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// let ring = Broadcast::of(&head, &lines, true); // lossy
+    /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
+    /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    /// assert!(ring.is_whole(&cpu, &piece));
+    /// for _ in 0..100 {
+    ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::NEVER)?; // overwrites it
+    /// }
+    /// assert!(!ring.is_whole(&cpu, &piece));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn is_whole(&self, cpu: &P, piece: &RingPiece) -> bool {
         !self.is_overrun(cpu, piece.at)
     }
 
     /// Number of messages that the reader missed before this one.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// let ring = Broadcast::of(&head, &lines, true); // lossy
+    /// for _ in 0..100 {
+    ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::NEVER)?;
+    /// }
+    /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    /// assert!(ring.missed(&reader, &piece) > 80); // the ring has room for ten at most
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub const fn missed(&self, reader: &ReaderEnd, piece: &RingPiece) -> u64 {
         if self.lossy { piece.number.saturating_sub(reader.number) } else { 0 }
     }
 
     /// Goes on to the next piece. The room is given back with [`Broadcast::progress`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// for message in [b"a", b"b"] {
+    ///     ring.send(&cpu, &Spinning, &mut writer, message, Deadline::NEVER)?;
+    /// }
+    /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    /// ring.pass(&mut reader, &piece);
+    /// let (piece, mut byte) = (ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?, [0]);
+    /// ring.copy(&cpu, &piece, &mut byte);
+    /// assert_eq!(&byte, b"b");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub const fn pass(&self, reader: &mut ReaderEnd, piece: &RingPiece) {
         reader.at = piece.end();
@@ -233,6 +369,27 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     }
 
     /// Gives back the room of all pieces before the next one: once for several.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// for _ in 0..4 {
+    ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 200], Deadline::NEVER)?;
+    ///     let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
+    ///     ring.pass(&mut reader, &piece);
+    /// }
+    /// assert!(ring.send(&cpu, &Spinning, &mut writer, &[0; 400], Deadline::PAST).is_err());
+    /// ring.progress(&cpu, &Spinning, &reader); // the room of all four
+    /// ring.send(&cpu, &Spinning, &mut writer, &[0; 400], Deadline::PAST)?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn progress<W: Waiting<P>>(&self, cpu: &P, wait: &W, reader: &ReaderEnd) {
         // In the lossy mode the writer does not look at it.
@@ -249,6 +406,24 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Errors
     ///
     /// As [`Broadcast::next`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
+    /// let mut message = Vec::new();
+    /// let missed = ring.gather(&cpu, &Spinning, &mut reader, &mut message, Deadline::NEVER)?;
+    /// assert_eq!((message.as_slice(), missed), (&b"abc"[..], 0));
+    /// ring.progress(&cpu, &Spinning, &reader); // now the writer may use its room
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn gather<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -279,6 +454,25 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Errors
     ///
     /// As [`Broadcast::next`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// let mut message = Vec::new();
+    /// for n in 0..100u64 {
+    ///     ring.send(&cpu, &Spinning, &mut writer, &n.to_le_bytes(), Deadline::PAST)?;
+    ///     ring.receive(&cpu, &Spinning, &mut reader, &mut message, Deadline::PAST)?;
+    ///     assert_eq!(message, n.to_le_bytes());
+    /// }
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
     pub fn receive<W: Waiting<P>>(
         &self,
@@ -294,6 +488,22 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     }
 
     /// Returns whether the next piece is there.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
+    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
+    /// # let ring = Broadcast::of(&head, &lines, false);
+    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
+    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// assert!(!ring.is_ready(&cpu, &mut reader));
+    /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
+    /// assert!(ring.is_ready(&cpu, &mut reader));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn is_ready(&self, cpu: &P, reader: &mut ReaderEnd) -> bool {
         matches!(self.look(cpu, reader), Ok(Ok(_)))
     }

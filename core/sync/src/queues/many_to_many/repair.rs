@@ -64,6 +64,34 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     /// Frees the slots of the dead, and sends the values again that they had leased.
     /// Returns whether there were any.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
+    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
+    /// # use towpath_sync::{Deadline, Spinning};
+    /// # let cpu = Native::current();
+    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # let head = ManyHead::<Native>::in_arena(&Heap);
+    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
+    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
+    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
+    /// #     queue.join(&cpu, &Spinning, side)?;
+    /// # }
+    /// # use towpath_sync::Wait;
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// queue.send(&cpu, &second, &7u64, Deadline::NEVER)?;
+    /// queue.lease_in_place(&cpu, &first, Deadline::NEVER)?; // and dies with its lease
+    /// assert!(queue.repair(&cpu, &second));
+    /// assert_eq!(queue.receive::<u64, _>(&cpu, &second, Deadline::NEVER)?, 7); // it came in again
+    /// # Ok::<(), TransferError>(())
+    /// ```
     pub fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         self.look_over(cpu, wait).has_repaired
     }

@@ -34,6 +34,24 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     /// # Errors
     ///
     /// [`LockError::TimedOut`]; those of the writers' lock.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Wait, robust::{Access, ReadersWriter}};
+    /// # struct Process(u32);
+    /// # impl towpath_sync::Surroundings for Process {
+    /// #     fn identity(&self) -> u32 { self.0 }
+    /// #     fn is_alive(&self, identity: u32) -> bool { identity != 1 }
+    /// # }
+    /// # let [first, second] = [&Process(1), &Process(2)].map(|process| Wait::adaptive(process));
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// table.write(&cpu, &first, Deadline::NEVER)?; // and dies while it writes
+    /// match table.read(&cpu, &second, Deadline::NEVER)? {
+    ///     Access::Shared(_) => unreachable!("the data may be half changed"),
+    ///     Access::Exclusive(held) => table.write_unlock(&cpu, &second, held), // without a repair
+    /// }
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn read<W: Waiting<P>>(
         &self,
@@ -229,6 +247,17 @@ impl<P: Processor, const N: usize, L: Lock<P>, const PATIENCE: u64> ReadersWrite
     }
 
     /// Releases after reading.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::{Deadline, Spinning, robust::{Access, ReadersWriter}};
+    /// let (cpu, table) = (Native::current(), ReadersWriter::<Native>::new(&Heap));
+    /// if let Access::Shared(held) = table.read(&cpu, &Spinning, Deadline::NEVER)? {
+    ///     table.read_unlock(&cpu, &Spinning, held);
+    /// }
+    /// assert!(table.write(&cpu, &Spinning, Deadline::PAST).is_ok());
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
     #[inline]
     pub fn read_unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ReadHeld) {
         if let Some(held) = self.read_unlock_at_once(cpu, held) {
