@@ -18,6 +18,19 @@ pub trait AsyncOperation {
     type Output;
 
     /// Tries it once; never blocks.
+    ///
+    /// ```
+    /// use towpath_readiness::{AsyncOperation, ValueReception};
+    /// use towpath_sync::Attempt;
+    /// use towpath_sync::queues::{Mpmc, TransferError, between_threads};
+    ///
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16); // towpath::mpmc::queue
+    /// let mut reception = ValueReception(&receiver);
+    /// assert!(matches!(reception.attempt(), Attempt::Asleep(..))); // says where it would sleep
+    /// sender.send(7)?;
+    /// assert!(matches!(reception.attempt(), Attempt::Done(Ok(7))));
+    /// # Ok::<(), TransferError>(())
+    /// ```
     fn attempt(&mut self) -> Attempt<Self::Output>;
 }
 

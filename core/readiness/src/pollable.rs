@@ -69,11 +69,31 @@ impl<O> Pollable<O> {
     }
 
     /// Gives an object this descriptor.
+    ///
+    /// ```
+    /// # use towpath_readiness::{Pollable, ReadyDescriptor};
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16); // towpath::mpmc::queue
+    /// let mut receiver = Pollable::with(receiver, ReadyDescriptor::new()?);
+    /// sender.send(7)?;
+    /// assert_eq!(receiver.try_receive()?, Some(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn with(object: O, descriptor: ReadyDescriptor) -> Self {
         Pollable { object, descriptor, known: None }
     }
 
     /// The means by which its descriptor becomes readable.
+    ///
+    /// ```
+    /// # use towpath_readiness::{Pollable, ReadyDescriptor};
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (_sender, receiver) = between_threads::<u64, Mpmc>(16); // towpath::mpmc::queue
+    /// let receiver = Pollable::new(receiver)?;
+    /// let another = Pollable::new(receiver.object().clone())?;
+    /// assert_eq!(receiver.means(), another.means()); // as the system offers it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn means(&self) -> Means {
         self.descriptor.means()
     }

@@ -49,6 +49,18 @@ impl<O> Repeating<O> {
     /// Sets the time after which an operation is tried again without a change.
     ///
     /// Then it looks for deaths. By default 4 ms, and then twice as long each time, up to 32 ms.
+    ///
+    /// ```
+    /// # use std::{pin::pin, task::{Context, Waker}, time::Duration};
+    /// # use towpath_readiness::{ValueReception, until};
+    /// # use towpath_sync::queues::{Mpmc, between_threads};
+    /// let (sender, receiver) = between_threads::<u64, Mpmc>(16); // towpath::mpmc::queue
+    /// sender.send(7).expect("there is room");
+    /// // Learns of a death within 10 ms:
+    /// let reception = until(ValueReception(&receiver)).with_turn(Duration::from_millis(10));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(pin!(reception).poll(&mut context).is_ready());
+    /// ```
     pub fn with_turn(self, turn: Duration) -> Self {
         Repeating { turn: RetryTurn::always(turn), ..self }
     }

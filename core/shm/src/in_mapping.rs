@@ -41,6 +41,16 @@ pub trait InMapping: Object + Sized {
     /// # Errors
     ///
     /// As [`World::shared`].
+    ///
+    /// ```
+    /// use towpath::{InMapping, Semaphore, WorldConfig};
+    ///
+    /// let world = towpath::create(None, &WorldConfig::new(1))?;
+    /// world.enter(None)?;
+    /// let permits = Semaphore::by_name(&world, "permits", 3)?; // as World::semaphore
+    /// assert_eq!(permits.available(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn by_name(world: &World, name: &str, initial: Self::Initial) -> Result<Shared<Self>, Error>;
 
     /// Number of bytes that it takes, for so many processes, or threads that open it.

@@ -60,6 +60,22 @@ impl std::error::Error for PoolError {}
 /// Element of a pool.
 pub trait Node<P: Processor>: Send + Sync + 'static {
     /// A node on the line that the arena began last.
+    ///
+    /// A node of one word, beside the link that the pool keeps in it:
+    ///
+    /// ```
+    /// use towpath_machine::{Arena, Heap, Native, Ordering, Place, Processor};
+    /// use towpath_structures::Node;
+    ///
+    /// struct Entry<P: Processor>(P::Word);
+    /// impl<P: Processor> Node<P> for Entry<P> {
+    ///     fn new(arena: &impl Arena<P>) -> Self {
+    ///         Entry(arena.word(Place::SameLine, 0))
+    ///     }
+    /// }
+    /// let entry: Entry<Native> = Node::new(&Heap);
+    /// assert_eq!(Native::current().load(&entry.0, Ordering::Relaxed), 0);
+    /// ```
     fn new(arena: &impl Arena<P>) -> Self;
 }
 

@@ -13,6 +13,14 @@ pub trait Storage: Send + Sync + 'static {
     /// # Panics
     ///
     /// If the storage has room for fewer.
+    ///
+    /// ```
+    /// use towpath_structures::{Boxed, InPlace, Storage};
+    ///
+    /// let boxed = Boxed::nodes(3, |index| index * 10);
+    /// assert_eq!(*boxed, [0, 10, 20]);
+    /// assert_eq!(InPlace::<4, 2>::nodes(3, |index| index).len(), 4); // all that it has
+    /// ```
     fn nodes<T: Send + Sync + 'static>(count: usize, make: impl FnMut(usize) -> T) -> Self::Nodes<T>;
 
     /// Makes the array with a place per participant.
@@ -20,6 +28,13 @@ pub trait Storage: Send + Sync + 'static {
     /// # Panics
     ///
     /// As [`Storage::nodes`].
+    ///
+    /// ```
+    /// use towpath_structures::{InPlace, Storage};
+    ///
+    /// let hazards: [u32; 2] = InPlace::<4, 2>::each(2, |_| 0); // one for each participant
+    /// assert_eq!(hazards, [0, 0]);
+    /// ```
     fn each<T: Send + Sync + 'static>(count: usize, make: impl FnMut(usize) -> T) -> Self::Each<T>;
 }
 

@@ -27,6 +27,15 @@ pub trait Instruction<P: Processor>: Send + Sync + 'static {
     const ADJACENT: bool;
     /// Executes it; it acquires and releases. `None` if it is not to be had here, or not
     /// for these words.
+    ///
+    /// ```
+    /// use towpath_machine::{Cas2, Native};
+    /// use towpath_structures::dcas::{Instruction, Neighbours};
+    ///
+    /// let (cpu, words) = (Native::current(), [5, 7].map(Native::word));
+    /// let swapped = [&words[1], &words[0]];
+    /// assert_eq!(Neighbours::execute(&cpu, swapped, [7, 5], [8, 6]), None); // no such pair
+    /// ```
     fn execute(cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> Option<bool>;
 }
 

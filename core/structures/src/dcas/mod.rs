@@ -122,6 +122,15 @@ impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
 pub trait Words<P: Processor> {
     /// The word of this number, always the same one. `None` if there is none: a number
     /// may have been read from shared memory.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_structures::dcas::Words;
+    ///
+    /// let words = [5, 7].map(Native::word);
+    /// assert!(Words::<Native>::word(&words[..], 1).is_some());
+    /// assert!(Words::<Native>::word(&words[..], 2).is_none());
+    /// ```
     fn word(&self, number: u32) -> Option<&P::Word>;
 
     /// [`Words::word`], where there must be one.
@@ -129,6 +138,15 @@ pub trait Words<P: Processor> {
     /// # Errors
     ///
     /// [`DcasError::Corrupt`] if there is none.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_structures::dcas::{DcasError, Words};
+    ///
+    /// let words = [5, 7].map(Native::word);
+    /// let number = 1 << 20; // read from memory that a stray write has hit
+    /// assert_eq!(Words::<Native>::find(&words[..], number).err(), Some(DcasError::Corrupt));
+    /// ```
     #[inline(always)]
     fn find(&self, number: u32) -> Result<&P::Word, DcasError> {
         self.word(number).ok_or(DcasError::Corrupt)
@@ -186,9 +204,28 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     const ADJACENT: bool = false;
 
     /// Makes one for so many participants, in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_structures::dcas::{DoubleCas, Harris};
+    ///
+    /// let dcas = Harris::<Native>::new(&Heap, 3);
+    /// assert_eq!(dcas.participants(), 3);
+    /// ```
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
     /// Number of participants that it is for.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas, Guerraoui};
+    /// let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let changes = [Change { word: 0, old: 5, new: 6 }, Change { word: 1, old: 7, new: 8 }];
+    /// let (dcas, words) = (Guerraoui::<Native>::new(&Heap, 2), [5, 7].map(Native::word));
+    /// let third = Actor { cpu: &cpu, wait: &wait, me: dcas.participants() };
+    /// let refused = dcas.dcas(&third, &words[..], changes);
+    /// assert_eq!(refused, Err(DcasError::UnknownParticipant)); // they count from 0
+    /// ```
     fn participants(&self) -> usize;
 
     /// A word's value. Never waits for an operation that is under way, except in
@@ -197,6 +234,16 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// See [`DcasError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, DcasError, DoubleCas, Locked};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// let (dcas, words) = (Locked::<Native>::new(&Heap, 2), [5, 7].map(Native::word));
+    /// assert_eq!(dcas.read(&actor, &words[..], 1)?, 7);
+    /// # Ok::<(), DcasError>(())
+    /// ```
     fn read<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -211,6 +258,19 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// See [`DcasError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, DcasError, DoubleCas, Guerraoui};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// let (dcas, words) = (Guerraoui::<Native>::new(&Heap, 2), [5, 7].map(Native::word));
+    /// dcas.write(&actor, &words[..], 1, 8)?; // no other participant changes it now
+    /// assert_eq!(dcas.read(&actor, &words[..], 1)?, 8);
+    /// let large = dcas.write(&actor, &words[..], 1, u64::MAX);
+    /// assert_eq!(large, Err(DcasError::TooLarge));
+    /// # Ok::<(), DcasError>(())
+    /// ```
     fn write<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -225,6 +285,20 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// See [`DcasError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas, Harris};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// let (dcas, accounts) = (Harris::<Native>::new(&Heap, 2), [30, 70].map(Native::word));
+    /// let from = Change { word: 0, old: 30, new: 20 };
+    /// let to = Change { word: 1, old: 70, new: 80 };
+    /// assert!(dcas.dcas(&actor, &accounts[..], [from, to])?); // their sum is always the same
+    /// let [a, b] = [0, 1].map(|account| dcas.read(&actor, &accounts[..], account));
+    /// assert_eq!((a?, b?), (20, 80));
+    /// # Ok::<(), DcasError>(())
+    /// ```
     fn dcas<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -240,6 +314,17 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// See [`DcasError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, DcasError, DoubleCas, Guerraoui};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// let (dcas, words) = (Guerraoui::<Native>::new(&Heap, 2), [5, 7].map(Native::word));
+    /// dcas.recover(&actor, &words[..], 1)?; // participant 1 was killed
+    /// assert_eq!(dcas.read(&actor, &words[..], 0)?, 5); // it had begun nothing
+    /// # Ok::<(), DcasError>(())
+    /// ```
     fn recover<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,

@@ -136,6 +136,19 @@ pub trait Recover<P: Processor> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{Fifo, Recover, StableError};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// let queue = Fifo::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// queue.push(&Actor { cpu: &cpu, wait: &wait, me: 1 }, 7)?; // and dies
+    /// let survivor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// assert_eq!(queue.recover(&survivor, |participant| participant == 1)?.pending, 0);
+    /// assert_eq!(queue.pop(&survivor)?, Some(7)); // it has happened
+    /// # Ok::<(), StableError>(())
+    /// ```
     fn recover<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -149,6 +162,19 @@ pub trait Recover<P: Processor> {
     /// # Errors
     ///
     /// See [`StableError`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_structures::dcas::{Actor, Guerraoui};
+    /// # use towpath_structures::nonblocking::{Recover, StableError, Stack};
+    /// # let (cpu, wait) = (Native::with_id(0), towpath_sync::Spinning);
+    /// # let actor = Actor { cpu: &cpu, wait: &wait, me: 0 };
+    /// let stack = Stack::<Native, Guerraoui<Native>>::new(&Heap, 100, 2);
+    /// stack.push(&actor, 7)?;
+    /// let inventory = stack.inventory(&actor)?;
+    /// assert_eq!(inventory.free + inventory.reachable, inventory.all); // none is lost
+    /// # Ok::<(), StableError>(())
+    /// ```
     fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError>;
 }
 

@@ -116,6 +116,18 @@ pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
 
     /// An empty queue that has room for at least `capacity` values (unless its file says
     /// otherwise), in memory of the given arena.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_structures::queues::{ConcurrentQueue, QueueError, TwoLock};
+    /// use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::Spinning;
+    ///
+    /// let queue = TwoLock::<Native, Ticket<Native>>::new(&Heap, 16, 2);
+    /// # let cpu = Native::current();
+    /// assert_eq!(queue.dequeue(&cpu, &Spinning, 0)?, None); // it is empty
+    /// # Ok::<(), QueueError>(())
+    /// ```
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self;
 
     /// Puts a value in at the end. `wait` says how to wait for locks and how to back off
@@ -124,6 +136,19 @@ pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// [`QueueError::Full`] if there is no room; the others as they say.
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_structures::queues::{ConcurrentQueue, MichaelScott, QueueError};
+    /// # use towpath_sync::Spinning;
+    ///
+    /// let (cpu, queue) = (Native::current(), MichaelScott::<Native>::new(&Heap, 1, 2));
+    /// let mut sent = 0;
+    /// while queue.enqueue(&cpu, &Spinning, 0, sent) != Err(QueueError::Full) {
+    ///     sent += 1;
+    /// }
+    /// assert!(sent >= 1); // room for one at least
+    /// ```
     fn enqueue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize, value: u64) -> Result<(), QueueError>;
 
     /// Takes the value out that is first, if there is one.
@@ -131,6 +156,20 @@ pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// See [`QueueError`]; never [`QueueError::Full`].
+    ///
+    /// ```
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_structures::queues::{ConcurrentQueue, QueueError, TwoLock};
+    /// use towpath_sync::locks::Ticket;
+    /// # use towpath_sync::Spinning;
+    ///
+    /// let queue = TwoLock::<Native, Ticket<Native>>::new(&Heap, 16, 2);
+    /// # let cpu = Native::current();
+    /// queue.enqueue(&cpu, &Spinning, 0, 3)?;
+    /// queue.enqueue(&cpu, &Spinning, 0, 4)?;
+    /// assert_eq!(queue.dequeue(&cpu, &Spinning, 1)?, Some(3)); // first in, first out
+    /// # Ok::<(), QueueError>(())
+    /// ```
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError>;
 }
 
