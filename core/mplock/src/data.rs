@@ -36,18 +36,40 @@ impl LockData {
     pub const MAX: usize = 4096;
 
     /// Makes the data of the holder with that token; `None` if there are too many bytes.
+    ///
+    /// ```
+    /// use towpath::mplock::{FencingToken, LockData};
+    ///
+    /// let token = FencingToken::of_epoch(1);
+    /// assert!(LockData::new(token, &[0; LockData::MAX]).is_some());
+    /// assert!(LockData::new(token, &[0; LockData::MAX + 1]).is_none());
+    /// ```
     #[must_use]
     pub fn new(version: FencingToken, bytes: &[u8]) -> Option<LockData> {
         (bytes.len() <= LockData::MAX).then(|| LockData { version, bytes: bytes.into() })
     }
 
     /// Returns the token of the holder that left them.
+    ///
+    /// ```
+    /// use towpath::mplock::{FencingToken, LockData};
+    ///
+    /// let token = FencingToken::of_epoch(1);
+    /// assert_eq!(LockData::new(token, b"seven").unwrap().version(), token);
+    /// ```
     #[must_use]
     pub fn version(&self) -> FencingToken {
         self.version
     }
 
     /// Returns the bytes.
+    ///
+    /// ```
+    /// use towpath::mplock::{FencingToken, LockData};
+    ///
+    /// let data = LockData::new(FencingToken::of_epoch(1), b"seven").unwrap();
+    /// assert_eq!(data.bytes().len(), 5);
+    /// ```
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -51,6 +51,9 @@ impl QueuedRequest {
 
 /// A home's state of one lock.
 ///
+/// The `Group` in the examples is a home and three nodes, whose messages it delivers
+/// (`doc/group.rs`).
+///
 /// ```
 /// use std::collections::VecDeque;
 /// use towpath::mplock::{FencingToken, HomeLock, LockRequest, Message, Mode, Node};
@@ -113,6 +116,13 @@ pub struct HomeLock {
 impl HomeLock {
     /// Makes the state of a lock that no node has. `floor`: a token that is not smaller
     /// than any that the lock has had.
+    ///
+    /// ```
+    /// use towpath::mplock::{FencingToken, HomeLock, Protocol};
+    ///
+    /// let home = HomeLock::new(Protocol::Central, 1, FencingToken::from_number(9));
+    /// assert!(home.is_unused() && home.token() >= FencingToken::from_number(9));
+    /// ```
     #[must_use]
     pub fn new(protocol: Protocol, epoch: Epoch, floor: FencingToken) -> HomeLock {
         HomeLock {
@@ -134,6 +144,16 @@ impl HomeLock {
     }
 
     /// Returns the largest token that the home knows of.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let before = group.home.token();
+    /// group.acquire(0);
+    /// assert!(group.home.token() > before); // that of the grant
+    /// # }
+    /// ```
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
@@ -141,6 +161,17 @@ impl HomeLock {
 
     /// Returns whether no node has the lock or waits for it, it has no data, and nothing
     /// has to be remembered of it but its token.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// assert!(!group.home.is_unused());
+    /// group.release(0, 0);
+    /// assert!(group.home.is_unused()); // the home may forget it, and remembers its token
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_unused(&self) -> bool {
         !self.away
@@ -153,12 +184,35 @@ impl HomeLock {
     }
 
     /// Returns the data of the last release that the home knows of.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.nodes[0].publish(b"seven");
+    /// group.release(0, 0);
+    /// assert_eq!(group.home.data().map(LockData::bytes), Some(&b"seven"[..]));
+    /// # }
+    /// ```
     #[must_use]
     pub fn data(&self) -> Option<&LockData> {
         self.data.as_ref()
     }
 
     /// Notes data of the lock; the home keeps the latest ones.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let [old, new] = [1, 2].map(|n| LockData::new(FencingToken::from_number(n), &[n as u8]));
+    /// for data in [new, old] {
+    ///     group.home.note_data(&data.expect("it is short"));
+    /// }
+    /// assert_eq!(group.home.data().map(LockData::bytes), Some(&[2][..])); // the later ones
+    /// # }
+    /// ```
     pub fn note_data(&mut self, data: &LockData) {
         let known = self.data.as_ref().map_or(FencingToken::NONE, LockData::version);
         if data.version() > known.max(self.data_floor) {
@@ -167,6 +221,16 @@ impl HomeLock {
     }
 
     /// Returns whether an owner died and no holder has repaired its work since.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.home.on_death(0, 2, &mut group.wire);
+    /// assert!(group.home.is_inconsistent()); // the next holder is told
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_inconsistent(&self) -> bool {
         self.inconsistent
@@ -175,6 +239,17 @@ impl HomeLock {
     /// Returns whether the next holder is to be told of a death, as far as known.
     ///
     /// Also if the last grant, which may not have arrived, has told of it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.home.on_death(0, 2, &mut group.wire);
+    /// group.acquire(1); // is told, and may die as well before it hears of it
+    /// assert!(group.home.may_be_inconsistent() && !group.home.is_inconsistent());
+    /// # }
+    /// ```
     #[must_use]
     pub fn may_be_inconsistent(&self) -> bool {
         self.inconsistent
@@ -183,12 +258,35 @@ impl HomeLock {
     }
 
     /// Returns whether a node waits for the lock.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// assert!(!group.home.is_awaited());
+    /// group.acquire(1);
+    /// assert!(group.home.is_awaited());
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.queue.len() > usize::from(self.away) || self.inquiry.is_some()
     }
 
     /// Handles a node's message.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let request = LockRequest::waiting(1, Mode::Exclusive);
+    /// let body = MessageBody::Request { request, seen: FencingToken::NONE, warned: false };
+    /// group.home.on_message(2, &Message::new(1, body), &mut group.wire);
+    /// let (_, to, answer) = group.wire.sent.pop_front().expect("a grant");
+    /// assert!(to == Some(2) && matches!(answer.body, MessageBody::Grant(_)));
+    /// # }
+    /// ```
     pub fn on_message(&mut self, from: Node, message: &Message, out: &mut impl Outbox) {
         match message.body {
             MessageBody::Request { request, seen, warned } => {

@@ -68,8 +68,47 @@ pub use token::FencingToken;
 /// A message to the node itself is delivered like any other.
 pub trait Outbox {
     /// Sends a message from the state machine's own node to the home of the lock.
+    ///
+    /// ```
+    /// use towpath::mplock::{LockRequest, Message, Mode, Node, NodeLock, Outbox};
+    ///
+    /// /// Outbox that counts.
+    /// #[derive(Default)]
+    /// struct Counted(u32);
+    /// impl Outbox for Counted {
+    ///     fn to_home(&mut self, _: Message) {
+    ///         self.0 += 1;
+    ///     }
+    ///     fn to_node(&mut self, _: Node, _: Message) {}
+    /// }
+    /// let (mut node, mut out) = (NodeLock::default(), Counted::default());
+    /// node.acquire(LockRequest::waiting(1, Mode::Exclusive), &mut out);
+    /// assert_eq!(out.0, 1); // the request
+    /// ```
     fn to_home(&mut self, message: Message);
     /// Sends a message from the state machine's own node to another node.
+    ///
+    /// ```
+    /// use towpath::mplock::{FencingToken, HomeLock, LockRequest, Message};
+    /// use towpath::mplock::{MessageBody, Mode, Node};
+    /// use towpath::mplock::{Outbox, Protocol};
+    ///
+    /// /// Nodes to which messages were sent.
+    /// #[derive(Default)]
+    /// struct Receivers(Vec<Node>);
+    /// impl Outbox for Receivers {
+    ///     fn to_home(&mut self, _: Message) {}
+    ///     fn to_node(&mut self, node: Node, _: Message) {
+    ///         self.0.push(node);
+    ///     }
+    /// }
+    /// let mut home = HomeLock::new(Protocol::Central, 1, FencingToken::NONE);
+    /// let (seen, warned, mut out) = (FencingToken::NONE, false, Receivers::default());
+    /// let request = LockRequest::waiting(1, Mode::Exclusive);
+    /// let body = MessageBody::Request { request, seen, warned };
+    /// home.on_message(5, &Message::new(1, body), &mut out);
+    /// assert_eq!(out.0, [5]); // the grant
+    /// ```
     fn to_node(&mut self, node: Node, message: Message);
 }
 

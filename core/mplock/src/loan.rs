@@ -73,6 +73,9 @@ const HOLDER: u64 = (1 << HOLDER_BITS) - 1;
 const OF_HOLDER: u64 = ((1 << GENERATION_BITS) - 1) << GENERATION_SHIFT | HOLDER;
 
 /// Loan of a lock.
+///
+/// The `Group` in the examples is a home and three nodes, whose messages it delivers
+/// (`doc/group.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Loan {
     /// Number of its seat on the host of the nodes.
@@ -98,12 +101,29 @@ impl Loan {
     pub(crate) const MOST: u32 = (1 << COUNT_BITS) - 1;
 
     /// Returns the generation after another one.
+    ///
+    /// ```
+    /// use towpath::mplock::Loan;
+    ///
+    /// assert_eq!(Loan::generation_after(1), 2);
+    /// assert_eq!(Loan::generation_after((1 << 28) - 1), 0); // and round
+    /// ```
     #[must_use]
     pub fn generation_after(generation: u32) -> u32 {
         (generation + 1) & ((1 << GENERATION_BITS) - 1)
     }
 
     /// Returns the word of its seat at first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, _) = Group::with_loan();
+    /// let loan = group.nodes[0].lent().expect("it is lent");
+    /// let seat = Cell::new(loan.first_word());
+    /// assert!(!group.nodes[0].is_seat_taken(&seat)); // free at first
+    /// # }
+    /// ```
     #[must_use]
     pub fn first_word(&self) -> u64 {
         SeatWord { generation: self.generation, holder: SeatHolder::Free, flags: 0, count: 0 }.bits()
@@ -170,6 +190,16 @@ impl Loan {
 
     /// Says that the loan is to end when its time is over: a node waits that it does not
     /// serve.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, seat) = Group::with_loan();
+    /// let before = seat.get();
+    /// group.nodes[0].lent().expect("it is lent").want(&seat);
+    /// assert_ne!(seat.get(), before); // the carrier of the lender reads it, and closes the loan
+    /// # }
+    /// ```
     pub fn want(&self, seat: &impl LoanSeat) {
         self.add(WANTED, seat, |_| true);
     }
@@ -302,12 +332,46 @@ pub enum SeatLeaving {
 /// An exchange that succeeds hands over what was done before the one that it follows.
 pub trait LoanSeat {
     /// Reads it.
+    ///
+    /// ```
+    /// use towpath::mplock::LoanSeat;
+    ///
+    /// assert_eq!(LoanSeat::load(&std::cell::Cell::new(7)), 7);
+    /// ```
     fn load(&self) -> u64;
     /// Reads it to replace it: brings its line here at once, and not first for reading.
+    ///
+    /// ```
+    /// use towpath::mplock::LoanSeat;
+    ///
+    /// let seat = std::cell::Cell::new(7);
+    /// let seen = seat.load_to_change();
+    /// assert!(seat.exchange(seen, seen + 1));
+    /// ```
     fn load_to_change(&self) -> u64 {
         self.load()
     }
     /// Replaces it, if it is as expected. Returns whether it was.
+    ///
+    /// A seat that processes share:
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+    /// use towpath::mplock::LoanSeat;
+    ///
+    /// struct Seat(AtomicU64);
+    /// impl LoanSeat for Seat {
+    ///     fn load(&self) -> u64 {
+    ///         self.0.load(Acquire)
+    ///     }
+    ///     fn exchange(&self, from: u64, to: u64) -> bool {
+    ///         self.0.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
+    ///     }
+    /// }
+    /// let seat = Seat(AtomicU64::new(7));
+    /// assert!(seat.exchange(7, 8) && !seat.exchange(7, 9));
+    /// ```
     fn exchange(&self, from: u64, to: u64) -> bool;
 }
 

@@ -28,6 +28,12 @@ pub struct LockRequest {
 
 impl LockRequest {
     /// Makes a request that waits for its turn.
+    ///
+    /// ```
+    /// use towpath::mplock::{LockRequest, Mode};
+    ///
+    /// assert!(!LockRequest::waiting(1, Mode::Exclusive).tries);
+    /// ```
     #[inline]
     #[must_use]
     pub fn waiting(ticket: Ticket, mode: Mode) -> LockRequest {
@@ -35,6 +41,13 @@ impl LockRequest {
     }
 
     /// Makes a request that is refused where another node has the lock.
+    ///
+    /// ```
+    /// use towpath::mplock::{LockRequest, Mode};
+    ///
+    /// let request = LockRequest::trying(1, Mode::Shared);
+    /// assert!(request.tries && request.mode == Mode::Shared);
+    /// ```
     #[inline]
     #[must_use]
     pub fn trying(ticket: Ticket, mode: Mode) -> LockRequest {
@@ -232,6 +245,16 @@ pub struct SeatMessage {
 
 impl SeatMessage {
     /// Makes the word that a seat was left.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// let loan = *group.nodes[1].offer().expect("it is lent to node 1");
+    /// let left = SeatMessage::of(&loan, loan.token);
+    /// assert!(!left.passes && left.seat == loan.seat); // the lender reads the rest at the seat
+    /// # }
+    /// ```
     #[must_use]
     pub fn of(loan: &Loan, token: FencingToken) -> SeatMessage {
         let (seat, generation) = (loan.seat, loan.generation);
@@ -254,6 +277,12 @@ pub struct Message {
 
 impl Message {
     /// Makes a message without data.
+    ///
+    /// ```
+    /// use towpath::mplock::{Message, MessageBody};
+    ///
+    /// assert!(Message::new(1, MessageBody::Inquire).data.is_none());
+    /// ```
     #[inline]
     #[must_use]
     pub fn new(epoch: Epoch, body: MessageBody) -> Message {

@@ -58,6 +58,9 @@ pub enum NodeState {
 
 /// A node's state of one lock.
 ///
+/// The `Group` in the examples is a home and three nodes, whose messages it delivers
+/// (`doc/group.rs`).
+///
 /// ```
 /// use towpath::mplock::{LockRequest, Message, Mode, Node, NodeLock, NodeState, Outbox};
 ///
@@ -117,6 +120,17 @@ pub struct NodeLock {
 
 impl NodeLock {
     /// Returns its state.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// assert_eq!(group.nodes[0].state(), NodeState::Held(Mode::Exclusive));
+    /// group.release(0, 0);
+    /// assert_eq!(group.nodes[0].state(), NodeState::Cached); // for its next acquisition
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn state(&self) -> NodeState {
@@ -124,6 +138,20 @@ impl NodeLock {
     }
 
     /// Returns the largest token that it knows of: while the lock is held, the holder's.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let mut tokens = Vec::new();
+    /// for node in [0, 1, 0] {
+    ///     group.acquire(node);
+    ///     tokens.push(group.nodes[usize::from(node)].token());
+    ///     group.release(node, 0);
+    /// }
+    /// assert!(tokens.is_sorted() && tokens[0] < tokens[2]);
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn token(&self) -> FencingToken {
@@ -131,6 +159,16 @@ impl NodeLock {
     }
 
     /// Returns whether the next node waits for the lock, as far as known here.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// assert!(group.nodes[0].is_wanted()); // the home has named node 1
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn is_wanted(&self) -> bool {
@@ -138,6 +176,18 @@ impl NodeLock {
     }
 
     /// Returns the number of acquisitions since the lock came here.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// for _ in 0..3 {
+    ///     group.acquire(0);
+    ///     group.release(0, 0);
+    /// }
+    /// assert_eq!(group.nodes[0].uses(), 3); // with one message to the home
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn uses(&self) -> u32 {
@@ -145,6 +195,18 @@ impl NodeLock {
     }
 
     /// Returns the lock's data: while the lock is held, those that came with the grant.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.nodes[0].publish(b"seven");
+    /// group.release(0, 0);
+    /// group.acquire(1);
+    /// assert_eq!(group.nodes[1].data().map(LockData::bytes), Some(&b"seven"[..]));
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn data(&self) -> Option<&LockData> {
@@ -153,6 +215,16 @@ impl NodeLock {
 
     /// Returns whether its state can be forgotten: the node neither has the lock nor
     /// waits, has passed on no warning, and has no data.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.release(0, 0);
+    /// assert!(group.nodes[0].is_absent()); // the lock is at its home again
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_absent(&self) -> bool {
         self.state == NodeState::Absent && !self.has_warned() && self.data.is_none()
@@ -161,6 +233,18 @@ impl NodeLock {
     /// Returns whether it has passed the lock on with a warning, and not had it since.
     ///
     /// The next holder may not have heard of it, so a node that leaves says that an owner died.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.home.on_death(0, 2, &mut group.wire);
+    /// group.acquire(1); // is told of the death
+    /// group.nodes[1].release(false, 0, &mut group.wire); // and repairs nothing
+    /// assert!(group.nodes[1].has_warned());
+    /// # }
+    /// ```
     #[must_use]
     pub fn has_warned(&self) -> bool {
         self.passed.is_some_and(|passed| passed.inconsistent)
@@ -176,6 +260,19 @@ impl NodeLock {
     /// # Panics
     ///
     /// If the node holds the lock or waits for it: it has one request at a time.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// let request = |ticket| LockRequest::waiting(ticket, Mode::Exclusive);
+    /// assert_eq!(group.nodes[0].acquire(request(1), &mut group.wire), None); // the home decides
+    /// group.deliver();
+    /// group.release(0, 0); // the node keeps the idle lock …
+    /// let decision = group.nodes[0].acquire(request(2), &mut group.wire);
+    /// assert!(matches!(decision, Some(Decision::Granted(_)))); // … and decides itself
+    /// # }
+    /// ```
     pub fn acquire(&mut self, request: LockRequest, out: &mut impl Outbox) -> Option<Decision> {
         self.forgets = false;
         match self.state {
@@ -208,6 +305,18 @@ impl NodeLock {
 
     /// Withdraws the request that waits: the lock passes by when its turn comes. Nothing
     /// happens if none waits.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.nodes[1].cancel();
+    /// group.release(0, 0);
+    /// assert_eq!(group.nodes[1].state(), NodeState::Absent); // the lock has passed by
+    /// # }
+    /// ```
     pub fn cancel(&mut self) {
         match &mut self.state {
             NodeState::Waits(mode) => self.state = NodeState::Abandoned { mode: *mode, then: None },
@@ -220,6 +329,16 @@ impl NodeLock {
     ///
     /// The new ones go with the next grant. Returns false, without an effect, if the node does not
     /// hold the lock alone, or there are too many bytes.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// assert!(!group.nodes[0].publish(b"seven")); // it does not hold the lock
+    /// group.acquire(0);
+    /// assert!(group.nodes[0].publish(b"seven"));
+    /// # }
+    /// ```
     pub fn publish(&mut self, bytes: &[u8]) -> bool {
         if self.state != NodeState::Held(Mode::Exclusive) || self.reads {
             return false;
@@ -244,6 +363,17 @@ impl NodeLock {
     /// # Panics
     ///
     /// If the node does not hold the lock.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.nodes[0].release(true, 10, &mut group.wire);
+    /// assert_eq!(group.nodes[0].state(), NodeState::Kept); // for nine acquisitions more
+    /// # }
+    /// ```
     pub fn release(&mut self, consistent: bool, hold: u32, out: &mut impl Outbox) {
         let NodeState::Held(_) = self.state else { panic!("a lock that is not held was released") };
         debug_assert!(self.lent.is_none() && !self.borrowed, "the carrier leaves the seat of a loan first");
@@ -262,6 +392,18 @@ impl NodeLock {
     /// lent it.
     ///
     /// So it does with the lock's data, and forgets them when the home says that it has them.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.release(0, 0);
+    /// group.nodes[0].give_up(&mut group.wire); // the process leaves
+    /// group.deliver();
+    /// assert!(group.nodes[0].is_absent() && group.home.is_unused());
+    /// # }
+    /// ```
     pub fn give_up(&mut self, out: &mut impl Outbox) {
         self.hand_over(out);
         if self.state == NodeState::Cached {
@@ -275,6 +417,19 @@ impl NodeLock {
     }
 
     /// Passes a lock that is kept, and not lent, on to the node that waits for it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.release(0, 10); // keeps it
+    /// group.nodes[0].hand_over(&mut group.wire); // its time is over
+    /// group.deliver();
+    /// assert_eq!(group.nodes[1].state(), NodeState::Held(Mode::Exclusive));
+    /// # }
+    /// ```
     pub fn hand_over(&mut self, out: &mut impl Outbox) {
         if let (NodeState::Kept, Some(next), None) = (self.state, self.next, self.lent) {
             self.pass_on(next, out);
@@ -282,12 +437,39 @@ impl NodeLock {
     }
 
     /// Notes that the lock has another home, which may not have its data.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.nodes[0].publish(b"seven");
+    /// group.release(0, 0);
+    /// group.nodes[0].give_up(&mut group.wire);
+    /// group.wire.sent.clear(); // the home leaves before it answers
+    /// group.nodes[0].note_new_home();
+    /// group.nodes[0].give_up(&mut group.wire);
+    /// assert!(matches!(group.wire.sent[0].2.body, MessageBody::Deposit)); // once more
+    /// # }
+    /// ```
     pub fn note_new_home(&mut self) {
         (self.deposited, self.forgets) = (false, false);
     }
 
     /// Handles a message from the home or another node. Returns the decision that the
     /// node's request has waited for.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let request = LockRequest::trying(1, Mode::Exclusive);
+    /// group.nodes[0].acquire(request, &mut group.wire);
+    /// let refusal = Message::new(1, MessageBody::Refuse { ticket: 1 });
+    /// let decision = group.nodes[0].on_message(&refusal, &mut group.wire);
+    /// assert_eq!(decision, Some(Decision::Refused));
+    /// # }
+    /// ```
     pub fn on_message(&mut self, message: &Message, out: &mut impl Outbox) -> Option<Decision> {
         if message.epoch < self.epoch {
             return None;

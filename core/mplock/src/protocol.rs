@@ -31,6 +31,12 @@ impl Protocol {
     pub const ALL: [Protocol; 3] = [Protocol::Central, Protocol::Distributed, Protocol::Reactive];
 
     /// Returns its name.
+    ///
+    /// ```
+    /// use towpath::mplock::Protocol;
+    ///
+    /// assert_eq!(Protocol::default().name(), "reactive");
+    /// ```
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,6 +47,13 @@ impl Protocol {
     }
 
     /// Returns the protocol of that name.
+    ///
+    /// ```
+    /// use towpath::mplock::Protocol;
+    ///
+    /// assert_eq!(Protocol::find("central"), Some(Protocol::Central));
+    /// assert_eq!(Protocol::find("fast"), None);
+    /// ```
     #[must_use]
     pub fn find(name: &str) -> Option<Protocol> {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)

@@ -86,6 +86,19 @@ impl HomeLock {
     /// `epoch`: one that is larger than any before. `dead`: the other nodes, but those that have
     /// left in good order; one of them may have held the lock. `home_died`: false if no home before
     /// this one is dead.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0); // and its home dies, on node 2
+    /// group.home =
+    ///     HomeLock::take_over(Protocol::Distributed, 2, &[0, 1], &[2], true, &mut group.wire);
+    /// group.deliver(); // node 0 says that it has the lock
+    /// group.acquire(1);
+    /// assert!(group.home.is_awaited());
+    /// # }
+    /// ```
     pub fn take_over(
         protocol: Protocol,
         epoch: Epoch,
@@ -103,6 +116,18 @@ impl HomeLock {
 
     /// Handles a node's death. `epoch`: one that is larger than any before. No message of
     /// that node may follow.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.home.on_death(0, 2, &mut group.wire);
+    /// group.deliver();
+    /// assert_eq!(group.nodes[1].state(), NodeState::Held(Mode::Exclusive));
+    /// # }
+    /// ```
     pub fn on_death(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
         self.on_end(node, epoch, true, out);
     }
@@ -110,6 +135,18 @@ impl HomeLock {
     /// Handles the end of a node that has left in good order.
     ///
     /// It did not have the lock, and has deposited its data. Otherwise as [`HomeLock::on_death`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.acquire(0);
+    /// group.acquire(1); // waits
+    /// group.home.on_leave(1, 2, &mut group.wire);
+    /// group.deliver();
+    /// assert!(!group.home.is_inconsistent() && !group.home.is_awaited());
+    /// # }
+    /// ```
     pub fn on_leave(&mut self, node: Node, epoch: Epoch, out: &mut impl Outbox) {
         self.on_end(node, epoch, false, out);
     }
@@ -117,6 +154,18 @@ impl HomeLock {
     /// Notes that an owner may have died with the former home.
     ///
     /// Without effect if the survivors are not being asked.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// group.home =
+    ///     HomeLock::take_over(Protocol::Central, 2, &[0, 1], &[], false, &mut group.wire);
+    /// group.home.doubt(); // the former home has died after all
+    /// group.deliver();
+    /// assert!(group.home.may_be_inconsistent());
+    /// # }
+    /// ```
     pub fn doubt(&mut self) {
         if let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| inquiry.is_first) {
             inquiry.holder_died = true;
@@ -126,6 +175,17 @@ impl HomeLock {
     /// Notes a token that the lock may have had: its next one is larger.
     ///
     /// For a home that takes a lock over whose state it has dropped in the same epoch.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Central);
+    /// let last = FencingToken::of_epoch(1).next().expect("it is the first one");
+    /// group.home.note_token(last);
+    /// group.acquire(0);
+    /// assert!(group.nodes[0].token() > last);
+    /// # }
+    /// ```
     pub fn note_token(&mut self, token: FencingToken) {
         self.token = self.token.max(token);
     }

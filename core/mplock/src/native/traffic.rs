@@ -36,6 +36,13 @@ pub struct LockTraffic {
 
 impl LockTraffic {
     /// Returns the number of all messages.
+    ///
+    /// ```
+    /// use towpath::mplock::LockTraffic;
+    ///
+    /// let counted = LockTraffic { requests: 3, grants: 3, ..LockTraffic::default() };
+    /// assert_eq!(counted.total(), 6);
+    /// ```
     #[must_use]
     pub fn total(self) -> u64 {
         self.requests + self.forwards + self.grants + self.loans + self.returns + self.others

@@ -41,6 +41,17 @@ impl NodeLock {
     /// Returns the node that waits next, if the lock can be lent to it.
     ///
     /// The lock is kept, without data, consistent, and not lent.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.release(0, 10);
+    /// assert_eq!(group.nodes[0].possible_borrower(), Some(1));
+    /// # }
+    /// ```
     #[must_use]
     pub fn possible_borrower(&self) -> Option<Node> {
         match self.next {
@@ -62,6 +73,18 @@ impl NodeLock {
     /// `lender`: this node. `hold`: number of acquisitions, since the lock came here, after which
     /// it ends. The carrier writes [`Loan::first_word`] into the seat, and begins it with
     /// [`NodeLock::lend`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.release(0, 10); // has used it once
+    /// let (lender, seat, generation, hold) = (0, 7, 1, 10);
+    /// assert_eq!(group.nodes[0].loan_at(lender, seat, generation, hold).most, 9);
+    /// # }
+    /// ```
     #[must_use]
     pub fn loan_at(&self, lender: Node, seat: u16, generation: u32, hold: u32) -> Loan {
         let most = hold.saturating_sub(self.uses).min(self.token.left_in_epoch()).min(Loan::MOST);
@@ -70,6 +93,21 @@ impl NodeLock {
     }
 
     /// Lends the lock to the node that waits next, and by it to those behind.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let mut group = Group::new(Protocol::Distributed);
+    /// group.acquire(0);
+    /// group.acquire(1);
+    /// group.release(0, 10);
+    /// let loan = group.nodes[0].loan_at(0, 7, 1, 10);
+    /// let seat = Cell::new(loan.first_word());
+    /// group.nodes[0].lend(loan, &mut group.wire);
+    /// group.deliver();
+    /// assert!(group.nodes[1].borrow(1, Mode::Exclusive, &seat).is_ok());
+    /// # }
+    /// ```
     pub fn lend(&mut self, loan: Loan, out: &mut impl Outbox) {
         if self.possible_borrower().is_some() {
             (self.lent, self.told) = (Some(loan), false);
@@ -81,12 +119,33 @@ impl NodeLock {
     ///
     /// The carrier asks for it after each message. It calls [`NodeLock::tell_next`] if that is a
     /// node that can use the seat, and [`NodeLock::tell_no_next`] otherwise.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, _seat) = Group::with_loan();
+    /// assert_eq!(group.nodes[1].next_to_tell(), None); // no node waits behind the borrower
+    /// group.acquire(2);
+    /// assert!(matches!(group.nodes[1].next_to_tell(), Some(Successor::Node { node: 2, .. })));
+    /// # }
+    /// ```
     #[must_use]
     pub fn next_to_tell(&self) -> Option<Successor> {
         self.next.filter(|_| !self.told && self.loan().is_some())
     }
 
     /// Tells the node that waits next of the loan.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.acquire(2);
+    /// group.nodes[1].tell_next(&mut group.wire);
+    /// group.deliver();
+    /// assert!(group.nodes[2].borrow(2, Mode::Exclusive, &seat).is_ok()); // before its turn
+    /// # }
+    /// ```
     pub fn tell_next(&mut self, out: &mut impl Outbox) {
         let Some(&loan) = self.loan() else { return };
         if let Some(Successor::Node { node, ticket, cachable }) = self.next {
@@ -97,6 +156,17 @@ impl NodeLock {
     }
 
     /// Notes that the next node cannot use the seat: the loan ends when its time is over.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.acquire(2); // a node of another host
+    /// let before = seat.get();
+    /// group.nodes[1].tell_no_next(&seat);
+    /// assert!(seat.get() != before && group.nodes[1].next_to_tell().is_none());
+    /// # }
+    /// ```
     pub fn tell_no_next(&mut self, seat: &impl LoanSeat) {
         if let Some(loan) = self.loan() {
             loan.want(seat);
@@ -105,6 +175,14 @@ impl NodeLock {
     }
 
     /// Returns the loan by this node, which a borrower may have ended.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, _seat) = Group::with_loan();
+    /// assert!(group.nodes[0].lent().is_some() && group.nodes[1].lent().is_none());
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn lent(&self) -> Option<&Loan> {
@@ -112,6 +190,14 @@ impl NodeLock {
     }
 
     /// Returns the loan to this node, which may be over.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, _seat) = Group::with_loan();
+    /// assert!(group.nodes[0].offer().is_none() && group.nodes[1].offer().is_some());
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn offer(&self) -> Option<&Loan> {
@@ -119,6 +205,15 @@ impl NodeLock {
     }
 
     /// Returns the loan by this node or to it, which may be over.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, _seat) = Group::with_loan();
+    /// let loans = [0, 1].map(|node| group.nodes[node].loan().map(|loan| loan.seat));
+    /// assert_eq!(loans, [Some(7), Some(7)]); // both know its seat
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn loan(&self) -> Option<&Loan> {
@@ -126,6 +221,15 @@ impl NodeLock {
     }
 
     /// Returns whether the node holds the lock under a loan to it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// assert!(group.nodes[1].is_borrowed());
+    /// # }
+    /// ```
     #[inline]
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
@@ -137,6 +241,16 @@ impl NodeLock {
     ///
     /// `Over`: the node has the lock as if it were not lent; or, if the acquisitions are used up,
     /// it has passed it on.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// assert_eq!(group.nodes[0].enter_lent(&seat, &mut group.wire), LoanEntry::Open);
+    /// let other = group.nodes[1].borrow(1, Mode::Exclusive, &seat);
+    /// assert_eq!(other, Err(LoanEntry::Busy)); // the lender uses it
+    /// # }
+    /// ```
     pub fn enter_lent(&mut self, seat: &impl LoanSeat, out: &mut impl Outbox) -> LoanEntry {
         let Some(loan) = self.lent else { return LoanEntry::Over };
         match loan.take(loan.lender, seat) {
@@ -158,6 +272,17 @@ impl NodeLock {
     /// the node releases the lock as if it were not lent.
     ///
     /// `closes`: the loan is to end.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.nodes[0].enter_lent(&seat, &mut group.wire);
+    /// group.acquire(0); // it has the lock, which it keeps
+    /// let leaving = group.nodes[0].leave_lent(true, false, 10, &seat);
+    /// assert_eq!(leaving, SeatLeaving::Open { slept: false }); // the loan goes on
+    /// # }
+    /// ```
     pub fn leave_lent(
         &mut self,
         consistent: bool,
@@ -179,6 +304,15 @@ impl NodeLock {
     ///
     /// Returns whether it is over: the node has the lock then, as if it were not lent. A borrower
     /// that has the seat says when it has left it ([`NodeLock::on_seat`]).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// assert!(group.nodes[0].close_loan(&seat)); // no node uses the lock
+    /// assert!(group.nodes[0].lent().is_none());
+    /// # }
+    /// ```
     pub fn close_loan(&mut self, seat: &impl LoanSeat) -> bool {
         if self.lent.is_some_and(|loan| loan.close(seat)) {
             self.end_loan(seat);
@@ -187,6 +321,16 @@ impl NodeLock {
     }
 
     /// Returns whether a node uses the lock under a loan by this node or to it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// assert!(!group.nodes[0].is_seat_taken(&seat));
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// assert!(group.nodes[0].is_seat_taken(&seat));
+    /// # }
+    /// ```
     pub fn is_seat_taken(&self, seat: &impl LoanSeat) -> bool {
         self.loan().is_some_and(|loan| loan.is_taken(seat))
     }
@@ -196,6 +340,16 @@ impl NodeLock {
     /// Afterwards it has the lock as if it were not lent; or a borrower has it, as if it were
     /// passed on. The carrier calls this before it gives the node an inquiry, and at no other time:
     /// a borrower may have come before its turn.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// group.nodes[0].end_loan(&seat); // before an inquiry
+    /// assert_eq!(group.nodes[0].state(), NodeState::Absent); // the borrower has the lock
+    /// # }
+    /// ```
     pub fn end_loan(&mut self, seat: &impl LoanSeat) {
         let Some(loan) = self.lent.take() else { return };
         let (holder, count) = loan.end(seat);
@@ -217,6 +371,17 @@ impl NodeLock {
     /// withdrawn its request. Returns the decision then.
     ///
     /// `mode`: kind of access that it wants.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// let decision = group.nodes[1].borrow(1, Mode::Exclusive, &seat);
+    /// assert!(matches!(decision, Ok(Decision::Granted(_))));
+    /// let lender = group.nodes[0].enter_lent(&seat, &mut group.wire);
+    /// assert_eq!(lender, LoanEntry::Busy); // in turns
+    /// # }
+    /// ```
     pub fn borrow(&mut self, me: Node, mode: Mode, seat: &impl LoanSeat) -> Result<Decision, LoanEntry> {
         self.try_borrow(me, mode, seat).map(|()| Decision::Granted(self.grant(mode)))
     }
@@ -251,6 +416,16 @@ impl NodeLock {
     }
 
     /// Returns the kind of access that the node waits for under a loan to it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// assert_eq!(group.nodes[1].wants(), Some(Mode::Exclusive));
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// assert_eq!(group.nodes[1].wants(), None); // it has it
+    /// # }
+    /// ```
     #[must_use]
     pub fn wants(&self) -> Option<Mode> {
         match self.state {
@@ -261,6 +436,16 @@ impl NodeLock {
     }
 
     /// Says that this node sleeps until the seat is left. Returns false if it need not.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// assert!(!group.nodes[0].announce_sleep(&seat)); // the seat is free: it need not
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// assert!(group.nodes[0].announce_sleep(&seat));
+    /// # }
+    /// ```
     pub fn announce_sleep(&self, seat: &impl LoanSeat) -> bool {
         self.loan().is_some_and(|loan| loan.announce_sleep(seat))
     }
@@ -279,6 +464,17 @@ impl NodeLock {
     /// Leaves the seat of a lock that is held under a loan. `closes`: the loan is to end.
     ///
     /// `Lost`: the node has the lock as after a grant, and releases it so.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// group.nodes[0].announce_sleep(&seat);
+    /// let leaving = group.nodes[1].return_loan(1, true, false, &seat, &mut group.wire);
+    /// assert_eq!(leaving, SeatLeaving::Open { slept: true }); // the carrier wakes the lender
+    /// # }
+    /// ```
     pub fn return_loan(
         &mut self,
         me: Node,
@@ -321,6 +517,16 @@ impl NodeLock {
     }
 
     /// Returns the word that a seat was left, for a node that sleeps.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (group, _seat) = Group::with_loan();
+    /// let loan = group.nodes[1].offer().expect("it is lent to node 1");
+    /// let word = group.nodes[1].seat_left(loan); // to a node that sleeps
+    /// assert!(matches!(word.body, MessageBody::Seat(_)));
+    /// # }
+    /// ```
     #[must_use]
     pub fn seat_left(&self, loan: &Loan) -> Message {
         self.message(MessageBody::Seat(SeatMessage::of(loan, self.token)))
@@ -330,6 +536,19 @@ impl NodeLock {
     ///
     /// If the loan is over, the node has the lock afterwards as if it were not lent; or, if the
     /// acquisitions are used up, it has passed it on.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/group.rs"));
+    /// # fn main() {
+    /// let (mut group, seat) = Group::with_loan();
+    /// group.nodes[1].borrow(1, Mode::Exclusive, &seat).expect("the seat is free");
+    /// let leaving = group.nodes[1].return_loan(1, true, true, &seat, &mut group.wire);
+    /// assert_eq!(leaving, SeatLeaving::Ended); // it closes the loan, and says so
+    /// let (_, _, word) = group.wire.sent.pop_back().expect("its word");
+    /// group.nodes[0].on_seat(&word, &seat, &mut group.wire);
+    /// assert!(group.nodes[0].lent().is_none());
+    /// # }
+    /// ```
     pub fn on_seat(&mut self, message: &Message, seat: &impl LoanSeat, out: &mut impl Outbox) {
         let MessageBody::Seat(content) = message.body else { return };
         let is_ours = |loan: Loan| loan.is_at(content.seat, content.generation);
