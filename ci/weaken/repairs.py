@@ -33,7 +33,8 @@ REPAIRS = {
         "core/channel/src/claim/towpath.rs": (["resolve_head", "resolve_late", "heal", "close_hole"], ["channel/watched-towpath", "channel/damaged-progress-towpath"]),
         "core/channel/src/claim/lock_free.rs": (["resolve_head", "free_if_dead", "give_up"], ["channel/watched-lock-free"]),
         "core/channel/src/claim/locked.rs": (["resolve_head", "heal", "free_nonsense", "sweep_packets", "free_packet"], ["channel/watched-ticket", "channel/watched-posix", "channel/damaged-packet-*"]),
-        "core/channel/src/queue.rs": (["heal", "sweep", "free_block", "show_consumed"], ["channel/watched-*", "channel/damaged-*", "channel/handled"]),
+        "core/channel/src/queue.rs": (["free_block", "show_consumed"], ["channel/watched-*", "channel/damaged-*", "channel/handled"]),
+        "core/channel/src/queue/receiver.rs": (["heal", "sweep"], ["channel/watched-*", "channel/damaged-*", "channel/handled"]),
         "core/channel/src/census.rs": (["write_intent", "stop"], ["channel/announced", "channel/watched-*"]),
     },
     "am": {

@@ -49,6 +49,13 @@ pub struct Round(u32);
 
 impl AbTest {
     /// A new test. `second`: the second way is in use at first.
+    ///
+    /// ```
+    /// use towpath_channel::ab_test::AbTest;
+    ///
+    /// let (second, round) = AbTest::new(true).turn();
+    /// assert!(second && round.is_some()); // the way in use is measured first
+    /// ```
     pub const fn new(second: bool) -> AbTest {
         AbTest {
             state: TrialState::Current,
@@ -64,6 +71,14 @@ impl AbTest {
 
     /// A new test with the first way in use, which is measured when it has been in use
     /// for so many turns.
+    ///
+    /// ```
+    /// use towpath_channel::ab_test::AbTest;
+    ///
+    /// let mut test = AbTest::with_warm_up(2);
+    /// assert_eq!([test.turn(), test.turn()], [(false, None); 2]); // not measured yet
+    /// assert!(test.turn().1.is_some());
+    /// ```
     pub const fn with_warm_up(turns: u32) -> AbTest {
         let mut test = AbTest { left: turns, warm_up: turns, ..AbTest::new(false) };
         test.rest = test.first_rest();
@@ -83,6 +98,17 @@ impl AbTest {
 
     /// Chooses the way of the next turn: whether it is the second one, and the
     /// measurement, if there is one.
+    ///
+    /// ```
+    /// use towpath_channel::ab_test::{AbTest, SAMPLES};
+    ///
+    /// let mut test = AbTest::new(false);
+    /// for _ in 0..2 * SAMPLES {
+    ///     let (second, round) = test.turn();
+    ///     test.took(round.expect("it is measured"), if second { 50 } else { 100 });
+    /// }
+    /// assert_eq!(test.turn(), (true, None)); // the second way is clearly better
+    /// ```
     #[inline]
     pub fn turn(&mut self) -> (bool, Option<Round>) {
         let second = self.second != (self.state == TrialState::Other);
@@ -98,6 +124,18 @@ impl AbTest {
     }
 
     /// Takes the cost of a measured turn.
+    ///
+    /// ```
+    /// use towpath_channel::ab_test::{AbTest, SAMPLES};
+    ///
+    /// let (mut test, mut seconds) = (AbTest::new(false), 0);
+    /// for _ in 0..2 * SAMPLES {
+    ///     let (second, round) = test.turn();
+    ///     seconds += u8::from(second);
+    ///     test.took(round.expect("it is measured"), 100); // nanoseconds, say
+    /// }
+    /// assert_eq!((seconds, test.turn().0), (SAMPLES, false)); // it is not better
+    /// ```
     pub fn took(&mut self, round: Round, value: u64) {
         let which = match self.state {
             TrialState::Current => 0,

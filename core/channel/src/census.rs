@@ -19,6 +19,15 @@ use towpath_machine::{Ordering, Processor};
 pub const STALL: u64 = 1_000_000;
 
 /// Reads an intent word, for a [`Census`].
+///
+/// ```
+/// use towpath_channel::queue::{intent, read_intent, write_intent};
+/// use towpath_machine::Native;
+///
+/// let (cpu, word) = (Native::current(), Native::word(0));
+/// write_intent(&cpu, &word, intent::encode(3, intent::CLAIMED, 9));
+/// assert!(intent::may_own(read_intent(&cpu, &word), 3, 9));
+/// ```
 #[inline]
 pub fn read_intent<P: Processor>(cpu: &P, word: &P::Word) -> u64 {
     // (I5) Acquire: pairs with the Release (I2) in `write_intent`.
@@ -26,6 +35,15 @@ pub fn read_intent<P: Processor>(cpu: &P, word: &P::Word) -> u64 {
 }
 
 /// Writes an intent word, for its sender or the sender's successor.
+///
+/// ```
+/// use towpath_channel::queue::{read_intent, write_intent};
+/// use towpath_machine::Native;
+///
+/// let (cpu, word) = (Native::current(), Native::word(7));
+/// write_intent(&cpu, &word, 0); // it is about to do nothing
+/// assert_eq!(read_intent(&cpu, &word), 0);
+/// ```
 #[inline(always)]
 pub fn write_intent<P: Processor>(cpu: &P, word: &P::Word, intent: u64) {
     // (I2) Release: a survivor that sees it sees the sender's steps before, in this queue and in
@@ -37,6 +55,16 @@ pub fn write_intent<P: Processor>(cpu: &P, word: &P::Word, intent: u64) {
 ///
 /// Either the owner, which changes that word ([`stop`]) before it reads the intents, sees the
 /// intent, or the sender sees the change.
+///
+/// ```
+/// use towpath_channel::queue::{CLOSED, announce, intent, stop};
+/// use towpath_machine::Native;
+///
+/// let (cpu, word, tail) = (Native::current(), Native::word(0), Native::word(0));
+/// stop(&cpu, &tail, CLOSED); // the owner leaves
+/// let seen = announce(&cpu, &word, intent::encode(3, intent::CLAIMING, 0), &tail);
+/// assert_eq!(seen & CLOSED, CLOSED); // the sender stops
+/// ```
 #[inline]
 pub fn announce<P: Processor>(cpu: &P, word: &P::Word, intent: u64, stop: &P::Word) -> u64 {
     write_intent(cpu, word, intent);
@@ -47,6 +75,17 @@ pub fn announce<P: Processor>(cpu: &P, word: &P::Word, intent: u64, stop: &P::Wo
 }
 
 /// Sets bits that stop senders, before their intents are read.
+///
+/// ```
+/// use towpath_channel::queue::{CLOSED, announce, intent, read_intent, stop};
+/// use towpath_machine::Native;
+///
+/// let (cpu, word, tail) = (Native::current(), Native::word(0), Native::word(0));
+/// let seen = announce(&cpu, &word, intent::encode(3, intent::CLAIMING, 0), &tail);
+/// stop(&cpu, &tail, CLOSED);
+/// let found = intent::phase(read_intent(&cpu, &word), 3);
+/// assert!(seen & CLOSED != 0 || found.is_some()); // one of the two sees the other one
+/// ```
 #[inline]
 pub fn stop<P: Processor>(cpu: &P, word: &P::Word, bits: u64) {
     // Relaxed: before the fence, which acquires the claims before it.
@@ -59,8 +98,29 @@ pub fn stop<P: Processor>(cpu: &P, word: &P::Word, bits: u64) {
 /// Intent words and liveness of a queue's senders.
 pub trait Census {
     /// Returns the number of senders' places; their endpoints are numbered from 0.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let census = One { intent: &intent, lives: true }; // implements it for one sender
+    /// assert_eq!(census.endpoints(), 1);
+    /// # }
+    /// ```
     fn endpoints(&self) -> usize;
     /// Returns the number of kinds of queues for which a sender has intent words.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!(One { intent: &intent, lives: true }.kinds(), 1); // requests alone, say
+    /// # }
+    /// ```
     fn kinds(&self) -> usize {
         1
     }
@@ -68,22 +128,87 @@ pub trait Census {
     /// `kinds` after them for blocks; 0 if there is no such endpoint.
     ///
     /// An implementation reads it by [`read_intent`], which acquires.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// write_intent(&cpu, &intent, 7);
+    /// let census = One { intent: &intent, lives: true };
+    /// assert_eq!((census.load_intent(0, 0), census.load_intent(0, 1)), (7, 0)); // claims, blocks
+    /// # }
+    /// ```
     fn load_intent(&self, endpoint: u16, word: usize) -> u64;
     /// Returns an endpoint's present generation, as packets that it claims carry it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!(One { intent: &intent, lives: true }.generation(0), Some(1));
+    /// # }
+    /// ```
     fn generation(&self, endpoint: u16) -> Option<u16>;
     /// Returns whether an endpoint has an owner, and the owner lives.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert!(!One { intent: &intent, lives: false }.owner_lives(0)); // as the kernel says
+    /// # }
+    /// ```
     fn owner_lives(&self, endpoint: u16) -> bool;
     /// Time for which the head may wait for a claimed packet before the receiver looks
     /// past it, in nanoseconds.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!(One { intent: &intent, lives: true }.patience(), STALL);
+    /// # }
+    /// ```
     fn patience(&self) -> u64 {
         STALL
     }
 
     /// Returns the number of intent words for claims: that of members.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let census = One { intent: &intent, lives: true };
+    /// assert_eq!(census.members(), census.endpoints() * census.kinds());
+    /// # }
+    /// ```
     fn members(&self) -> usize {
         self.endpoints() * self.kinds()
     }
     /// Returns the intent of a member to claim; 0 if its owner is dead.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// write_intent(&cpu, &intent, 7);
+    /// assert_eq!(One { intent: &intent, lives: true }.intent(0), 7);
+    /// assert_eq!(One { intent: &intent, lives: false }.intent(0), 0); // it will not do it
+    /// # }
+    /// ```
     fn intent(&self, member: usize) -> u64 {
         let (endpoint, kind) = ((member / self.kinds()) as u16, member % self.kinds());
         let intent = self.load_intent(endpoint, kind);
@@ -91,11 +216,32 @@ pub trait Census {
         if intent != 0 && !self.owner_lives(endpoint) { 0 } else { intent }
     }
     /// Returns whether this incarnation of an endpoint is alive.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let census = One { intent: &intent, lives: true };
+    /// assert!(census.alive(0, 1) && !census.alive(0, 2)); // its generation is 1
+    /// # }
+    /// ```
     fn alive(&self, endpoint: u16, generation: u16) -> bool {
         self.generation(endpoint) == Some(generation) && self.owner_lives(endpoint)
     }
     /// Returns whether an endpoint may be claiming a block of a queue, or holding one
     /// that it has not published.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert!(!One { intent: &intent, lives: true }.holds_block(0, 0)); // it says so in no word
+    /// # }
+    /// ```
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
         let kinds = self.kinds();
         (kinds..2 * kinds).any(|word| self.load_intent(endpoint, word) == u64::from(queue) + 1)

@@ -64,6 +64,16 @@ pub struct Doorbell<P: Processor> {
 }
 
 /// The count of a doorbell that is a word alone, before the last look at the queue.
+///
+/// ```
+/// use towpath_channel::doorbell::{count, wake};
+/// use towpath_machine::Native;
+///
+/// let (cpu, doorbell) = (Native::current(), Native::word(0));
+/// let before = count(&cpu, &doorbell);
+/// wake(&cpu, &doorbell);
+/// assert_ne!(count(&cpu, &doorbell), before); // a receiver that looked before does not sleep
+/// ```
 #[inline]
 pub fn count<P: Processor>(cpu: &P, doorbell: &P::Word) -> u64 {
     // (D1) Acquire: the messages of the wake-ups counted so far are seen by the look that follows;
@@ -72,6 +82,20 @@ pub fn count<P: Processor>(cpu: &P, doorbell: &P::Word) -> u64 {
 }
 
 /// Wakes the receiver that sleeps on a doorbell that is a word alone.
+///
+/// ```
+/// use towpath_channel::doorbell::{count, wake};
+/// use towpath_machine::{Native, Park};
+///
+/// let doorbell = Native::word(0);
+/// let seen = count(&Native::current(), &doorbell);
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| wake(&Native::current(), &doorbell));
+///     while count(&Native::current(), &doorbell) == seen {
+///         Native::current().park(&doorbell, seen, 1_000_000_000);
+///     }
+/// });
+/// ```
 #[cold]
 pub fn wake<P: Park>(cpu: &P, doorbell: &P::Word) {
     // (D2) Release: the published message comes before; pairs with the Acquire (D1) in `count`.
@@ -81,6 +105,14 @@ pub fn wake<P: Park>(cpu: &P, doorbell: &P::Word) {
 
 impl<P: Processor> Doorbell<P> {
     /// A doorbell that is not armed.
+    ///
+    /// ```
+    /// use towpath_channel::doorbell::Doorbell;
+    /// use towpath_machine::{Heap, Native};
+    ///
+    /// let doorbell = Doorbell::<Native>::new(&Heap);
+    /// assert!(!doorbell.is_armed(&Native::current())); // senders need not wake the receiver
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
         Doorbell { count: line(), armed: line(), pipe: line() }
@@ -91,6 +123,19 @@ impl<P: Processor> Doorbell<P> {
     /// Arms it. The caller looks once more for messages; if there are none it parks on
     /// [`count`](Doorbell::count) while that has the value returned. Then, or if there are some:
     /// [`Doorbell::disarm`].
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native, Park};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// let count = doorbell.arm(&cpu);
+    /// let has_message = true; // looks once more
+    /// if !has_message {
+    ///     cpu.park(&doorbell.count, count, 1_000_000);
+    /// }
+    /// doorbell.disarm(&cpu);
+    /// assert!(!doorbell.is_armed(&cpu));
+    /// ```
     #[inline]
     pub fn arm(&self, cpu: &P) -> u64 {
         let count = count(cpu, &self.count);
@@ -101,6 +146,15 @@ impl<P: Processor> Doorbell<P> {
     }
 
     /// Takes the request to be woken back. Returns whether the pipe is still armed.
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// doorbell.arm(&cpu);
+    /// doorbell.arm_pipe(&cpu);
+    /// assert!(doorbell.disarm(&cpu)); // the pipe is still armed
+    /// ```
     #[inline]
     pub fn disarm(&self, cpu: &P) -> bool {
         // Relaxed: at worst a sender's wake is needless.
@@ -108,12 +162,33 @@ impl<P: Processor> Doorbell<P> {
     }
 
     /// Names the wake pipe, by its descriptor, before it is armed for the first time.
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// doorbell.set_pipe(&cpu, 5);
+    /// doorbell.arm_pipe(&cpu);
+    /// doorbell.wake(&cpu, |pipe| assert_eq!(pipe, 5 + 1));
+    /// ```
     pub fn set_pipe(&self, cpu: &P, descriptor: u32) {
         // Relaxed: published by (D3).
         cpu.store(&self.pipe, u64::from(descriptor) + 1, Ordering::Relaxed);
     }
 
     /// Arms the wake pipe, which the caller has emptied. Then the caller looks once more.
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell, mut written) = (Native::current(), Doorbell::<Native>::new(&Heap), 0);
+    /// doorbell.set_pipe(&cpu, 5);
+    /// for _ in 0..2 {
+    ///     doorbell.arm_pipe(&cpu);
+    ///     doorbell.wake(&cpu, |_| written += 1);
+    /// }
+    /// assert_eq!(written, 2); // once each time that it was armed
+    /// ```
     pub fn arm_pipe(&self, cpu: &P) {
         // Relaxed: a guess, confirmed by the exchange.
         let mut armed = cpu.load(&self.armed, Ordering::Relaxed);
@@ -131,6 +206,14 @@ impl<P: Processor> Doorbell<P> {
     /// Returns whether the pipe is armed, for the receiver's other threads.
     ///
     /// They hold the lock under which it was armed.
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// doorbell.arm(&cpu); // to sleep on the count
+    /// assert!(doorbell.is_armed(&cpu) && !doorbell.is_pipe_armed(&cpu));
+    /// ```
     #[inline]
     pub fn is_pipe_armed(&self, cpu: &P) -> bool {
         // Relaxed: the lock orders it.
@@ -140,6 +223,18 @@ impl<P: Processor> Doorbell<P> {
     // ---- the sender ----
 
     /// Returns whether the receiver must be woken. Called after publishing.
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::Doorbell;
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// doorbell.arm(&cpu);
+    /// // A sender, when it has published:
+    /// if doorbell.is_armed(&cpu) {
+    ///     doorbell.wake(&cpu, |_pipe| ());
+    /// }
+    /// # doorbell.disarm(&cpu);
+    /// ```
     #[inline(always)]
     pub fn is_armed(&self, cpu: &P) -> bool {
         fence(cpu);
@@ -149,6 +244,15 @@ impl<P: Processor> Doorbell<P> {
 
     /// Wakes the receiver. `write` writes to the pipe of this number (the descriptor and
     /// 1).
+    ///
+    /// ```
+    /// # use towpath_channel::doorbell::{Doorbell, count};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, doorbell) = (Native::current(), Doorbell::<Native>::new(&Heap));
+    /// let seen = doorbell.arm(&cpu);
+    /// doorbell.wake(&cpu, |_pipe| unreachable!("no pipe is armed"));
+    /// assert_ne!(count(&cpu, &doorbell.count), seen); // the receiver does not sleep
+    /// ```
     #[cold]
     pub fn wake(&self, cpu: &P, write: impl FnOnce(u64))
     where

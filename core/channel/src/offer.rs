@@ -87,6 +87,12 @@ pub struct Proof {
 }
 
 /// Number before the first offer of an incarnation. No other incarnation has its numbers.
+///
+/// ```
+/// use towpath_channel::offer::first_number;
+///
+/// assert!(first_number(2) > first_number(1) + 1_000_000); // room for as many offers
+/// ```
 pub const fn first_number(generation: u64) -> u64 {
     (generation & 0xff_ffff) << 32
 }
@@ -105,12 +111,29 @@ pub struct Offer<P: Processor> {
 
 impl<P: Processor> Offer<P> {
     /// Makes one that was never opened.
+    ///
+    /// ```
+    /// use towpath_channel::offer::{Offer, OfferState};
+    /// use towpath_machine::{Heap, Native};
+    ///
+    /// let offer = Offer::<Native>::new(&Heap);
+    /// assert_eq!(offer.look(&Native::current(), 0).state, OfferState::Withdrawn);
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let word = || arena.word(Place::SameLine, 0);
         Offer { state: word(), proof_at: word(), proof: word() }
     }
 
     /// Returns the word on which the sender sleeps.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native, Ordering, Processor};
+    /// let (cpu, offer) = (Native::current(), Offer::<Native>::new(&Heap));
+    /// let before = cpu.load(offer.word(), Ordering::Relaxed);
+    /// offer.open(&cpu, first_number(1) + 1, Proof { at: 0, number: 0 });
+    /// assert_ne!(cpu.load(offer.word(), Ordering::Relaxed), before);
+    /// ```
     pub fn word(&self) -> &P::Word {
         &self.state
     }
@@ -118,6 +141,16 @@ impl<P: Processor> Offer<P> {
     // ---- the sender ----
 
     /// Opens an offer, before its packet is published.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, OfferState, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// let mine = 0x1234u64; // a number that no other process has at this address
+    /// offer.open(&cpu, number, Proof { at: (&raw const mine).addr() as u64, number: mine });
+    /// assert_eq!(offer.look(&cpu, number).state, OfferState::Open);
+    /// ```
     pub fn open(&self, cpu: &P, number: u64, proof: Proof) {
         // Relaxed: a proof and the address of another incarnation's do not fit.
         cpu.store(&self.proof_at, proof.at, Ordering::Relaxed);
@@ -129,6 +162,17 @@ impl<P: Processor> Offer<P> {
     }
 
     /// Looks at the offer of that number. If it is done, its bytes may be used again.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, OfferState, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// offer.open(&cpu, number, Proof { at: 0, number: 0 });
+    /// offer.take(&cpu, &Native::word(1), number).expect("it is open");
+    /// offer.end(&cpu, number, OfferState::Done);
+    /// assert_eq!(offer.look(&cpu, number).state, OfferState::Done); // its bytes may be used again
+    /// ```
     pub fn look(&self, cpu: &P, number: u64) -> OfferLook {
         // (P2) Acquire: the receiver has copied the bytes; pairs with the Release (P1) in `end`.
         let word = cpu.load(&self.state, Ordering::Acquire);
@@ -136,6 +180,17 @@ impl<P: Processor> Offer<P> {
     }
 
     /// Takes the offer back, if it is as it was. Returns whether it was.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// offer.open(&cpu, number, Proof { at: 0, number: 0 });
+    /// let seen = offer.look(&cpu, number);
+    /// assert!(offer.withdraw(&cpu, seen, number)); // no receiver came in time
+    /// assert!(offer.take(&cpu, &Native::word(1), number).is_none());
+    /// ```
     pub fn withdraw(&self, cpu: &P, seen: OfferLook, number: u64) -> bool {
         let (withdrawn, relaxed) = (OfferState::Withdrawn.word(number), Ordering::Relaxed);
         // Relaxed: the exchange only decides whether the receiver takes the offer.
@@ -143,6 +198,17 @@ impl<P: Processor> Offer<P> {
     }
 
     /// Spins until the offer has changed, at most `ns` nanoseconds.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, OfferState, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// offer.open(&cpu, number, Proof { at: 0, number: 0 });
+    /// let seen = offer.look(&cpu, number);
+    /// offer.spin(&cpu, seen, 1_000); // a microsecond
+    /// assert_eq!(offer.look(&cpu, number).state, OfferState::Open);
+    /// ```
     pub fn spin(&self, cpu: &P, seen: OfferLook, ns: u64) {
         // Relaxed: a hint; the sender looks again.
         let _ = cpu.spin_until(&self.state, Ordering::Relaxed, ns, |word| word != seen.word);
@@ -150,6 +216,24 @@ impl<P: Processor> Offer<P> {
 
     /// Waits until the offer has changed, but only for a short turn
     /// ([`WaitForSpace::wait_briefly`]).
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, OfferState, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::Spinning;
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// offer.open(&cpu, number, Proof { at: 0, number: 0 });
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| offer.take(&cpu, &Native::word(1), number));
+    ///     let mut round = 0;
+    ///     while offer.look(&cpu, number).state == OfferState::Open {
+    ///         // and polls in between
+    ///         offer.rest(&cpu, &Spinning, offer.look(&cpu, number), round);
+    ///         round += 1;
+    ///     }
+    /// });
+    /// ```
     pub fn rest(&self, cpu: &P, waiting: &impl WaitForSpace<P>, seen: OfferLook, round: u32) {
         waiting.wait_briefly(cpu, &self.state, seen.word & !PARKED, round);
     }
@@ -158,6 +242,17 @@ impl<P: Processor> Offer<P> {
 
     /// Takes the offer that a packet names. Returns the sender's proof. `None`: it was
     /// withdrawn, or its sender is gone. `generation`: the sender's entry has its incarnation here.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// let proof = Proof { at: 64, number: 7 };
+    /// offer.open(&cpu, number, proof);
+    /// assert_eq!(offer.take(&cpu, &Native::word(2), number), None); // a successor is there
+    /// assert_eq!(offer.take(&cpu, &Native::word(1), number), Some(proof));
+    /// ```
     pub fn take(&self, cpu: &P, generation: &P::Word, number: u64) -> Option<Proof> {
         // (P4) Acquire: if a successor has written it, its generation is seen below; pairs with the
         // Release (P3) in `open`.
@@ -186,6 +281,17 @@ impl<P: Processor> Offer<P> {
 
     /// Ends an offer that the receiver has taken: [`OfferState::Done`] or
     /// [`OfferState::Refused`]. Returns whether the sender sleeps on the word.
+    ///
+    /// ```
+    /// # use towpath_channel::offer::{Offer, OfferState, Proof, first_number};
+    /// # use towpath_machine::{Heap, Native};
+    /// let (cpu, offer, number) =
+    ///     (Native::current(), Offer::<Native>::new(&Heap), first_number(1) + 1);
+    /// offer.open(&cpu, number, Proof { at: 0, number: 0 });
+    /// offer.take(&cpu, &Native::word(1), number).expect("it is open");
+    /// let must_wake = offer.end(&cpu, number, OfferState::Refused); // the system permits no copy
+    /// assert!(!must_wake && offer.look(&cpu, number).state == OfferState::Refused);
+    /// ```
     pub fn end(&self, cpu: &P, number: u64, end: OfferState) -> bool {
         loop {
             // Relaxed: a guess, confirmed by the exchange.

@@ -235,6 +235,28 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
 /// # Errors
 ///
 /// [`Failure`].
+///
+/// ```
+/// use towpath_channel::path::{Failure, WhileFull, patiently};
+/// use towpath_channel::queue::ClaimError;
+///
+/// #[derive(Clone, Copy)]
+/// struct Idle;
+/// impl WhileFull for Idle {
+///     fn is_gone(&self) -> bool { false }
+///     fn poll(&self) -> usize { 0 }
+///     fn pause(&self, _round: u32) {}
+///     fn look_around(&self) -> bool { true }
+/// }
+/// let mut attempts = 0;
+/// let claimed = patiently(true, Idle, || {
+///     attempts += 1;
+///     if attempts == 3 { Ok(attempts) } else { Err(ClaimError::Full) }
+/// });
+/// assert_eq!(claimed, Ok(3));
+/// let hasty = patiently(false, Idle, || Err::<u64, _>(ClaimError::Full));
+/// assert_eq!(hasty, Err(Failure::NotSent));
+/// ```
 pub fn patiently<T>(
     patient: bool,
     meanwhile: impl WhileFull,
@@ -281,6 +303,16 @@ pub struct Handled<F: Fn()>(F);
 
 impl<F: Fn()> Handled<F> {
     /// Marks a message whose delivery ends so.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use towpath_channel::path::Handled;
+    ///
+    /// let ended = Cell::new(false);
+    /// let handled = Handled::new(|| ended.set(true));
+    /// drop(handled); // as a handler that panics
+    /// assert!(ended.get());
+    /// ```
     #[inline(always)]
     pub fn new(end: F) -> Self {
         Handled(end)
@@ -288,6 +320,15 @@ impl<F: Fn()> Handled<F> {
 
     /// Ends the delivery. Dropping it does the same if the handler panics, and is a call
     /// without LTO.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use towpath_channel::path::Handled;
+    ///
+    /// let ends = Cell::new(0);
+    /// Handled::new(|| ends.set(ends.get() + 1)).end();
+    /// assert_eq!(ends.get(), 1); // not once more when it is dropped
+    /// ```
     #[inline(always)]
     pub fn end(self) {
         (ManuallyDrop::new(self).0)();

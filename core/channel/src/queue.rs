@@ -11,11 +11,15 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use towpath_sync::PARKED;
 
+#[cfg(doc)]
 use crate::claim::Claim;
-use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
+use crate::packet::{BlockHead, Extra, Header, Slot};
 use crate::store_mode::BlockStores;
 
+mod receiver;
+
 pub use crate::census::{Census, STALL, announce, read_intent, stop, write_intent};
+pub use receiver::{Late, Receiver};
 
 /// Bit of the tail: the receiver sleeps; the next claimer wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;
@@ -31,12 +35,25 @@ pub const TICKET: u64 = (1 << 52) - 1;
 
 /// The `valid_from` of a place whose ticket was passed over, while its message may still
 /// come (`towpath`): above all tickets.
+///
+/// ```
+/// use towpath_channel::queue::{TICKET, hole};
+///
+/// assert!(hole(7) > TICKET); // above all tickets
+/// ```
 #[inline]
 pub const fn hole(ticket: u64) -> u64 {
     1 << 63 | ticket
 }
 
 /// The tail's bits for a generation.
+///
+/// ```
+/// use towpath_channel::queue::{GENERATION, tail_generation};
+///
+/// assert_ne!(tail_generation(1), tail_generation(2));
+/// assert_eq!(tail_generation(3) & !GENERATION, 0); // a part of the tail
+/// ```
 #[inline]
 pub const fn tail_generation(generation: u64) -> u64 {
     generation << 52 & GENERATION
@@ -62,6 +79,14 @@ pub struct QueueControl<P: Processor> {
 
 impl<P: Processor> QueueControl<P> {
     /// An empty, open queue.
+    ///
+    /// ```
+    /// use towpath_channel::queue::{CLOSED, QueueControl};
+    /// use towpath_machine::{Heap, Native, Ordering, Processor};
+    ///
+    /// let control = QueueControl::<Native>::new(&Heap);
+    /// assert_eq!(Native::current().load(&control.tail, Ordering::Relaxed) & CLOSED, 0);
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
         QueueControl {
@@ -95,29 +120,79 @@ pub struct Queue<'a, P: Processor> {
 
 impl<P: Processor> Queue<'_, P> {
     /// The number of packets.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!(q.len(), 4);
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn len(&self) -> u64 {
         self.slots.len() as u64
     }
 
     /// Returns whether it has no packets (never, in a valid layout).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert!(!q.is_empty()); // it has four packets, whether or not there are messages
+    /// # }
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
     /// The place of a ticket.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!([0, 3, 4].map(|ticket| q.index(ticket)), [0, 3, 0]); // of four places
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn index(&self, ticket: u64) -> usize {
         ticket as usize & (self.slots.len() - 1)
     }
 
     /// The packet of a ticket.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert!(std::ptr::eq(q.slot(1), q.slot(5))); // in turn
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn slot(&self, ticket: u64) -> &Slot<P> {
         &self.slots[self.index(ticket)]
     }
 
     /// The part of a ticket's packet that does not fit on its line.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert!(std::ptr::eq(q.extra(2), &q.extras[2]));
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn extra(&self, ticket: u64) -> &Extra<P> {
         &self.extras[self.index(ticket)]
@@ -125,12 +200,32 @@ impl<P: Processor> Queue<'_, P> {
 
     /// The lap of a ticket: 1 to 65,535 and round again, so that a place that was never
     /// used has none of them at first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!([0, 3, 4].map(|ticket| q.lap(ticket)), [1, 1, 2]);
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn lap(&self, ticket: u64) -> u16 {
         ((ticket >> self.slots.len().trailing_zeros()) + 1) as u16
     }
 
     /// Offset of a block's bytes.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// assert_eq!(q.block_at(1), q.block_size); // behind block 0
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn block_at(&self, block: usize) -> usize {
         block * self.block_size
@@ -146,6 +241,20 @@ impl<P: Processor> Queue<'_, P> {
 
     /// Returns whether the message with this ticket was handled, if the queue still has
     /// the owner for which it was sent: to be asked afterwards.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let ticket = send(&q, &mut sender, &intent).expect("it is empty");
+    /// assert!(!q.has_handled(&cpu, ticket));
+    /// let arrival = receiver.next(&Towpath, &q, &cpu).expect("it has come");
+    /// receiver.done(&Towpath, &q, &cpu, arrival);
+    /// assert!(q.has_handled(&cpu, ticket)); // also for a survivor of its receiver
+    /// # }
+    /// ```
     pub fn has_handled(&self, cpu: &P, ticket: u64) -> bool {
         // (Q5) Acquire: the handler's effects, or a later owner; pairs with the Release (Q3), and
         // with the fence of an owner before it resets the queue.
@@ -158,6 +267,20 @@ impl<P: Processor> Queue<'_, P> {
 
     /// Gives a block back. Only its claimer before publishing, or the receiver
     /// afterwards.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let mut claim = || Towpath.claim_block(&q, &mut sender, &cpu, &Spinning, &intent);
+    /// let blocks = [claim(), claim()];
+    /// assert_eq!(claim(), Err(ClaimError::Full));
+    /// q.free_block(&cpu, blocks[0].expect("the first one"));
+    /// assert!(claim().is_ok());
+    /// # }
+    /// ```
     #[inline]
     pub fn free_block(&self, cpu: &P, block: usize) {
         if let Some(head) = self.blocks.get(block) {
@@ -183,18 +306,41 @@ pub mod intent {
     pub const LOCKING: u64 = 3 << 16;
 
     /// The word for a phase.
+    ///
+    /// ```
+    /// use towpath_channel::queue::intent;
+    ///
+    /// assert_ne!(intent::encode(0, intent::CLAIMING, 0), 0); // 0: it is about to do nothing
+    /// ```
     #[inline(always)]
     pub const fn encode(queue: u32, phase: u64, ticket: u64) -> u64 {
         (queue as u64 + 1) & 0xffff | phase | ticket << 20
     }
 
     /// The phase, if the word concerns this queue.
+    ///
+    /// ```
+    /// use towpath_channel::queue::intent;
+    ///
+    /// let word = intent::encode(3, intent::LOCKING, 1);
+    /// assert_eq!(intent::phase(word, 3), Some(intent::LOCKING));
+    /// assert_eq!(intent::phase(word, 4), None); // of another queue
+    /// ```
     #[inline]
     pub const fn phase(word: u64, queue: u32) -> Option<u64> {
         if word & 0xffff == (queue as u64 + 1) & 0xffff { Some(word & 3 << 16) } else { None }
     }
 
     /// Returns whether the word's writer may still publish the ticket on the queue.
+    ///
+    /// ```
+    /// use towpath_channel::queue::intent;
+    ///
+    /// let claimed = intent::encode(3, intent::CLAIMED, 9);
+    /// assert!(intent::may_own(claimed, 3, 9) && !intent::may_own(claimed, 3, 10));
+    /// let claiming = intent::encode(3, intent::CLAIMING, 0);
+    /// assert!(intent::may_own(claiming, 3, 10)); // it is not known yet which one
+    /// ```
     #[inline]
     pub const fn may_own(word: u64, queue: u32, ticket: u64) -> bool {
         match phase(word, queue) {
@@ -240,6 +386,13 @@ pub struct Sender {
 
 impl Sender {
     /// Nothing known yet.
+    ///
+    /// ```
+    /// use towpath_channel::queue::{Sender, tail_generation};
+    ///
+    /// let sender = Sender::new(2, 1, 5); // endpoint 2, to a receiver of generation 5
+    /// assert_eq!(sender.expected, tail_generation(5));
+    /// ```
     pub const fn new(endpoint: u16, generation: u16, receiver_generation: u64) -> Self {
         Sender {
             endpoint,
@@ -260,6 +413,15 @@ impl Sender {
 
     /// Returns whether the queue with this tail takes nothing more from us: it is closed,
     /// or has another owner by now.
+    ///
+    /// ```
+    /// use towpath_channel::queue::{CLOSED, Sender, tail_generation};
+    ///
+    /// let sender = Sender::new(2, 1, 5);
+    /// assert!(!sender.shut_out(tail_generation(5) | 17));
+    /// assert!(sender.shut_out(tail_generation(6) | 17)); // a successor has the queue
+    /// assert!(sender.shut_out(tail_generation(5) | CLOSED));
+    /// ```
     #[inline(always)]
     pub const fn shut_out(&self, tail: u64) -> bool {
         (tail ^ self.expected) & (CLOSED | GENERATION) != 0
@@ -285,294 +447,4 @@ pub struct Arrival {
     pub header: Header,
     /// Its turn had passed already when it was published.
     pub late: bool,
-}
-
-/// A place whose turn has passed without a message: its sender may be stopped, or dead.
-#[derive(Clone, Copy, Debug)]
-pub struct Late {
-    /// The ticket (`lock-free`: any ticket of the place).
-    pub ticket: u64,
-    /// Number of messages that may still come there out of turn.
-    pub owed: u32,
-    /// Number of members, from the first on, that are known not to own it.
-    pub cleared: usize,
-}
-
-impl Late {
-    /// Returns whether no member owns it. `owns`: whether a member may. A member that
-    /// once did not never will: its next ticket is another one.
-    pub fn is_ownerless(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
-        while self.cleared < members && !owns(self.cleared) {
-            self.cleared += 1;
-        }
-        self.cleared >= members
-    }
-}
-
-/// The receiver's private state for one queue.
-#[derive(Debug, Default)]
-pub struct Receiver {
-    /// The next ticket to deliver.
-    pub head: u64,
-    /// The head that was last published (`towpath`).
-    pub published: u64,
-    /// Places passed over, whose message may still come.
-    pub late: Vec<Late>,
-    /// Per place, the first ticket that may use it again; empty if all may (`towpath`).
-    pub valid_from: Vec<u64>,
-    /// The head that has been waiting for a claimed packet, and since when.
-    pub stalled: Option<(u64, u64)>,
-}
-
-/// Maximum number of tickets out beyond the packets that there are, if the algorithm
-/// overdraws.
-const OVERDRAWN: i64 = 4096;
-
-impl Receiver {
-    /// The next message, if one has arrived. Call [`Receiver::done`] after handling it.
-    #[inline(always)]
-    pub fn next<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> Option<Arrival> {
-        if !self.late.is_empty() || !self.valid_from.is_empty() {
-            return self.next_carefully(c, q, cpu);
-        }
-        // (Q1) Acquire: pairs with the Release (Q2) of the publication in the claim algorithms.
-        let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
-        c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false })
-    }
-
-    #[cold]
-    fn next_carefully<P: Processor, C: Claim<P>>(
-        &mut self,
-        c: &C,
-        q: &Queue<'_, P>,
-        cpu: &P,
-    ) -> Option<Arrival> {
-        self.next_from(c, q, cpu, 0, |_| false)
-    }
-
-    /// Returns the next message at a ticket or after it, for a receiver that takes
-    /// messages before it has handled those that it took before.
-    ///
-    /// `has_taken`: whether it has taken the message of a ticket whose turn has passed. Messages
-    /// are [`done`](Receiver::done) in the order in which they were taken.
-    pub fn next_from<P: Processor, C: Claim<P>>(
-        &mut self,
-        c: &C,
-        q: &Queue<'_, P>,
-        cpu: &P,
-        from: u64,
-        has_taken: impl Fn(u64) -> bool,
-    ) -> Option<Arrival> {
-        self.skip_void(q);
-        let end = self.head + q.len();
-        let is_void =
-            |ticket: &u64| self.valid_from.get(q.index(*ticket)).is_some_and(|valid| ticket < valid);
-        let ticket = (from.max(self.head)..end).find(|ticket| !is_void(ticket));
-        let next = ticket.and_then(|ticket| {
-            // (Q1) Acquire: pairs with the Release (Q2).
-            let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
-            c.is_ready(q, header, ticket).then_some(Arrival { ticket, header, late: false })
-        });
-        // Only now the late ones: if the next message was sent after a late one by the same
-        // endpoint, then the late one is visible here and goes first.
-        let next_place = next.map(|next| q.index(next.ticket));
-        self.find_late(c, q, cpu, next_place, has_taken).or(next)
-    }
-
-    /// Returns a message whose turn has passed, if one is there. `but`: a place whose
-    /// message is in its turn now. `has_taken`: which tickets are passed over.
-    fn find_late<P: Processor, C: Claim<P>>(
-        &self,
-        c: &C,
-        q: &Queue<'_, P>,
-        cpu: &P,
-        but: Option<usize>,
-        has_taken: impl Fn(u64) -> bool,
-    ) -> Option<Arrival> {
-        for late in &self.late {
-            if but == Some(q.index(late.ticket)) || has_taken(late.ticket) {
-                continue;
-            }
-            // (Q1) Acquire: pairs with the Release (Q2).
-            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
-            if c.is_ready_late(q, header, late.ticket, self.head) {
-                return Some(Arrival { ticket: late.ticket, header, late: true });
-            }
-        }
-        None
-    }
-
-    /// Returns whether a message is there whose turn has passed.
-    #[cold]
-    pub fn has_late<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        self.find_late(c, q, cpu, None, |_| false).is_some()
-    }
-
-    /// Passes over tickets that no sender will use.
-    fn skip_void<P: Processor>(&mut self, q: &Queue<'_, P>) {
-        while self.valid_from.get(q.index(self.head)).is_some_and(|&valid| self.head < valid) {
-            self.head += 1;
-        }
-    }
-
-    /// Ends the delivery: the packet may be reused, when the algorithm comes round to
-    /// saying so.
-    #[inline(always)]
-    pub fn done<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
-        if arrival.late {
-            return self.done_late(c, q, cpu, arrival);
-        }
-        self.head = arrival.ticket + 1;
-        q.show_consumed(cpu, self.head);
-        c.release(q, self, cpu, arrival.ticket);
-    }
-
-    #[cold]
-    fn done_late<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
-        c.release_late(q, self, cpu, arrival.ticket);
-    }
-
-    /// Returns whether tickets were claimed that have not been delivered.
-    #[inline]
-    pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5) of the claims on the tail, so that
-        // the claimer's intent is visible too.
-        (1..=q.len() as i64 + OVERDRAWN).contains(&self.ahead(cpu.load(&q.control.tail, Ordering::Acquire)))
-    }
-
-    /// Number of tickets that a tail is ahead of the head.
-    #[inline]
-    fn ahead(&self, tail: u64) -> i64 {
-        (tail & TICKET).wrapping_sub(self.head) as i64
-    }
-
-    /// Takes care of events that polls don't see: heads that don't come, places of the
-    /// dead. Call it now and then while nothing arrives, and after deaths. Returns whether
-    /// something was repaired or passed over.
-    pub fn look_after<P: Processor, C: Claim<P>>(
-        &mut self,
-        c: &C,
-        q: &Queue<'_, P>,
-        cpu: &P,
-        census: &dyn Census,
-    ) -> bool {
-        let mut changed = false;
-        if self.next(c, q, cpu).is_some() || !self.behind(q, cpu) {
-            self.stalled = None;
-        } else {
-            let now = cpu.now();
-            let since = match self.stalled {
-                Some((head, since)) if head == self.head => since,
-                _ => now,
-            };
-            self.stalled = Some((self.head, since));
-            if c.resolve_head(q, self, cpu, census, now.saturating_sub(since) >= census.patience()) {
-                self.stalled = None;
-                changed = true;
-            }
-        }
-        changed | c.resolve_late(q, self, cpu, census)
-    }
-
-    /// Repairs words of the queue over which a faulty process may have written, as far as
-    /// the receiver knows better; closes the queue if it doesn't. Call it now and
-    /// then while nothing arrives. Returns whether it changed something.
-    pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // Relaxed: only whether the number makes sense.
-        let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
-        // The head passes void tickets before they are drawn.
-        let len = q.len() as i64;
-        let most = if c.overdraws() { len + OVERDRAWN } else { len };
-        if !(-len..=most).contains(&self.ahead(tail)) && tail & CLOSED == 0 {
-            // The tickets that are out are not known. Relaxed: a sender that sees the bit only
-            // stops.
-            cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
-            return true;
-        }
-        // Relaxed: our own word.
-        if cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED != self.head {
-            q.show_consumed(cpu, self.head);
-        }
-        c.heal(q, self, cpu)
-    }
-
-    /// Frees places that the dead had claimed and not published. Call it after a death,
-    /// when every published message of the dead has been delivered or is still in the queue.
-    pub fn sweep<P: Processor, C: Claim<P>>(
-        &mut self,
-        c: &C,
-        q: &Queue<'_, P>,
-        cpu: &P,
-        census: &dyn Census,
-    ) {
-        let orphan = |owner: u64| {
-            let (endpoint, generation) = (owner as u16, (owner >> 16) as u16);
-            owner != 0
-                && (owner != block_owner(endpoint, generation)
-                    || !census.alive(endpoint, generation)
-                    || !census.holds_block(endpoint, q.id))
-        };
-        // First the suspects, then the packets: a block whose owner is dead by now, or holds none
-        // by now, can't be published any more, so if no packet names it, none will. (B3) Acquire:
-        // pairs with the Release (B1) of the claim, whose owner word we read, or its fence (I3).
-        let suspects: Vec<usize> = (0..q.blocks.len())
-            .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
-            .collect();
-        if !suspects.is_empty() {
-            // Relaxed, here and below: what the suspects' owners published is known, with their
-            // deaths or by their intents (I5).
-            let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
-            let mut named = vec![false; q.blocks.len()];
-            let late = self.late.iter().map(|late| late.ticket);
-            for ticket in (self.head..tail.min(self.head + q.len())).chain(late) {
-                let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Relaxed));
-                if c.is_ready(q, header, ticket)
-                    && header.has_block()
-                    && let Some(named) = named.get_mut(header.block())
-                {
-                    *named = true;
-                }
-            }
-            for block in suspects.into_iter().filter(|&b| !named[b]) {
-                q.free_block(cpu, block);
-            }
-        }
-        c.sweep_packets(q, self, cpu, census);
-    }
-
-    /// Numbers of packets and of blocks in use, for audits of an idle queue: both 0 if
-    /// nothing is lost.
-    pub fn in_use<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> (u64, u64) {
-        // Relaxed: an audit of a queue at rest.
-        let blocks = q.blocks.iter().filter(|b| cpu.load(&b.owner, Ordering::Relaxed) != 0).count() as u64;
-        (c.packets_in_use(q, self, cpu), blocks)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Late;
-    use super::intent::*;
-
-    #[test]
-    fn a_place_without_owners_is_free_for_any_number_of_members() {
-        for members in [1, 127, 128, 129, 1024] {
-            for owner in [0, members / 2, members - 1] {
-                let mut late = Late { ticket: 5, owed: 1, cleared: 0 };
-                for _ in 0..3 {
-                    assert!(!late.is_ownerless(members, |m| m == owner), "{owner} of {members}");
-                }
-                assert!(late.is_ownerless(members, |_| false));
-            }
-        }
-    }
-
-    #[test]
-    fn intents_name_queue_phase_and_ticket() {
-        let w = encode(7, CLAIMED, 1 << 40);
-        assert!(may_own(w, 7, 1 << 40) && !may_own(w, 7, 3) && !may_own(w, 6, 1 << 40));
-        assert!(may_own(encode(7, CLAIMING, 0), 7, 99));
-        assert_eq!(phase(encode(0, LOCKING, 0), 0), Some(LOCKING));
-        assert_eq!(phase(0, 0), None);
-    }
 }

@@ -52,6 +52,14 @@ pub struct Ring<P: Processor, const SLOTS: usize> {
 
 impl<P: Processor, const SLOTS: usize> Ring<P, SLOTS> {
     /// An empty ring.
+    ///
+    /// ```
+    /// use towpath_channel::ring::{Ring, RingReceiver};
+    /// use towpath_machine::{Heap, Native};
+    ///
+    /// let ring = Ring::<Native, 8>::new(&Heap);
+    /// assert!(!RingReceiver::new(&ring).is_ready(&Native::current()));
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let progress = OwnLine(arena.word(Place::NewLine, 0));
         let control = RingControl { progress, shared: Slot::new(arena) };
@@ -59,6 +67,17 @@ impl<P: Processor, const SLOTS: usize> Ring<P, SLOTS> {
     }
 
     /// The slot of a ticket.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(std::ptr::eq(ring.slot(1), ring.slot(5))); // of four, in turn
+    /// ```
     #[inline(always)]
     pub fn slot(&self, ticket: u64) -> &Slot<P> {
         // In bounds for every ticket, and the compiler sees it.
@@ -71,6 +90,20 @@ pub trait RingMemory<const SLOTS: usize> {
     /// The machine.
     type Cpu: Processor;
     /// The ring.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// use towpath_channel::ring::RingMemory;
+    ///
+    /// let mapped = Rc::new(Ring::<Native, 4>::new(&Heap)); // kept as long as an end lives
+    /// assert!(std::ptr::eq(mapped.ring(), &*mapped));
+    /// ```
     fn ring(&self) -> &Ring<Self::Cpu, SLOTS>;
 }
 
@@ -124,6 +157,18 @@ pub struct RingSender<M, const SLOTS: usize> {
 
 impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     /// The sending end of an unused ring with so many bytes behind it.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// let mut sender = RingSender::new(&ring, 256);
+    /// assert!(sender.is_empty(&cpu) && sender.capacity() == 256);
+    /// ```
     pub fn new(memory: M, bytes: usize) -> Self {
         const { assert!(SLOTS.is_power_of_two()) };
         let (shared, ends) = (None, Box::new([0; SLOTS]));
@@ -132,6 +177,21 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
 
     /// Makes the sender use the shared line, too. The receiver must look at it from then
     /// on ([`RingReceiver::share`]).
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// use towpath_channel::shared_line::SharedLine;
+    ///
+    /// sender.share(&SharedLine::new(true)); // it may write first
+    /// assert!(sender.send_in_line(&cpu, |_line| header(7)));
+    /// assert!(!sender.send_in_line(&cpu, |_line| header(7))); // until the other end has answered
+    /// ```
     pub fn share(&mut self, line: &Rc<SharedLine<M>>)
     where
         M: Clone,
@@ -141,18 +201,53 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     }
 
     /// The ring's memory.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(std::ptr::eq(*sender.memory(), &ring));
+    /// ```
     #[inline(always)]
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
     /// Number of messages that were sent through slots.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| Some(header(7)));
+    /// assert_eq!(sender.sent(), 1);
+    /// ```
     #[inline(always)]
     pub fn sent(&self) -> u64 {
         self.next
     }
 
     /// Number of bytes that are given out in turn.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// sender.grow(&cpu, 512);
+    /// assert_eq!(sender.capacity(), 512);
+    /// ```
     #[inline(always)]
     pub fn capacity(&self) -> usize {
         self.capacity as usize
@@ -162,6 +257,17 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     ///
     /// `fill` writes tag and arguments, and returns the header (whose source, state and lap are not
     /// used).
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(!sender.send_in_line(&cpu, |_line| unreachable!("it has none"))); // take a slot
+    /// ```
     #[inline(always)]
     pub fn send_in_line(&mut self, cpu: &M::Cpu, fill: impl FnOnce(&Slot<M::Cpu>) -> Header) -> bool {
         let Some(shared) = &self.shared else { return false };
@@ -176,6 +282,21 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     ///
     /// `fill` gets the memory, the slot's ticket, the slot, and the place of the
     /// bytes; it returns the header (whose state and lap are not used), or `None` to send nothing.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// let sent = sender.send_in_slot(&cpu, Some(100), |_ring, _ticket, slot, place| {
+    ///     cpu.write(&slot.args[0], place.expect("room for 100 bytes") as u64);
+    ///     Some(header(7))
+    /// });
+    /// assert!(sent && receiver.is_ready(&cpu));
+    /// ```
     #[inline(always)]
     pub fn send_in_slot(
         &mut self,
@@ -233,6 +354,22 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     ///
     /// At first the bytes behind the part that was used so far are given out; that part is free
     /// again when all messages that lie there were taken.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// let mut send = |sender: &mut RingSender<_, 4>| {
+    ///     sender.send_in_slot(&cpu, Some(200), |_, _, _, _| Some(header(7)))
+    /// };
+    /// assert!(send(&mut sender) && !send(&mut sender)); // 256 bytes
+    /// sender.grow(&cpu, 1024);
+    /// assert!(send(&mut sender));
+    /// ```
     #[cold]
     pub fn grow(&mut self, cpu: &M::Cpu, capacity: usize) {
         self.look(cpu);
@@ -262,6 +399,21 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     }
 
     /// Returns whether all messages that were sent through slots have been taken.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| Some(header(7)));
+    /// assert!(!sender.is_empty(&cpu));
+    /// let found = receiver.next(&cpu).expect("it has come");
+    /// receiver.deliver(&cpu, found, |_, _, _, _| ());
+    /// assert!(sender.is_empty(&cpu));
+    /// ```
     pub fn is_empty(&mut self, cpu: &M::Cpu) -> bool {
         self.look(cpu);
         self.next == self.emptied
@@ -281,12 +433,41 @@ pub struct RingReceiver<M, const SLOTS: usize> {
 
 impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     /// The receiving end of an unused ring.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// let receiver = RingReceiver::new(&ring);
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| Some(header(7)));
+    /// assert!(receiver.is_ready(&cpu));
+    /// ```
     pub fn new(memory: M) -> Self {
         RingReceiver { memory, shared: None, head: 0 }
     }
 
     /// Makes the receiver look at the shared line, too. To be called before the sender
     /// uses it.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// use towpath_channel::shared_line::SharedLine;
+    ///
+    /// receiver.share(&SharedLine::new(false));
+    /// sender.share(&SharedLine::new(true));
+    /// sender.send_in_line(&cpu, |_line| header(7));
+    /// assert!(receiver.is_ready(&cpu)); // in the line
+    /// ```
     pub fn share(&mut self, line: &Rc<SharedLine<M>>)
     where
         M: Clone,
@@ -296,6 +477,17 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     }
 
     /// The ring's memory.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(std::ptr::eq(*receiver.memory(), *sender.memory()));
+    /// ```
     #[inline(always)]
     pub fn memory(&self) -> &M {
         &self.memory
@@ -309,6 +501,21 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     }
 
     /// The next message, if one is there.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(receiver.next(&cpu).is_none());
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| Some(header(7)));
+    /// let found = receiver.next(&cpu).expect("it has come");
+    /// let handler = receiver.deliver(&cpu, found, |_, _, header, _| header.handler());
+    /// assert_eq!(handler, 7);
+    /// ```
     #[inline(always)]
     pub fn next(&self, cpu: &M::Cpu) -> Option<Found> {
         let Some(shared) = &self.shared else { return self.in_slot(cpu).map(|h| Found(Lane::Slot, h)) };
@@ -316,12 +523,37 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     }
 
     /// Returns whether a message is there.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| None); // nothing, after all
+    /// assert!(!receiver.is_ready(&cpu));
+    /// ```
     #[inline(always)]
     pub fn is_ready(&self, cpu: &M::Cpu) -> bool {
         self.next(cpu).is_some()
     }
 
     /// The next message; spins for at most about `ns` nanoseconds until one is there.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// assert!(receiver.find(&cpu, 1_000).is_none()); // after a microsecond
+    /// sender.send_in_slot(&cpu, None, |_, _, _, _| Some(header(7)));
+    /// assert!(receiver.find(&cpu, 1_000).is_some());
+    /// ```
     #[inline(always)]
     pub fn find(&self, cpu: &M::Cpu, ns: u64) -> Option<Found> {
         let mut found = None;
@@ -346,6 +578,25 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     ///
     /// `take` gets the memory, the line or slot, the header, and the slot's ticket if it is a slot.
     /// Its messages go through slots meanwhile.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// for n in 0..10 {
+    ///     sender.send_in_slot(&cpu, None, |_, _, slot, _| {
+    ///         cpu.write(&slot.args[0], n);
+    ///         Some(header(7).with_args(1))
+    ///     });
+    ///     let found = receiver.next(&cpu).expect("it has come");
+    ///     let read = receiver.deliver(&cpu, found, |_, slot, _, _| cpu.read(&slot.args[0]));
+    ///     assert_eq!(read, n); // from now on the slot is the sender's again
+    /// }
+    /// ```
     #[inline(always)]
     pub fn deliver<T>(
         &mut self,

@@ -60,11 +60,34 @@ pub struct SharedLine<M> {
 
 impl<M> SharedLine<M> {
     /// An end. One of the two is the first to write; the line is all zero.
+    ///
+    /// ```
+    /// use towpath_channel::shared_line::SharedLine;
+    ///
+    /// let [first, second] = [true, false].map(SharedLine::<()>::new);
+    /// assert!(first.is_ours() && !second.is_ours());
+    /// ```
     pub fn new(first: bool) -> Rc<SharedLine<M>> {
         Rc::new(SharedLine { side: first.into(), is_ours: Cell::new(first), memory: OnceCell::new() })
     }
 
     /// Returns whether this end may write the line.
+    ///
+    /// ```
+    /// # use std::rc::Rc;
+    /// # use towpath_channel::packet::{Form, Header};
+    /// # use towpath_channel::ring::{Ring, RingReceiver, RingSender};
+    /// # use towpath_machine::{Heap, Native, Processor};
+    /// # let (cpu, ring) = (Native::current(), Ring::<Native, 4>::new(&Heap));
+    /// # let (mut sender, mut receiver) = (RingSender::new(&ring, 256), RingReceiver::new(&ring));
+    /// # let header = |handler| Header::new(Form::Short, handler, 0, 0);
+    /// use towpath_channel::shared_line::SharedLine;
+    ///
+    /// let line = SharedLine::new(true);
+    /// sender.share(&line);
+    /// sender.send_in_line(&cpu, |_line| header(7));
+    /// assert!(!line.is_ours()); // the other end's, until it answers
+    /// ```
     #[inline(always)]
     pub fn is_ours(&self) -> bool {
         self.is_ours.get()

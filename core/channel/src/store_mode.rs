@@ -38,6 +38,12 @@ const CLASSES: usize = (LONGEST.ilog2() - SHORTEST.ilog2() + 1) as usize;
 const LOST: u64 = 1 << 12;
 
 /// Packs a receiver's report: a ticket and its time, in nanoseconds.
+///
+/// ```
+/// use towpath_channel::store_mode::report;
+///
+/// assert_eq!(report(3, u64::MAX), 3 << 32 | u64::from(u32::MAX)); // a time has 32 bits
+/// ```
 pub fn report(ticket: u64, ns: u64) -> u64 {
     ticket << 32 | ns.min(u64::from(u32::MAX))
 }
@@ -69,6 +75,13 @@ pub struct StoreModes {
 
 impl StoreModes {
     /// `fixed`: from so many bytes on past the caches (0: never), or as is measured.
+    ///
+    /// ```
+    /// use towpath_channel::store_mode::StoreModes;
+    ///
+    /// let mut modes = StoreModes::new(Some(4096)); // from 4 KiB on past the caches
+    /// assert!(modes.choose(1, 4096, || 0).0 && !modes.choose(2, 4095, || 0).0);
+    /// ```
     pub const fn new(fixed: Option<usize>) -> StoreModes {
         StoreModes { classes: [AbTest::new(false); CLASSES], pending: None, fixed }
     }
@@ -81,6 +94,15 @@ impl StoreModes {
 
     /// Chooses whether a piece is written past the caches, and whether it is measured.
     /// `told`: the receiver's last report, which is read only if it is waited for.
+    ///
+    /// ```
+    /// use towpath_channel::store_mode::{SHORTEST, StoreModes};
+    ///
+    /// let mut modes = StoreModes::new(None);
+    /// let (past, trial) = modes.choose(1, SHORTEST, || 0);
+    /// assert!(!past && trial.is_some()); // plain stores, which are measured first
+    /// assert!(modes.choose(2, SHORTEST - 1, || 0).1.is_none()); // too short
+    /// ```
     #[inline]
     pub fn choose(
         &mut self,
@@ -111,6 +133,16 @@ impl StoreModes {
     }
 
     /// A piece that is measured has been written, in so many nanoseconds.
+    ///
+    /// ```
+    /// use towpath_channel::store_mode::{SHORTEST, StoreModes, report};
+    ///
+    /// let mut modes = StoreModes::new(None);
+    /// let trial = modes.choose(1, SHORTEST, || 0).1.expect("it is measured");
+    /// modes.wrote(trial, 1, SHORTEST, 700); // nanoseconds
+    /// assert!(modes.choose(2, SHORTEST, || 0).1.is_none()); // the receiver's time is awaited
+    /// assert!(modes.choose(3, SHORTEST, || report(1, 300)).1.is_some());
+    /// ```
     pub fn wrote(&mut self, trial: StoreTrial, ticket: u64, len: usize, ns: u64) {
         let ns = ns.min(u64::from(u32::MAX));
         self.pending = Some(PendingTrial { trial, ticket, bytes: len.max(1) as u64, ns });
@@ -137,12 +169,45 @@ pub struct BlockStores {
 
 impl BlockStores {
     /// Nothing is measured yet. `blocks`: number of the queue's, and their size.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// # use towpath_channel::path::Piece;
+    /// # use towpath_channel::store_mode::BlockStores;
+    /// let mut stores = BlockStores::new(q.blocks.len(), q.block_size);
+    /// let piece = Piece { bytes: b"payload", offset: 0, whole: (0, 7), away: true };
+    /// stores.write(&cpu, &q, 0, piece);
+    /// # let mut read = [0; 7];
+    /// # cpu.copy_out(&q.bytes, 0, &mut read);
+    /// assert_eq!(&read, b"payload");
+    /// # }
+    /// ```
     pub const fn new(blocks: usize, size: usize) -> BlockStores {
         let turns = if (blocks * size) as u64 >= COLD { blocks as u32 } else { 0 };
         BlockStores { modes: StoreModes::with_warm_up(turns), pieces: 0, asked: 0 }
     }
 
     /// Writes a piece into a block that the caller has claimed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// # use towpath_channel::path::Piece;
+    /// # use towpath_channel::store_mode::BlockStores;
+    /// let (mut stores, mut read) = (BlockStores::new(q.blocks.len(), q.block_size), [0; 4]);
+    /// let piece = Piece { bytes: b"long", offset: 0, whole: (0, 4), away: true };
+    /// stores.write(&cpu, &q, 1, piece); // into a block that the caller has claimed
+    /// cpu.copy_out(&q.bytes, q.block_at(1), &mut read);
+    /// assert_eq!(&read, b"long");
+    /// # }
+    /// ```
     pub fn write<P: Processor>(&mut self, cpu: &P, q: &Queue<'_, P>, block: usize, piece: Piece<'_>) {
         let (to, at, len) = (&q.bytes, q.block_at(block), piece.bytes.len());
         self.pieces += 1;
@@ -167,6 +232,18 @@ impl BlockStores {
 
 /// Runs `take`, which copies a block of [`MEASURED`] bytes or more, and tells its time if
 /// the sender has asked for it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+/// # fn main() {
+/// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+/// # let (q, mut sender, mut receiver) =
+/// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+/// let took = towpath_channel::store_mode::timed(&cpu, &q, 0, || 7); // copies block 0
+/// assert_eq!(took, 7);
+/// assert_eq!(cpu.load(&q.blocks[0].told, Ordering::Relaxed), 0); // the sender has not asked
+/// # }
+/// ```
 #[inline]
 pub fn timed<P: Processor, T>(cpu: &P, q: &Queue<'_, P>, block: usize, take: impl FnOnce() -> T) -> T {
     let head = &q.blocks[block];

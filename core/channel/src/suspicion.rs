@@ -95,6 +95,15 @@ pub struct Suspicion {
 
 impl Suspicion {
     /// A waiter that has neither asked nor read anything.
+    ///
+    /// ```
+    /// use towpath_channel::suspicion::Suspicion;
+    /// use towpath_machine::Native;
+    ///
+    /// let (cpu, tail) = (Native::current(), Native::word(0));
+    /// let waiter = Suspicion::new(0); // of endpoint 0
+    /// assert!(!waiter.is_abandoned(&cpu, &tail, 0, std::iter::empty(), |_| true)); // none locks
+    /// ```
     #[inline(always)]
     pub fn new(me: u16) -> Self {
         let word = || AtomicU64::new(0);
@@ -197,6 +206,14 @@ impl Suspicion {
 }
 
 /// Clears the bit for a sender that begins to lock, or claims, although a waiter asks.
+///
+/// ```
+/// use towpath_channel::suspicion::refute;
+/// use towpath_machine::Native;
+///
+/// let (cpu, tail) = (Native::current(), Native::word(5));
+/// assert_eq!(refute(&cpu, &tail), 5); // the tail, without the waiter's mark
+/// ```
 #[cold]
 pub fn refute<P: Processor>(cpu: &P, tail: &P::Word) -> u64 {
     // Relaxed: atomic with the waiter's steps on this word. The sender's fence (I3) before it

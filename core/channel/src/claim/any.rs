@@ -141,6 +141,16 @@ pub struct Locks<P: Processor + KernelMutex> {
 
 impl<P: Processor + KernelMutex> Locks<P> {
     /// All unlocked.
+    ///
+    /// ```
+    /// use towpath_channel::claim::{Algorithm, Claim, Locks};
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::Spinning;
+    ///
+    /// let locks = Locks::<Native>::new(&Heap);
+    /// let claim = locks.choose(Algorithm::Mcs);
+    /// assert!(claim.is_unlocked(&Native::current(), &Spinning));
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         Locks {
             test_and_set: Lock::new(arena),
@@ -160,6 +170,17 @@ impl<P: Processor + KernelMutex> Locks<P> {
     /// * No thread of any process uses the locks yet.
     /// * From now on a process that uses them keeps them at their address, and mapped, while one of
     ///   its threads holds one of them or waits for it.
+    ///
+    /// ```
+    /// use towpath_channel::claim::{Algorithm, Claim, Locks};
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::Spinning;
+    ///
+    /// let locks = Box::leak(Box::new(Locks::<Native>::new(&Heap)));
+    /// // SAFETY: no thread uses them yet, and they stay where they are.
+    /// unsafe { locks.prepare() };
+    /// assert!(locks.choose(Algorithm::Posix).is_unlocked(&Native::current(), &Spinning));
+    /// ```
     #[allow(unsafe_code)]
     pub unsafe fn prepare(&self) {
         // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held or
@@ -168,6 +189,14 @@ impl<P: Processor + KernelMutex> Locks<P> {
     }
 
     /// The chosen algorithm over these locks.
+    ///
+    /// ```
+    /// use towpath_channel::claim::{Algorithm, Any, Locks};
+    /// use towpath_machine::{Heap, Native};
+    ///
+    /// let locks = Locks::<Native>::new(&Heap);
+    /// assert!(matches!(locks.choose(Algorithm::default()), Any::Towpath(_)));
+    /// ```
     pub fn choose(&self, algorithm: Algorithm) -> Any<'_, P> {
         match algorithm {
             Algorithm::TestAndSet => Any::TestAndSet(Locked(&self.test_and_set)),
