@@ -68,19 +68,106 @@ pub enum Failure {
 /// value, so that nothing has to lie in memory for it unless it is needed.
 pub trait WhileFull: Copy {
     /// Returns whether the destination is known to be gone.
+    ///
+    /// The destination is known to be gone before the first attempt:
+    ///
+    /// ```
+    /// use towpath_channel::path::{Failure, WhileFull, patiently};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Gone;
+    /// impl WhileFull for Gone {
+    ///     fn is_gone(&self) -> bool { true }
+    ///     fn poll(&self) -> usize { 0 }
+    ///     fn pause(&self, _round: u32) {}
+    ///     fn look_around(&self) -> bool { false }
+    /// }
+    /// assert_eq!(patiently(true, Gone, || Ok(7)), Err(Failure::Gone));
+    /// ```
     fn is_gone(&self) -> bool;
     /// Polls: everything while a request waits, only replies while a reply does. Returns
     /// how many messages were delivered.
+    ///
+    /// A poll that delivers messages makes the wait begin anew:
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use towpath_channel::path::{WhileFull, patiently};
+    /// use towpath_channel::queue::ClaimError;
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Polling<'a>(&'a Cell<usize>);
+    /// impl WhileFull for Polling<'_> {
+    ///     fn is_gone(&self) -> bool { false }
+    ///     fn poll(&self) -> usize { self.0.replace(0) } // messages that wait
+    ///     fn pause(&self, round: u32) { assert_eq!(round, 0) }
+    ///     fn look_around(&self) -> bool { true }
+    /// }
+    /// let (waiting, mut attempts) = (Cell::new(3), [Err(ClaimError::Full), Ok(7)].into_iter());
+    /// let claimed = patiently(true, Polling(&waiting), || attempts.next().expect("two attempts"));
+    /// assert_eq!((claimed, waiting.get()), (Ok(7), 0));
+    /// ```
     fn poll(&self) -> usize;
     /// Waits for a turn, the `round`-th since a poll has found something:
     /// [`Claim::await_space`].
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use towpath_channel::path::{WhileFull, patiently};
+    /// use towpath_channel::queue::ClaimError;
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Counting<'a>(&'a Cell<u32>);
+    /// impl WhileFull for Counting<'_> {
+    ///     fn is_gone(&self) -> bool { false }
+    ///     fn poll(&self) -> usize { 0 }
+    ///     fn pause(&self, round: u32) { self.0.set(round) } // the longer, the larger
+    ///     fn look_around(&self) -> bool { true }
+    /// }
+    /// let (last, full) = (Cell::new(0), Err(ClaimError::Full));
+    /// let mut attempts = [full, full, full, Ok(())].into_iter();
+    /// let claimed = patiently(true, Counting(&last), || attempts.next().expect("four attempts"));
+    /// assert_eq!(claimed, Ok(()));
+    /// assert_eq!(last.get(), 2); // rounds 0 to 2
+    /// ```
     fn pause(&self, round: u32);
     /// Returns whether it is time to look around, after the `round`-th turn. By default
     /// every 64 turns.
+    ///
+    /// ```
+    /// # use towpath_channel::path::WhileFull;
+    /// # #[derive(Clone, Copy)]
+    /// # struct Idle;
+    /// # impl WhileFull for Idle {
+    /// #     fn is_gone(&self) -> bool { false }
+    /// #     fn poll(&self) -> usize { 0 }
+    /// #     fn pause(&self, _round: u32) {}
+    /// #     fn look_around(&self) -> bool { true }
+    /// # }
+    /// assert_eq!((1..=200).filter(|&round| Idle.is_due(round)).count(), 3); // every 64 turns
+    /// ```
     fn is_due(&self, round: u32) -> bool {
         round.is_multiple_of(64)
     }
     /// Looks after events that polls don't see. `false` if the destination is gone.
+    ///
+    /// The destination dies while the sender waits:
+    ///
+    /// ```
+    /// use towpath_channel::path::{Failure, WhileFull, patiently};
+    /// use towpath_channel::queue::ClaimError;
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Dying;
+    /// impl WhileFull for Dying {
+    ///     fn is_gone(&self) -> bool { false }
+    ///     fn poll(&self) -> usize { 0 }
+    ///     fn pause(&self, _round: u32) {}
+    ///     fn look_around(&self) -> bool { false } // asks for deaths
+    /// }
+    /// let claimed = patiently(true, Dying, || Err::<u64, _>(ClaimError::Full));
+    /// assert_eq!(claimed, Err(Failure::Gone));
+    /// ```
     fn look_around(&self) -> bool;
 }
 
@@ -114,6 +201,36 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
     /// # Errors
     ///
     /// [`Failure`]: nothing was sent, and nothing is held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// # use std::cell::RefCell;
+    /// # use towpath_channel::path::{Failure, PacketContent, SendPath, WhileFull};
+    /// # #[derive(Clone, Copy)]
+    /// # struct Idle;
+    /// # impl WhileFull for Idle {
+    /// #     fn is_gone(&self) -> bool { false }
+    /// #     fn poll(&self) -> usize { 0 }
+    /// #     fn pause(&self, _round: u32) {}
+    /// #     fn look_around(&self) -> bool { true }
+    /// # }
+    /// # let (sender, block_intent) = (RefCell::new(sender), Native::word(0));
+    /// let [intent, block_intent] = [&intent, &block_intent];
+    /// let path =
+    ///     SendPath { queue: &q, claim: &Towpath, sender: &sender, intent, block_intent };
+    /// let out = PacketContent {
+    ///     form: Form::Short, handler: 7, tag: 0, args: &[1, 2], aux: 0, source: source_code(0, 1),
+    /// };
+    /// let patient = false; // `Idle`, which it is given, would poll while the queue is full
+    /// while path.send(&cpu, &out, None, patient, &Spinning, Idle).is_ok() {}
+    /// let full = path.send(&cpu, &out, None, patient, &Spinning, Idle);
+    /// assert_eq!(full, Err(Failure::NotSent));
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn send<W: WaitForSpace<P>>(
         self,
@@ -357,6 +474,28 @@ impl<P: Processor> Drop for Block<'_, '_, P> {
 impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
     /// Delivers messages that have arrived, up to the quota. Returns their number.
     /// `deliver` returns the number of other messages that it has delivered before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// # use std::cell::{Cell, RefCell};
+    /// # use towpath_channel::path::{FIRST_QUOTA, ReceivePath};
+    /// for _ in 0..3 {
+    ///     send(&q, &mut sender, &intent).expect("there is room");
+    /// }
+    /// let (receiver, quota) = (RefCell::new(receiver), Cell::new(FIRST_QUOTA));
+    /// let path = ReceivePath { queue: &q, claim: &Towpath, receiver: &receiver, quota: &quota };
+    /// let mut handlers = Vec::new();
+    /// let delivered = path.poll(&cpu, || Spinning, |arrival| {
+    ///     handlers.push(arrival.header.handler());
+    ///     0 // none was delivered in the handler
+    /// });
+    /// assert_eq!((delivered, handlers), (3, vec![1, 1, 1]));
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn poll<W: WaitForSpace<P>>(
         &self,
@@ -385,6 +524,15 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
 ///
 /// As long as polls deliver all of it, more at a time cost less each; otherwise other work need not
 /// wait.
+///
+/// ```
+/// use std::cell::Cell;
+/// use towpath_channel::path::{FIRST_QUOTA, adjust};
+///
+/// let quota = Cell::new(FIRST_QUOTA);
+/// adjust(&quota, FIRST_QUOTA); // a poll has delivered all of it
+/// assert_eq!(quota.get(), 2 * FIRST_QUOTA);
+/// ```
 #[inline(always)]
 pub fn adjust(quota: &Cell<usize>, delivered: usize) {
     let now = quota.get();
@@ -396,6 +544,21 @@ pub fn adjust(quota: &Cell<usize>, delivered: usize) {
 }
 
 /// Gives a message's block back, if it has one, when the guard is dropped.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+/// # fn main() {
+/// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+/// # let (q, mut sender, mut receiver) =
+/// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+/// use towpath_channel::path::free_afterwards;
+///
+/// let block = Towpath.claim_block(&q, &mut sender, &cpu, &Spinning, &intent).expect("a block");
+/// let header = Header::new(Form::Medium, 7, 0, 0).with_block(block).with_state(READY_BULK);
+/// drop(free_afterwards(&q, &cpu, header)); // its handler has returned, or panicked
+/// assert_eq!(receiver.in_use(&Towpath, &q, &cpu), (0, 0));
+/// # }
+/// ```
 #[inline]
 pub fn free_afterwards<'a, P: Processor>(
     q: &'a Queue<'_, P>,
@@ -441,12 +604,42 @@ pub(crate) fn read_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &mut [u3
 
 /// The arguments on a packet's line. All of them: they are on the header's line, and a
 /// loop of fixed length is none.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+/// # fn main() {
+/// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+/// # let (q, mut sender, mut receiver) =
+/// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+/// let ticket = Towpath.claim(&q, &mut sender, &cpu, &Spinning, &intent).expect("it is empty");
+/// cpu.write(&q.slot(ticket).args[0], 2 << 32 | 1); // two in a cell
+/// let mut args = [0; MAX_ARGS];
+/// towpath_channel::path::line_args(&cpu, q.slot(ticket), &mut args);
+/// assert_eq!(args[..2], [1, 2]);
+/// # }
+/// ```
 #[inline(always)]
 pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
     read_args(cpu, &slot.args, &mut args[..LINE_ARGS]);
 }
 
 /// The arguments that did not fit there, if the message has so many.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+/// # fn main() {
+/// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+/// # let (q, mut sender, mut receiver) =
+/// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+/// let ticket = Towpath.claim(&q, &mut sender, &cpu, &Spinning, &intent).expect("it is empty");
+/// cpu.write(&q.extra(ticket).args[0], 2 << 32 | 1);
+/// let header = Header::new(Form::Short, 7, LINE_ARGS + 2, 0);
+/// let mut args = [0; MAX_ARGS];
+/// let arrival = Arrival { ticket, header, late: false };
+/// towpath_channel::path::extra_args(&cpu, &q, arrival, &mut args);
+/// assert_eq!(args[LINE_ARGS..][..2], [1, 2]);
+/// # }
+/// ```
 pub fn extra_args<P: Processor>(cpu: &P, q: &Queue<'_, P>, arrival: Arrival, args: &mut [u32; MAX_ARGS]) {
     if arrival.header.args() > LINE_ARGS {
         read_args(cpu, &q.extra(arrival.ticket).args, &mut args[LINE_ARGS..]);

@@ -47,6 +47,7 @@
 //! **Don't use it** for messages to many receivers: each one's streams are few.
 
 mod news;
+mod receiver;
 
 use core::cell::{Cell, OnceCell};
 use core::ops::Deref;
@@ -57,6 +58,7 @@ use towpath_sync::{PARKED, WaitForSpace};
 use news::{NEWS_SLEEP, REFUSED};
 
 pub use news::{arm_news, disarm_news, has_news, refuse, take_news};
+pub use receiver::StreamReceiver;
 
 use crate::packet::{Header, LINE_ARGS, MAX_ARGS, READY};
 use crate::path::{PacketContent, two_args};
@@ -104,6 +106,14 @@ pub struct Stream<P: Processor, const N: usize = WORDS> {
 
 impl<P: Processor, const N: usize> Stream<P, N> {
     /// Makes a free one.
+    ///
+    /// ```
+    /// use towpath_channel::stream::{Ends, Stream};
+    /// use towpath_machine::{Heap, Native};
+    ///
+    /// let stream = Stream::<Native>::new(&Heap);
+    /// assert_eq!(Ends::of(stream.owner(&Native::current())), None); // free
+    /// ```
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
         let owner = line();
@@ -150,6 +160,16 @@ impl<P: Processor, const N: usize> Stream<P, N> {
     }
 
     /// Returns its owner word.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// let ends = Ends::of(stream.owner(&cpu)).expect("it is taken");
+    /// assert_eq!((ends.endpoint, ends.generation), (0, 1));
+    /// # }
+    /// ```
     pub fn owner(&self, cpu: &P) -> u64 {
         // (M10) Acquire: what the sender wrote before is there; pairs with the Release (M9) in
         // `StreamSender::open`.
@@ -158,6 +178,16 @@ impl<P: Processor, const N: usize> Stream<P, N> {
 
     /// Takes a stream back from an owner that is gone. Called by the receiver, which does
     /// not read it any more.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// stream.take_back(&cpu, receiver.owner()); // its sender is gone
+    /// assert_eq!(stream.owner(&cpu), 0); // another one may open it
+    /// # }
+    /// ```
     pub fn take_back(&self, cpu: &P, owner: u64) {
         // (M8) Release: the receiver's reads come before; pairs with the Acquire (M7) of the next
         // sender. Relaxed on failure: it is another sender's already.
@@ -195,6 +225,13 @@ impl Ends {
     }
 
     /// Ends of an owner word; `None` if the stream is free.
+    ///
+    /// ```
+    /// use towpath_channel::stream::{Ends, OPEN};
+    ///
+    /// assert_eq!(Ends::of(0), None);
+    /// assert_eq!(Ends::of(OPEN), None); // nonsense: open, and not taken
+    /// ```
     pub const fn of(owner: u64) -> Option<Ends> {
         if owner & TAKEN == 0 {
             return None;
@@ -246,23 +283,63 @@ impl<L> Default for StreamSender<L> {
 
 impl<L> StreamSender<L> {
     /// Returns whether it has a stream.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// assert!(sender.is_open());
+    /// assert!(!StreamSender::<&SmallStream>::default().is_open());
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         self.is_open.get()
     }
 
     /// Returns whether a message of this tag and so many arguments can be sent.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// assert!(sender.takes(5, 2));
+    /// assert!(!sender.takes(6, 2)); // another tag: through the queue
+    /// assert!(!sender.takes(5, STREAM_ARGS + 1));
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn takes(&self, tag: u64, args: usize) -> bool {
         self.is_open.get() && tag == self.tag.get() && args <= STREAM_ARGS
     }
 
     /// Returns the tag of all its messages.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// assert_eq!(sender.tag(), 5); // that of its first message
+    /// # }
+    /// ```
     pub fn tag(&self) -> u64 {
         self.tag.get()
     }
 
     /// Returns the number of records that were sent.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// sender.send(&cpu, &short(&[3]), 0).expect("there is space");
+    /// assert_eq!(sender.sent(), 2); // with the one that opened it
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn sent(&self) -> u64 {
         self.sent.get()
@@ -271,6 +348,19 @@ impl<L> StreamSender<L> {
     /// Takes a stream, and sends its first message there. `after`: the ticket after the
     /// sender's last packet in the queue. Returns whether the receiver sleeps and must be woken;
     /// `None`: the stream is another sender's, or the receiver wants none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// let second = StreamSender::default();
+    /// let ends = Ends { endpoint: 1, generation: 1, receiver_generation: 1 };
+    /// let news = Native::word(0);
+    /// let taken = second.open(&cpu, &stream, (&news, 3), ends, &short(&[]), 0);
+    /// assert_eq!(taken, None); // it is another sender's
+    /// # }
+    /// ```
     #[cold]
     pub fn open<P: Processor, const N: usize>(
         &self,
@@ -361,6 +451,16 @@ impl<L> StreamSender<L> {
     /// # Errors
     ///
     /// [`NoSpace`]: nothing was sent.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// while sender.send(&cpu, &short(&[3, 4]), 0).is_ok() {}
+    /// assert!(sender.sent() > 10); // of 64 words
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn send<P: Prefetch, const N: usize>(
         &self,
@@ -395,6 +495,17 @@ impl<L> StreamSender<L> {
     }
 
     /// Waits a little for space, the `round`-th time in a row.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// while sender.send(&cpu, &short(&[3, 4]), 0).is_ok() {}
+    /// sender.await_space(&cpu, &Spinning, 0); // then it polls, and tries again
+    /// assert_eq!(sender.send(&cpu, &short(&[3, 4]), 0), Err(NoSpace));
+    /// # }
+    /// ```
     pub fn await_space<P: Processor, W: WaitForSpace<P>, const N: usize>(&self, cpu: &P, wait: &W, round: u32)
     where
         L: Deref<Target = Stream<P, N>>,
@@ -406,6 +517,20 @@ impl<L> StreamSender<L> {
 
     /// Returns the records that the receiver, which is gone, did not handle, and gives
     /// the stream back.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));
+    /// # fn main() {
+    /// # let (cpu, stream) = (Native::current(), Stream::new(&Heap));
+    /// # let (sender, receiver) = stream_ends(&stream);
+    /// sender.send(&cpu, &short(&[3]), 0).expect("there is space");
+    /// let record = receiver.look(&cpu).expect("the first one");
+    /// receiver.take(&cpu, &record, &mut [0; MAX_ARGS]);
+    /// receiver.done(&cpu, &record); // and dies
+    /// let back = sender.unhandled(&cpu);
+    /// assert_eq!(back.iter().map(|record| record.args[0]).collect::<Vec<_>>(), [3]);
+    /// # }
+    /// ```
     pub fn unhandled<P: Processor, const N: usize>(&self, cpu: &P) -> Vec<UnhandledRecord>
     where
         L: Deref<Target = Stream<P, N>>,
@@ -457,145 +582,6 @@ pub struct StreamRecord {
     args: u64,
     /// Number of words of the stream up to its end.
     end: u64,
-}
-
-/// Receiving end: its private state.
-pub struct StreamReceiver<L> {
-    stream: L,
-    /// Owner word.
-    owner: u64,
-    tag: u64,
-    /// Number of words taken.
-    at: Cell<u64>,
-    /// Number of words that may be written again, as last said.
-    said: Cell<u64>,
-    /// Number of records taken.
-    taken: Cell<u64>,
-}
-
-impl<L> StreamReceiver<L> {
-    /// Makes the receiving end of a stream with this owner word, which has [`OPEN`].
-    pub fn new<P: Processor, const N: usize>(cpu: &P, stream: L, owner: u64) -> Self
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        let tag = cpu.read(&stream.tag);
-        StreamReceiver { stream, owner, tag, at: Cell::new(0), said: Cell::new(0), taken: Cell::new(0) }
-    }
-
-    /// Returns the owner word.
-    pub fn owner(&self) -> u64 {
-        self.owner
-    }
-
-    /// Returns the stream.
-    pub fn stream(&self) -> &L {
-        &self.stream
-    }
-
-    /// Returns the tag of all its messages.
-    #[inline(always)]
-    pub fn tag(&self) -> u64 {
-        self.tag
-    }
-
-    /// Returns the number of records that were taken.
-    #[inline(always)]
-    pub fn taken(&self) -> u64 {
-        self.taken.get()
-    }
-
-    /// Returns the word in which the next header will be.
-    #[inline(always)]
-    pub fn awaited<P: Processor, const N: usize>(&self) -> &P::Word
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        self.stream.word(self.at.get())
-    }
-
-    /// Returns the next record, if one is there.
-    #[inline(always)]
-    pub fn look<P: Processor, const N: usize>(&self, cpu: &P) -> Option<StreamRecord>
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        let at = self.at.get();
-        // (M2) Acquire: pairs with the Release (M1) in `StreamSender::send`.
-        let header = cpu.load(self.stream.word(at), Ordering::Acquire);
-        (header & 7 == READY).then(|| self.stream.record(cpu, at, header))
-    }
-
-    /// Takes the record that a look has found: reads its arguments.
-    #[inline(always)]
-    pub fn take<P: Processor, const N: usize>(
-        &self,
-        cpu: &P,
-        record: &StreamRecord,
-        args: &mut [u32; MAX_ARGS],
-    ) where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        self.stream.read_args(cpu, record, args);
-        self.at.set(record.end);
-        self.taken.set(self.taken.get() + 1);
-    }
-
-    /// Notes that a record was handled.
-    #[inline(always)]
-    pub fn done<P: Processor, const N: usize>(&self, cpu: &P, record: &StreamRecord)
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        // (M5) Release: the handler's effects come before; pairs with the Acquire (M6) in
-        // `unhandled`.
-        cpu.store(&self.stream.handled, record.end, Ordering::Release);
-    }
-
-    /// Returns whether a quarter of the words may be written again since the last
-    /// publication.
-    #[inline(always)]
-    pub fn has_space_to_say<P: Processor, const N: usize>(&self) -> bool
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        self.at.get() - self.said.get() >= N as u64 / PUBLICATIONS
-    }
-
-    /// Publishes the number of words that may be written again.
-    #[cold]
-    pub fn say_space<P: Processor, W: WaitForSpace<P>, const N: usize>(&self, cpu: &P, wait: &W)
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        self.said.set(self.at.get());
-        // (M4) Release (in `release_some`): our reads come before; pairs with the Acquire (M3) in
-        // `StreamSender::send`.
-        wait.release_some(cpu, &self.stream.space, self.at.get(), 1);
-    }
-
-    /// Says that the receiver will sleep. `false`: a record has come.
-    pub fn arm<P: Processor, const N: usize>(&self, cpu: &P) -> bool
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        let word = self.awaited();
-        // Relaxed: it orders nothing; it and the sender's exchange (M1) are on one word, so one of
-        // the two sees the other.
-        match cpu.compare_exchange(word, 0, SLEEPS, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => true,
-            Err(now) => now & 7 != READY,
-        }
-    }
-
-    /// Takes that back.
-    pub fn disarm<P: Processor, const N: usize>(&self, cpu: &P)
-    where
-        L: Deref<Target = Stream<P, N>>,
-    {
-        // Relaxed: at worst the sender wakes in vain.
-        let _ = cpu.compare_exchange(self.awaited(), SLEEPS, 0, Ordering::Relaxed, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

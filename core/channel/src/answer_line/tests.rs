@@ -6,6 +6,7 @@ use towpath_machine::{Heap, Native};
 
 use super::*;
 use crate::packet::Form;
+use crate::path::PacketContent;
 
 #[test]
 fn first_looks_pause_after_an_early_one_and_try_again() {

@@ -193,6 +193,18 @@ pub trait Claim<P: Processor> {
 
     /// Returns whether the packet of a place that was passed over holds a message whose
     /// turn has passed too (and not one whose turn is still to come).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let ticket = send(&q, &mut sender, &intent).expect("it is empty");
+    /// let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+    /// assert!(Towpath.is_ready_late(&q, header, ticket, ticket + 1)); // its turn has passed
+    /// # }
+    /// ```
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         let _ = head;
         self.is_ready(q, header, ticket)
@@ -237,6 +249,22 @@ pub trait Claim<P: Processor> {
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
     /// Makes a delivered packet reusable that came late.
+    ///
+    /// Called by [`Receiver::done`]:
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
+    /// # fn main() {
+    /// # let (memory, cpu, intent) = (Memory::new(), Native::current(), Native::word(0));
+    /// # let (q, mut sender, mut receiver) =
+    /// #     (memory.queue(), Sender::new(0, 1, 0), Receiver::default());
+    /// let ticket = Towpath.claim(&q, &mut sender, &cpu, &Spinning, &intent).expect("it is empty");
+    /// let census = One { intent: &intent, lives: true };
+    /// Towpath.resolve_head(&q, &mut receiver, &cpu, &census, true); // passes over it
+    /// Towpath.release_late(&q, &mut receiver, &cpu, ticket); // it came, and was handled
+    /// assert!(receiver.late.is_empty());
+    /// # }
+    /// ```
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
     /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called
