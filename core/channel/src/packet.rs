@@ -356,7 +356,7 @@ impl<P: Processor> Slot<P> {
 }
 
 impl<P: Processor> Extra<P> {
-    /// All zero.
+    /// The part of a free place: all zero.
     ///
     /// ```
     /// use towpath_channel::packet::{Extra, LINE_ARGS, MAX_ARGS};

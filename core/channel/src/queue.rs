@@ -385,7 +385,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Nothing known yet.
+    /// A sender that knows nothing of the queue yet.
     ///
     /// ```
     /// use towpath_channel::queue::{Sender, tail_generation};

@@ -74,7 +74,8 @@ pub struct StoreModes {
 }
 
 impl StoreModes {
-    /// `fixed`: from so many bytes on past the caches (0: never), or as is measured.
+    /// Makes a chooser. `fixed`: from so many bytes on past the caches (0: never), or as
+    /// is measured.
     ///
     /// ```
     /// use towpath_channel::store_mode::StoreModes;
@@ -132,7 +133,7 @@ impl StoreModes {
         (past, trial.map(|round| StoreTrial { class: class as u8, round }))
     }
 
-    /// A piece that is measured has been written, in so many nanoseconds.
+    /// Notes that a piece that is measured was written, in so many nanoseconds.
     ///
     /// ```
     /// use towpath_channel::store_mode::{SHORTEST, StoreModes, report};
@@ -168,7 +169,8 @@ pub struct BlockStores {
 }
 
 impl BlockStores {
-    /// Nothing is measured yet. `blocks`: number of the queue's, and their size.
+    /// Modes of which nothing is measured yet. `blocks`: number of the queue's, and their
+    /// size.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));

@@ -16,7 +16,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// No word is linked.
+    /// Link of no word.
     pub const NONE: Link = Link { word: 0, value: 0 };
 
     /// Reads a word and links it.

@@ -3,6 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use crate::Event;
+#[cfg(doc)]
+use crate::capabilities::FetchOp;
 use crate::word_copies::{load_each, store_each};
 
 /// Place of a word or datum in memory. Natively the layout of the Rust structure decides

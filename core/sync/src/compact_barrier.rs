@@ -55,7 +55,8 @@ impl<P: Processor> CompactBarrier<P> {
     ///
     /// # Errors
     ///
-    /// The surroundings know that a participant will not come.
+    /// [`Abandoned`] if the surroundings say that the wait can't end any more. Then the barrier
+    /// can't be used again: the caller still counts as one that is inside.
     ///
     /// ```
     /// use towpath_machine::{Heap, Native};

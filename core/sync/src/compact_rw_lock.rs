@@ -79,7 +79,7 @@ impl<P: Processor> CompactRwLock<P> {
     ///
     /// # Errors
     ///
-    /// The time was over.
+    /// [`TimedOut`].
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};
@@ -149,7 +149,7 @@ impl<P: Processor> CompactRwLock<P> {
     ///
     /// # Errors
     ///
-    /// The time was over.
+    /// [`LockError::TimedOut`]; the readers that it has kept out may then come in.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};

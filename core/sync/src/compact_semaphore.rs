@@ -76,7 +76,7 @@ impl<P: Processor> CompactSemaphore<P> {
         &self.word
     }
 
-    /// The value, which is old when it comes.
+    /// Value at some time during the call.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};
@@ -121,7 +121,7 @@ impl<P: Processor> CompactSemaphore<P> {
         }
     }
 
-    /// The caller waits from now on: it takes a unit as a waiter, or leaves.
+    /// Notes that the caller waits: later it takes a unit as a waiter, or leaves.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};
@@ -152,7 +152,8 @@ impl<P: Processor> CompactSemaphore<P> {
         self.takes_with(cpu, WAITER)
     }
 
-    /// The caller, a waiter, gives up. A wake that has come to it goes on to another.
+    /// Notes that the caller, a waiter, gives up. A wake that has come to it goes on to
+    /// another waiter.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};
@@ -175,7 +176,7 @@ impl<P: Processor> CompactSemaphore<P> {
     ///
     /// # Errors
     ///
-    /// There was none until then.
+    /// [`TimedOut`] if there was none until then.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};

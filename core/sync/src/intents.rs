@@ -99,7 +99,7 @@ impl<P: Processor, const N: usize> Intents<P, N> {
         })
     }
 
-    /// The caller has left the lock.
+    /// Clears the place of the caller, which has left the lock.
     ///
     /// ```
     /// # use towpath_machine::{Heap, Native};
@@ -158,8 +158,8 @@ impl<P: Processor, const N: usize> Intents<P, N> {
         Some(DeadBefore { deaths, dead: core::array::from_fn(|place| self.dead(cpu, place, around)) })
     }
 
-    /// The caller holds the lock: the dead that it had found before it queued are not in
-    /// the way.
+    /// Clears the places of the dead that the caller, which holds the lock, had found
+    /// before it queued: they are not in the way.
     ///
     /// A place of one that is not there any more may have another owner.
     ///

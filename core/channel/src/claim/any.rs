@@ -140,7 +140,7 @@ pub struct Locks<P: Processor + KernelMutex> {
 }
 
 impl<P: Processor + KernelMutex> Locks<P> {
-    /// All unlocked.
+    /// Makes locks that are all free.
     ///
     /// ```
     /// use towpath_channel::claim::{Algorithm, Claim, Locks};

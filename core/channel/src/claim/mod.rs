@@ -268,8 +268,7 @@ pub trait Claim<P: Processor> {
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
     /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called
-    /// when a poll ends.
-    /// Nothing, where progress is published with each packet.
+    /// when a poll ends. Does nothing where progress is published with each packet.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queue.rs"));
@@ -323,8 +322,9 @@ pub trait Claim<P: Processor> {
         cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
     }
 
-    /// The head has been claimed but not published: if its owner is dead, or `overdue`,
-    /// pass over it where the algorithm permits. Returns whether the head has moved.
+    /// Passes over a head that was claimed and not published. Returns whether it moved.
+    ///
+    /// It does so where the algorithm permits, if its owner is dead, or it is `overdue`.
     ///
     /// Called by [`Receiver::look_after`]:
     ///

@@ -24,7 +24,9 @@ pub struct StreamReceiver<L> {
 }
 
 impl<L> StreamReceiver<L> {
-    /// Makes the receiving end of a stream with this owner word, which has [`OPEN`].
+    /// Makes the receiving end of a stream with this owner word.
+    ///
+    /// The word has [`OPEN`](super::OPEN).
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/ends.rs"));

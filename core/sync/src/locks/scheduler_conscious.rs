@@ -69,8 +69,8 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// The name of the lock with this knowledge.
     const NAME: &'static str;
 
-    /// A waiter says that it is running, in its own word: when it begins to wait, and
-    /// whenever it looks at what it waits for.
+    /// Notes in a waiter's own word that it runs: when it begins to wait, and at each of
+    /// its looks at the word that it waits for.
     ///
     /// ```
     /// use towpath_machine::Native;
@@ -97,8 +97,8 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// ```
     fn is_preempted(cpu: &P, id: usize, stamp: &P::Word) -> bool;
 
-    /// The caller is about to have the lock, or to draw a ticket (`true`), and had better
-    /// not be preempted; or it is not any more (`false`).
+    /// Notes that the caller is about to have the lock, or to draw a ticket (`true`), and
+    /// had better not be preempted; or that it is not any more (`false`).
     ///
     /// ```
     /// use towpath_machine::Native;

@@ -50,6 +50,8 @@ pub struct RwLockWriteGuard<'a, T, L: Lock<Native> + Exclusive = Robust<Native>>
 impl<T, L: Lock<Native> + Exclusive> RwLockReadGuard<'_, T, L> {
     /// Gives the guard up, without releasing: [`RwLock::resume_read`] makes it again.
     ///
+    /// Always `Some`; the guard of a writer has another case.
+    ///
     /// ```
     /// # use towpath_machine::Native;
     /// # use towpath_sync::{Alone, RwLock, Wait};

@@ -142,8 +142,8 @@ pub trait Surroundings: Sync {
     fn deaths(&self) -> u64 {
         0
     }
-    /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does
-    /// again, count as runnable.
+    /// Notes that the caller is about to sleep (`true`) or has woken (`false`): it does
+    /// not, or does again, count as runnable.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
