@@ -117,6 +117,18 @@ impl Suspicion {
     /// again and again, and looks at the lock between two calls.
     ///
     /// `intents`: endpoint and word of each intent. `lives`: whether an endpoint's owner lives.
+    ///
+    /// ```
+    /// use towpath_channel::queue::{intent, write_intent};
+    /// use towpath_channel::suspicion::Suspicion;
+    /// use towpath_machine::Native;
+    ///
+    /// let (cpu, tail, word) = (Native::current(), Native::word(0), Native::word(0));
+    /// write_intent(&cpu, &word, intent::encode(3, intent::LOCKING, 0)); // of endpoint 1
+    /// let (intents, waiter) = ([(1, &word)], Suspicion::new(0));
+    /// assert!(!waiter.is_abandoned(&cpu, &tail, 3, intents.into_iter(), |_| true));
+    /// assert!(waiter.is_abandoned(&cpu, &tail, 3, intents.into_iter(), |_| false)); // it has died
+    /// ```
     pub fn is_abandoned<'a, P: Processor>(
         &self,
         cpu: &P,

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
+#[cfg(doc)]
+use crate::Place;
 use crate::Processor;
 
 /// Capability: giving up the processor.
@@ -301,6 +303,17 @@ pub trait Scheduling: Processor {
 /// Capability: double compare-and-swap on two independent words.
 pub trait Dcas: Processor {
     /// Writes both new values if both words hold their old ones.
+    ///
+    /// On a machine that has it, a value goes from one word to another in one step:
+    ///
+    /// ```
+    /// use towpath_machine::{Dcas, Ordering};
+    ///
+    /// fn moves<P: Dcas>(cpu: &P, from: &P::Word, to: &P::Word) -> bool {
+    ///     let value = cpu.load(from, Ordering::Acquire);
+    ///     value != 0 && cpu.dcas([from, to], [value, 0], [0, value])
+    /// }
+    /// ```
     fn dcas(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
 }
 
@@ -328,6 +341,25 @@ pub trait Cas2: Processor {
 pub trait AdvisoryLoad: Processor {
     /// Reads the word and takes its line's advisory lock; `None` if another processor has
     /// it.
+    ///
+    /// On a machine that has it, contenders keep away from a word that another one is changing:
+    ///
+    /// ```
+    /// use towpath_machine::{AdvisoryLoad, Ordering};
+    ///
+    /// fn increment<P: AdvisoryLoad>(cpu: &P, word: &P::Word) {
+    ///     loop {
+    ///         let Some(seen) = cpu.advisory_load(word) else {
+    ///             cpu.delay(100);
+    ///             continue;
+    ///         };
+    ///         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    ///         if cpu.compare_exchange(word, seen, seen + 1, success, failure).is_ok() {
+    ///             return;
+    ///         }
+    ///     }
+    /// }
+    /// ```
     fn advisory_load(&self, word: &Self::Word) -> Option<u64>;
 }
 
@@ -338,8 +370,34 @@ pub trait AdvisoryLoad: Processor {
 pub trait ActiveThreads: Processor {
     /// Adds the acting thread to a count, if that is below `most`, in one step with
     /// telling the system. May fail for no reason. A thread is in one count at a time.
+    ///
+    /// On a machine that has it, at most `most` threads that run contend at one time:
+    ///
+    /// ```
+    /// use towpath_machine::ActiveThreads;
+    ///
+    /// fn contend<P: ActiveThreads>(cpu: &P, active: &P::Word, most: u64, act: impl FnOnce()) {
+    ///     while !cpu.enter(active, most) {
+    ///         cpu.delay(1_000);
+    ///     }
+    ///     act();
+    ///     cpu.leave(active);
+    /// }
+    /// ```
     fn enter(&self, count: &Self::Word, most: u64) -> bool;
     /// Takes it off again.
+    ///
+    /// ```
+    /// use towpath_machine::ActiveThreads;
+    ///
+    /// /// Lets the other threads go first.
+    /// fn stand_back<P: ActiveThreads>(cpu: &P, active: &P::Word, most: u64) {
+    ///     cpu.leave(active);
+    ///     while !cpu.enter(active, most) {
+    ///         cpu.delay(1_000);
+    ///     }
+    /// }
+    /// ```
     fn leave(&self, count: &Self::Word);
 }
 
@@ -353,15 +411,65 @@ pub trait ActiveThreads: Processor {
 pub trait RollBack: Processor {
     /// Takes the lock if it is free, in one step with telling the system; acquires. May
     /// fail for no reason.
+    ///
+    /// On a machine that has it, a section that another one never waits for:
+    ///
+    /// ```
+    /// use towpath_machine::{Ordering, RollBack};
+    ///
+    /// fn add<P: RollBack>(cpu: &P, lock: &P::Word, sum: &P::Word, value: u64) {
+    ///     loop {
+    ///         if !cpu.take(lock) {
+    ///             cpu.delay(100);
+    ///             continue;
+    ///         }
+    ///         let new = cpu.load(sum, Ordering::Relaxed) + value;
+    ///         if cpu.store_finally(sum, new) {
+    ///             cpu.free(lock);
+    ///             return;
+    ///         } // else it was rolled back, and begins anew
+    ///     }
+    /// }
+    /// ```
     fn take(&self, lock: &Self::Word) -> bool;
     /// Stores, for the time being: one word in a section. Releases. `false`: the thread
     /// has been rolled back, and has not stored.
+    ///
+    /// ```
+    /// use towpath_machine::RollBack;
+    ///
+    /// /// Stores both values, or none. The caller has the lock.
+    /// fn both<P: RollBack>(cpu: &P, words: [&P::Word; 2], values: [u64; 2]) -> bool {
+    ///     cpu.store_tentatively(words[0], values[0]) && cpu.store_finally(words[1], values[1])
+    /// }
+    /// ```
     fn store_tentatively(&self, word: &Self::Word, value: u64) -> bool;
     /// Stores, and decides: the thread's stores stay, even if the system frees the lock.
     /// Releases. `false`: it has been rolled back, and has not stored.
+    ///
+    /// ```
+    /// use towpath_machine::RollBack;
+    ///
+    /// /// Stores one value under the lock, whether or not the system frees that afterwards.
+    /// fn set<P: RollBack>(cpu: &P, lock: &P::Word, word: &P::Word, value: u64) -> bool {
+    ///     let stored = cpu.store_finally(word, value);
+    ///     cpu.free(lock);
+    ///     stored
+    /// }
+    /// ```
     fn store_finally(&self, word: &Self::Word, value: u64) -> bool;
     /// Frees the lock, unless the system has done that; releases. `false`: it has, so
     /// what was read under the lock may not belong together.
+    ///
+    /// ```
+    /// use towpath_machine::{Ordering, RollBack};
+    ///
+    /// /// Reads two words that belong together. `None`: the lock is not free, or was rolled back.
+    /// fn pair<P: RollBack>(cpu: &P, lock: &P::Word, words: [&P::Word; 2]) -> Option<[u64; 2]> {
+    ///     let pair = cpu.take(lock).then(|| words.map(|word| cpu.load(word, Ordering::Relaxed)));
+    ///     pair.filter(|_| cpu.free(lock))
+    /// }
+    /// ```
     fn free(&self, lock: &Self::Word) -> bool;
 }
 

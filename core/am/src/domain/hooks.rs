@@ -47,8 +47,36 @@ pub trait Hooks: DomainMemory {
         Self: 'a;
 
     /// Returns the surroundings of a waiter for this queue.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::Direction;
+    /// use towpath::domain::{DomainMemory, Hooks, Side};
+    ///
+    /// let hooks = endpoint.domain();
+    /// let side = hooks.side(0, Direction::Request)?;
+    /// let around = hooks.around(side.queue()); // knows the deaths of the queue's senders
+    /// assert_eq!(hooks.wait(&around).budget, hooks.budget());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     fn around<'a>(&'a self, queue: &'a Queue<'a, Self::Cpu>) -> Self::Around<'a>;
     /// Returns the way of waiting there, which follows from [`WorldConfig::waiting`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::Direction;
+    /// use towpath::domain::{DomainMemory, Hooks, Side};
+    ///
+    /// let hooks = endpoint.domain();
+    /// let side = hooks.side(0, Direction::Request)?;
+    /// let around = hooks.around(side.queue());
+    /// assert_eq!(hooks.wait(&around).policy, hooks.policy());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     fn wait<'a, 'b: 'a>(&'a self, around: &'a Self::Around<'b>) -> Self::Wait<'a>;
     /// Returns the policy by which all participants wait.
     ///
@@ -89,6 +117,16 @@ pub trait Hooks: DomainMemory {
     /// ```
     fn oversubscribed(&self) -> bool;
     /// Memory for rounds in which another program had the core.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::domain::Hooks;
+    ///
+    /// assert!(endpoint.domain().slow_rounds().is_some()); // the processes of a world share them
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     fn slow_rounds(&self) -> Option<SlowRounds<'_>> {
         None
     }
@@ -155,6 +193,16 @@ pub trait Hooks: DomainMemory {
     }
     /// Returns the longest time for which a waiting sender does not look around, in
     /// nanoseconds; `None`: it only counts turns.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::domain::Hooks;
+    ///
+    /// assert_eq!(endpoint.domain().look_every(), Some(1_000_000)); // a millisecond
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     fn look_every(&self) -> Option<u64> {
         None
     }
@@ -164,6 +212,16 @@ pub trait Hooks: DomainMemory {
     #[inline(always)]
     fn interrupt(&self, _participant: ParticipantId, _address: u64, _ask: bool) {}
     /// Executes the instructions of one step. Costs nothing natively.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::domain::{EndpointStep, Hooks};
+    ///
+    /// endpoint.domain().charge(EndpointStep::Poll); // only a simulated clock goes on
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     fn charge(&self, _step: EndpointStep) {}
 }

@@ -38,6 +38,18 @@ pub struct RolledBack<P: RollBack, S: Storage = Boxed> {
 impl<P: RollBack, S: Storage> RolledBack<P, S> {
     /// Makes both changes if both words hold their old values. The first word is stored
     /// first. `back_off` is called whenever another one has the lock.
+    ///
+    /// ```
+    /// use towpath_machine::RollBack;
+    /// use towpath_structures::dcas::RolledBack;
+    ///
+    /// /// Moves 1 from one counter to another, on a machine whose system rolls holders back.
+    /// fn moves<P: RollBack>(dcas: &RolledBack<P>, cpu: &P, counters: [&P::Word; 2]) -> bool {
+    ///     let [from, to] = counters.map(|counter| dcas.look(cpu, counter, || cpu.delay(100)));
+    ///     let wait = || cpu.delay(100);
+    ///     from > 0 && dcas.change(cpu, counters, [from, to], [from - 1, to + 1], wait)
+    /// }
+    /// ```
     pub fn change(
         &self,
         cpu: &P,
@@ -70,6 +82,16 @@ impl<P: RollBack, S: Storage> RolledBack<P, S> {
 
     /// A word's value, which is not tentative. `back_off` is called whenever another one
     /// has the lock.
+    ///
+    /// ```
+    /// use towpath_machine::RollBack;
+    /// use towpath_structures::dcas::RolledBack;
+    ///
+    /// /// Reads a counter, on a machine whose system rolls holders back.
+    /// fn read<P: RollBack>(dcas: &RolledBack<P>, cpu: &P, counter: &P::Word) -> u64 {
+    ///     dcas.look(cpu, counter, || cpu.delay(100)) // a tentative value is never seen
+    /// }
+    /// ```
     pub fn look(&self, cpu: &P, word: &P::Word, mut back_off: impl FnMut()) -> u64 {
         loop {
             // (1) Acquire: what was stored when the lock was freed; pairs with the Release of

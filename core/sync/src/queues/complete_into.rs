@@ -48,12 +48,70 @@ const PLACES: u32 = 64 - 29;
 /// Words of queues that lie in one memory, by their places there.
 pub trait LinkedWords<P: Processor> {
     /// Number of this memory: queues with equal ones may be linked.
+    ///
+    /// An implementation, for words in a row:
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU64;
+    /// use towpath_machine::Native;
+    /// use towpath_sync::queues::LinkedWords;
+    ///
+    /// struct Row<'a>(&'a [AtomicU64]);
+    /// impl LinkedWords<Native> for Row<'_> {
+    ///     fn memory(&self) -> usize {
+    ///         self.0.as_ptr().addr()
+    ///     }
+    ///     fn place_of(&self, word: &AtomicU64) -> u64 {
+    ///         ((word as *const AtomicU64).addr() - self.memory()) as u64 / 8
+    ///     }
+    ///     fn word_at(&self, place: u64) -> Option<&AtomicU64> {
+    ///         self.0.get(usize::try_from(place).ok()?)
+    ///     }
+    /// }
+    /// let [one, other] = [(); 2].map(|()| [1, 2].map(Native::word));
+    /// assert_eq!(Row(&one).memory(), Row(&one).memory());
+    /// assert_ne!(Row(&one).memory(), Row(&other).memory()); // their queues are apart
+    /// ```
     fn memory(&self) -> usize;
 
     /// Place of a word of a queue in this memory.
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicU64;
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::LinkedWords;
+    /// # struct Row<'a>(&'a [AtomicU64]);
+    /// # impl LinkedWords<Native> for Row<'_> {
+    /// #     fn memory(&self) -> usize { self.0.as_ptr().addr() }
+    /// #     fn place_of(&self, word: &AtomicU64) -> u64 {
+    /// #         ((word as *const AtomicU64).addr() - self.memory()) as u64 / 8
+    /// #     }
+    /// #     fn word_at(&self, place: u64) -> Option<&AtomicU64> { self.0.get(place as usize) }
+    /// # }
+    /// let words = [5, 7].map(Native::word);
+    /// let places = [&words[0], &words[1]].map(|word| Row(&words).place_of(word));
+    /// assert_eq!(places, [0, 1]); // valid in all processes that map the memory
+    /// ```
     fn place_of(&self, word: &P::Word) -> u64;
 
     /// The word at a place, which may be nonsense.
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicU64;
+    /// # use towpath_machine::Native;
+    /// # use towpath_sync::queues::LinkedWords;
+    /// # struct Row<'a>(&'a [AtomicU64]);
+    /// # impl LinkedWords<Native> for Row<'_> {
+    /// #     fn memory(&self) -> usize { self.0.as_ptr().addr() }
+    /// #     fn place_of(&self, word: &AtomicU64) -> u64 {
+    /// #         ((word as *const AtomicU64).addr() - self.memory()) as u64 / 8
+    /// #     }
+    /// #     fn word_at(&self, place: u64) -> Option<&AtomicU64> { self.0.get(place as usize) }
+    /// # }
+    /// let words = [5, 7].map(Native::word);
+    /// assert!(Row(&words).word_at(1).is_some());
+    /// assert!(Row(&words).word_at(9).is_none()); // nonsense, as a faulty process may write
+    /// ```
     fn word_at(&self, place: u64) -> Option<&P::Word>;
 }
 

@@ -177,6 +177,17 @@ impl<P: Processor, const N: usize> Members<P, N> {
     /// # Errors
     ///
     /// [`TransferError::Capacity`].
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::Spinning;
+    /// # use towpath_sync::queues::{Members, QueueSide};
+    /// # let (cpu, members) = (Native::current(), Members::<Native, 4>::in_arena(&Heap));
+    /// for _ in 0..3 {
+    ///     members.join(&cpu, &Spinning, QueueSide::Sender)?; // three senders of this process
+    /// }
+    /// # Ok::<(), towpath_sync::queues::TransferError>(())
+    /// ```
     pub fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<(), TransferError> {
         self.join_one_of(&self.places, cpu, wait, side)
     }
@@ -333,6 +344,18 @@ impl<P: Processor, const N: usize> Members<P, N> {
     }
 
     /// Takes the calling process off a side, once. Returns whether it was the last.
+    ///
+    /// ```
+    /// # use towpath_machine::{Heap, Native};
+    /// # use towpath_sync::Spinning;
+    /// # use towpath_sync::queues::{Members, QueueSide};
+    /// # let (cpu, members) = (Native::current(), Members::<Native, 4>::in_arena(&Heap));
+    /// members.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// members.join(&cpu, &Spinning, QueueSide::Sender)?;
+    /// let leave = || members.leave(&cpu, &Spinning, QueueSide::Sender);
+    /// assert_eq!([leave(), leave()], [false, true]); // the last one
+    /// # Ok::<(), towpath_sync::queues::TransferError>(())
+    /// ```
     pub fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> bool {
         let me = wait.identity();
         'again: loop {
