@@ -96,6 +96,8 @@ pub fn stop<P: Processor>(cpu: &P, word: &P::Word, bits: u64) {
 }
 
 /// Intent words and liveness of a queue's senders.
+///
+/// `One` in the examples is the census of one sender (`doc/queue.rs`).
 pub trait Census {
     /// Returns the number of senders' places; their endpoints are numbered from 0.
     ///

@@ -101,6 +101,9 @@ impl<P: Processor> QueueControl<P> {
 }
 
 /// A queue as one process sees it: where its parts are.
+///
+/// `q` in the examples has four packets and two blocks; `send` claims one of them and publishes a
+/// message (`doc/queue.rs`).
 pub struct Queue<'a, P: Processor> {
     /// Its number in the world: two for each endpoint, the request queue's even.
     pub id: u32,

@@ -259,6 +259,9 @@ pub struct UnhandledRecord {
 }
 
 /// Sending end: its private state.
+///
+/// `sender` and `receiver` in the examples are the ends of a stream of 64 words in which a message
+/// with the arguments 1 and 2 was sent (`doc/ends.rs`).
 pub struct StreamSender<L> {
     stream: OnceCell<L>,
     is_open: Cell<bool>,

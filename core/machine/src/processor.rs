@@ -194,8 +194,11 @@ pub trait Processor: Sized + 'static {
     ///     cpu.fence(Ordering::SeqCst);
     ///     cpu.load(&announced[1 - me], Ordering::Relaxed) == 1
     /// };
-    /// let seen = std::thread::scope(|scope| [scope.spawn(|| look(1)).join().unwrap(), look(0)]);
-    /// assert!(seen[0] || seen[1]);
+    /// std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| look(1));
+    ///     let mine = look(0);
+    ///     assert!(mine || other.join().unwrap());
+    /// });
     /// ```
     fn fence(&self, order: Ordering);
     /// A fence for the compiler alone.

@@ -12,6 +12,8 @@ use crate::packet::{Form, Header, MAX_ARGS, source_code};
 use crate::path::{PacketContent, read_args, two_args};
 
 /// One end of an answer line: its private state.
+///
+/// `first` and `second` in the examples are both ends of a line that is in use (`doc/ends.rs`).
 pub struct AnswerEnd<L> {
     line: Option<L>,
     /// 0 for the end that begins.

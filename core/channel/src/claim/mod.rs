@@ -26,6 +26,9 @@ pub use towpath::Towpath;
 /// on it is the receiver.
 ///
 /// None of the claims waits for space: that is the endpoint's business, which polls meanwhile.
+///
+/// `q` in the examples has four packets and two blocks; `send` claims one of them and publishes a
+/// message (`doc/queue.rs`).
 pub trait Claim<P: Processor> {
     // The sender's side.
 

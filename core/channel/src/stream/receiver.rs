@@ -10,6 +10,9 @@ use super::{PUBLICATIONS, SLEEPS, Stream, StreamRecord};
 use crate::packet::{MAX_ARGS, READY};
 
 /// Receiving end: its private state.
+///
+/// `sender` and `receiver` in the examples are the ends of a stream of 64 words in which a message
+/// with the arguments 1 and 2 was sent (`doc/ends.rs`).
 pub struct StreamReceiver<L> {
     stream: L,
     /// Owner word.
