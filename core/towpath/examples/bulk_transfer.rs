@@ -23,7 +23,7 @@ const PLACES: u64 = 4;
 
 /// Bytes of which each piece is a part.
 fn pattern() -> Vec<u8> {
-    (0..PIECE + PIECES as usize).map(|n| (n * 31 >> 3) as u8).collect()
+    (0..PIECE + PIECES as usize).map(|n| (n * 31 / 8) as u8).collect()
 }
 
 /// The part of the pattern that a piece is.
