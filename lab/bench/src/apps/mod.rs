@@ -21,8 +21,10 @@ use towpath_host::topology::pin_to;
 use towpath_launch::MpiKind;
 use towpath_machine::Native;
 use towpath_report::CLAIM_ALGORITHMS;
+use towpath_report::record::metrics::SOLUTION_MS;
 use towpath_sync::Policy;
 
+use crate::experiment::Samples;
 use crate::measuring::MeasuringPrograms;
 use crate::settings::BenchSettings;
 use crate::transport::Circumstances;
@@ -42,6 +44,9 @@ impl Default for AppSettings {
         AppSettings { applications: AnyApplication::all().collect(), size: Size::Medium }
     }
 }
+
+/// Field of a record: the figures by which the result was checked.
+pub const CHECKED: &str = "checked";
 
 /// Name of the way without locks and barriers, on one processor.
 pub const SEQUENTIAL: &str = "sequential";
@@ -136,7 +141,7 @@ pub struct AppRun {
 const GRACE: Duration = Duration::from_secs(120);
 
 impl AppRun {
-    /// Runs it, in processes of its own. Returns how long it took, in milliseconds.
+    /// Runs it, in processes of its own. Returns the time, and the figures of its check.
     ///
     /// # Errors
     ///
@@ -145,10 +150,11 @@ impl AppRun {
         &self,
         programs: &mut MeasuringPrograms,
         run: &Circumstances<'_>,
-    ) -> Result<f64, Error> {
+    ) -> Result<Samples, Error> {
         let input = MessageInput { size: self.size, seed: run.settings.seed };
         if let AppWay::Mpi(kind) = self.way {
-            return mpi::sort(programs.of(kind)?, input, self.procs, run);
+            let (ms, checked) = mpi::sort(programs.of(kind)?, input, self.procs, run)?;
+            return Ok(samples(ms, checked));
         }
         let limit = run.limit * 4 + GRACE;
         let procs = self.procs as usize;
@@ -163,7 +169,7 @@ impl AppRun {
             }
         };
         let run = result.map_err(Error::NotAvailable)?;
-        Ok(run.ns as f64 / 1e6)
+        Ok(samples(run.ns as f64 / 1e6, run.text))
     }
 
     fn processes(
@@ -213,6 +219,13 @@ impl AppRun {
         }
         native::run(&*problem, procs, &parts, &|me| pin(cores, me)).map(left)
     }
+}
+
+/// Time of a solution in milliseconds, beside the figures by which it was checked.
+fn samples(ms: f64, checked: String) -> Samples {
+    let mut samples = Samples::one(SOLUTION_MS, ms);
+    samples.extra.insert(CHECKED.into(), checked.into());
+    samples
 }
 
 /// Pins the calling thread, number `me` of a team; if it can't be, it runs where it may.

@@ -8,7 +8,7 @@ use crate::measuring::Measuring;
 use crate::transport::Circumstances;
 
 /// Sorts the keys of `sample-bulk` with so many ranks. Returns how long it took, in
-/// milliseconds.
+/// milliseconds, and how many keys are in order.
 ///
 /// # Errors
 ///
@@ -18,7 +18,7 @@ pub fn sort(
     input: MessageInput,
     procs: u32,
     run: &Circumstances<'_>,
-) -> Result<f64, Error> {
+) -> Result<(f64, String), Error> {
     let keys: Vec<u32> = keys_of_all(input, procs as usize).collect();
     let [unsorted, sorted] = ["keys", "sorted"].map(|name| program.folder().join(name));
     let failed = |e| Error::system("exchanging keys with the measuring program", e);
@@ -28,7 +28,8 @@ pub fn sort(
     let got: Vec<u32> = words(&std::fs::read(&sorted).map_err(failed)?).collect();
     // No later run can take this one's keys for its own.
     std::fs::remove_file(&sorted).map_err(failed)?;
+    let checked = format!("{} keys in order", keys.len());
     check_sorted(&got, keys).map_err(|e| Error::NotAvailable(format!("its program has {e}")))?;
     let figure = text.lines().find_map(|line| line.strip_prefix("solution_ms ")?.parse().ok());
-    figure.ok_or_else(|| Error::NotAvailable("its program printed no figure".into()))
+    figure.map(|ms| (ms, checked)).ok_or_else(|| Error::NotAvailable("its program printed no figure".into()))
 }

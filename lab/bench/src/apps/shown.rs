@@ -10,7 +10,7 @@ use towpath_report::svg::{Look, PlotLine, PlotValue, lines};
 use towpath_report::table::{Cell, Kind, Table, mark_best};
 use towpath_report::{ADAPTIVE, OURS, Results, Section};
 
-use super::{SEQUENTIAL, grows};
+use super::{CHECKED, SEQUENTIAL, grows};
 
 /// Figures of an application.
 struct Figures<'a> {
@@ -110,17 +110,33 @@ impl<'a> Figures<'a> {
         } else {
             ""
         };
+        let checked = self.checked();
+        let (figures, whose) = checked.map_or_else(Default::default, |(way, text)| {
+            (format!("; checked: {text}"), format!("; the title has the figures of {way}"))
+        });
         Table {
             experiment: "apps",
-            title: format!("{} ({}): {}", self.application.name(), self.size, self.quantity()),
+            // A screen shows no note.
+            title: format!("{} ({}): {}{figures}", self.application.name(), self.size, self.quantity()),
             note: format!(
-                "Speed-up, by the ratio to {base}, within the rounds.{growing} Each result was checked."
+                "Speed-up, by the ratio to {base}, within the rounds.{growing} Each result was checked{whose}."
             ),
             header: std::iter::once("processors".to_string())
                 .chain(procs.iter().map(u32::to_string))
                 .collect(),
             rows,
         }
+    }
+
+    /// Figures by which the last result was checked.
+    ///
+    /// With the way that has computed it.
+    fn checked(&self) -> Option<(String, &str)> {
+        let last = self.records.iter().rev().find_map(|r| Some((*r, r.text(CHECKED)?)));
+        last.map(|(r, text)| {
+            let processors = if r.procs == 1 { "processor" } else { "processors" };
+            (format!("{} on {} {processors}", r.algorithm, r.procs), text)
+        })
     }
 
     /// Quantity of the table: the time, where there is nothing to compare it with.
