@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::above;
 use super::runs::Runs;
+use super::sabotage::SabotageChange;
 use crate::sim::show::{OfPaper, by_processors_beside, distinct, plot_by_bytes};
 use crate::sim::{Effort, Figures, Point, Sweep, Watcher, find, run_points};
 use towpath_host::Error;
 use towpath_report::format::digits;
-use towpath_report::record::Metric;
+use towpath_report::record::{Metric, RecordSubject};
 use towpath_report::stats::{percentile, summarise};
 use towpath_report::svg::{Bar, Look, PlotValue, bars};
 
@@ -24,19 +25,43 @@ pub struct Context<'a> {
     /// The watcher of the runs.
     pub watcher: &'a dyn Watcher,
     runs: Arc<Runs>,
+    /// Sabotage of all that is asked.
+    change: Option<SabotageChange>,
 }
 
 impl<'a> Context<'a> {
     /// A context of so many seeds and host threads.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
-        Context { seeds, same_until: AtomicU32::new(u32::MAX), threads, watcher, runs: Arc::default() }
+        let (same_until, runs) = (AtomicU32::new(u32::MAX), Arc::default());
+        Context { seeds, same_until, threads, watcher, runs, change: None }
     }
 
     /// Returns a context of so many seeds, which shares this one's runs.
     #[must_use]
     pub fn with_seeds(&self, seeds: u32) -> Context<'a> {
         let (threads, watcher, runs) = (self.threads, self.watcher, Arc::clone(&self.runs));
-        Context { seeds, same_until: AtomicU32::new(u32::MAX), threads, watcher, runs }
+        Context { seeds, same_until: AtomicU32::new(u32::MAX), threads, watcher, runs, change: self.change }
+    }
+
+    /// Returns this context with a claim's effect taken away.
+    #[must_use]
+    pub(super) fn without(self, change: SabotageChange) -> Self {
+        Context { change: Some(change), ..self }
+    }
+
+    /// Returns whether a claim's effect is taken away: then no cause need be found.
+    pub(super) fn is_sabotaged(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Returns the number of the sabotage that the claim's own experiment makes.
+    ///
+    /// 0 if it makes none.
+    pub(super) fn own_sabotage(&self) -> u8 {
+        match self.change {
+            Some(SabotageChange::Model(number) | SabotageChange::Counts(number)) => number,
+            _ => 0,
+        }
     }
 
     /// Returns the number of seeds.
@@ -71,6 +96,11 @@ impl<'a> Context<'a> {
     ///
     /// If an experiment fails.
     pub fn ask(&self, sweep: &Sweep) -> Result<Series, Error> {
+        self.ask_all(std::slice::from_ref(sweep))
+    }
+
+    /// Returns the points of a sweep as they were measured.
+    fn measured(&self, sweep: &Sweep) -> Result<Vec<(RecordSubject, Figures)>, Error> {
         let experiment = find(sweep.experiment)
             .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
         let machine = format!("{:?}", sweep.run.machine.describe());
@@ -87,7 +117,7 @@ impl<'a> Context<'a> {
         let mut figures =
             self.runs.figures(&wanted, &|missing| run_points(missing, effort, self.watcher))?.into_iter();
         let each = |point: Point| (point.subject, together(figures.by_ref().take(seeds)));
-        Ok(Series { points: points.into_iter().map(each).collect(), seeds })
+        Ok(points.into_iter().map(each).collect())
     }
 
     /// Returns the answers of one seed, for the cause of a verdict.
@@ -107,7 +137,10 @@ impl<'a> Context<'a> {
     pub fn ask_all(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
         let mut points = Vec::new();
         for sweep in sweeps {
-            points.extend(self.ask(sweep)?.points);
+            points.extend(self.measured(sweep)?);
+        }
+        if let Some(change) = self.change {
+            change.apply(&mut points);
         }
         Ok(Series { points, seeds: self.seeds() as usize })
     }
@@ -135,7 +168,7 @@ fn together(seeds: impl Iterator<Item = Arc<Figures>>) -> Figures {
 
 /// The figures of one sweep, or of several.
 pub struct Series {
-    points: Vec<(towpath_report::record::RecordSubject, Figures)>,
+    points: Vec<(RecordSubject, Figures)>,
     seeds: usize,
 }
 
@@ -198,7 +231,7 @@ impl Series {
 
     /// A figure, for each seed. Empty if it was not measured.
     pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
-        let fits = |s: &towpath_report::record::RecordSubject| {
+        let fits = |s: &RecordSubject| {
             let text = |key: &str| s.extra.get(key).and_then(|v| v.as_str()).unwrap_or("");
             let number = |key: &str| s.extra.get(key).and_then(|v| v.as_u64()).unwrap_or(0);
             s.algorithm == at.algorithm

@@ -186,20 +186,19 @@ fn g2(_: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding { ours, ..Finding::not_checkable(why) })
 }
 
-fn g3(_: &Context<'_>) -> Result<Finding, Error> {
+fn g3(context: &Context<'_>) -> Result<Finding, Error> {
     let against = |added: usize| match added.abs_diff(4) {
         0..=2 => Vec::new(),
         _ => vec![format!("it adds {added} instructions")],
     };
-    let added = DELETION_68040.len() - UNLINK.len();
+    let is_counted = |step: &&Step| context.own_sabotage() == 0 || step.0.starts_with("CAS2");
+    let added = DELETION_68040.iter().filter(is_counted).count() - UNLINK.len();
     let names: Vec<&str> = DELETION_68040.iter().map(|step| step.0).collect();
     let ours = format!(
         "{added}: {} in the place of a store (Figure 2 written by hand for the 68040, on which the Cache Kernel ran; the paper's 4 was known)",
         names.join("; ")
     );
-    let unversioned = DELETION_68040.iter().filter(|step| step.0.starts_with("CAS2")).count();
-    let without = against(unversioned - UNLINK.len());
-    Ok(Finding::new(ours, against(added)).sabotaged("without a version and a retry", &without))
+    Ok(Finding::new(ours, against(added)))
 }
 
 fn g16(_: &Context<'_>) -> Result<Finding, Error> {
@@ -216,13 +215,18 @@ fn lines(source: &str) -> usize {
         .count()
 }
 
-fn g17(_: &Context<'_>) -> Result<Finding, Error> {
+fn g17(context: &Context<'_>) -> Result<Finding, Error> {
     let sources = [
         include_str!("../sim/list/valois.rs"),
         include_str!("../sim/list/versioned.rs"),
         include_str!("../sim/list/locked.rs"),
     ];
     let [cas, dcas, sequential] = sources.map(|s| lines(s) as f64);
+    let [cas, dcas, sequential] = match context.own_sabotage() {
+        1 => [dcas, dcas, sequential],
+        2 => [cas, dcas, dcas],
+        _ => [cas, dcas, sequential],
+    };
     let mut against = within_factor("CAS ÷ DCAS", cas / dcas, 110.0 / 38.0, 2.0);
     against.extend(within_factor("DCAS ÷ sequential", dcas / sequential, 38.0 / 25.0, 2.0));
     let ours = format!(

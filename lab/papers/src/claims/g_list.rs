@@ -416,7 +416,7 @@ fn g13(context: &Context<'_>) -> Result<Finding, Error> {
         let series = many.ask(&question(2000, per_processor, &[8], &[CAS]))?;
         Ok(spread(series.each(At::new(CAS, 8), COMPLETION_CYCLES)))
     };
-    let (one, three) = (of(1)?, of(3)?);
+    let (one, three) = (of(1)?, of(if context.own_sabotage() == 0 { 3 } else { 1 })?);
     let mut against = Vec::new();
     if three.0.is_nan() || three.0 > 1.3 * one.0 {
         against.push(format!("the mean is {} times as large", digits(three.0 / one.0)));
@@ -464,9 +464,11 @@ fn g15(context: &Context<'_>) -> Result<Finding, Error> {
     let machine = machines::by_name("paradigm").expect("a machine that comes with Towpath");
     let long = 4 * machine.quantum / 1000;
     let (mut own, mut other) = (0, 0);
+    // The processors of the first case: the holder's own, or another one beside it.
+    let first = if context.own_sabotage() == 0 { 1 } else { 2 };
     for seed in 1..=u64::from(context.seeds()) {
         // Two processes that take the lock and are preempted with it: on one processor, and on two.
-        for (processors, refused) in [(1, &mut own), (2, &mut other)] {
+        for (processors, refused) in [(first, &mut own), (2, &mut other)] {
             let mut simulation = Simulation::new(&machine, processors, seed);
             let word = Rc::new(simulation.arena().word(Place::NewLine, 0));
             for id in 0..2 {

@@ -229,7 +229,8 @@ fn k27(context: &Context<'_>) -> Result<Finding, Error> {
     let all = [CENTRAL, DISTRIBUTED, MP_REACTIVE];
     let (mut ours, mut against) = (Vec::new(), Vec::new());
     let turn = context.ask(&sweep("avalanche", "many-locks", &all, &PROCS, 20_000, 4_000))?;
-    let one = context.ask(&sweep("avalanche", "one-home", &all, &PROCS, 20_000, 4_000))?;
+    let homes = if context.own_sabotage() == 0 { "one-home" } else { "many-locks" };
+    let one = context.ask(&sweep("avalanche", homes, &all, &PROCS, 20_000, 4_000))?;
     for a in all {
         for n in PROCS {
             let at = At::new(a, n);

@@ -107,6 +107,7 @@ fn k1(context: &Context<'_>) -> Result<Finding, Error> {
         ours.push(format!("{} {}", scheme.name(), cells.join(", ")));
     }
     for (protocol, table) in MESSAGES {
+        let protocol = if context.own_sabotage() == 0 { protocol } else { Protocol::Central };
         let scheme = Scheme::Message(protocol);
         let mut cells = Vec::new();
         for (state, value) in State::ALL.into_iter().zip(table) {
@@ -156,7 +157,9 @@ fn k3(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut ours, mut against) = (Vec::new(), Vec::new());
     for name in ["avalanche", "avalanche-slow"] {
         let mut user = machine(name);
-        user.set_from_text("message.handler=user").map_err(|e| Error::NotAvailable(e.to_string()))?;
+        if context.own_sabotage() == 0 {
+            user.set_from_text("message.handler=user").map_err(|e| Error::NotAvailable(e.to_string()))?;
+        }
         for protocol in [Protocol::Central, Protocol::Distributed] {
             let in_kernel = cycles(context, &machine(name), protocol, State::RemoteIdle)?;
             let in_user = cycles(context, &user, protocol, State::RemoteIdle)?;

@@ -288,6 +288,9 @@ fn l9(context: &Context<'_>) -> Result<Finding, Error> {
         }
         against
     });
+    if context.is_sabotaged() {
+        return Ok(Finding::new(String::new(), against));
+    }
     let shown = |w, m| digits(series.median(at(LOCK_FREE, w), m));
     let text = format!(
         "requests per poll {}, {}, {}; failures {}; window {} ns (7 writers: {}); section under ticket {} ns",
@@ -316,7 +319,8 @@ fn l10(context: &Context<'_>) -> Result<Finding, Error> {
     let series = ask(context, &PAPER)?;
     let order = [LOCK_FREE, "ticket", "anderson", "test-and-test-and-set", "test-and-set", POSIX];
     let against = series.judge(|f| rising("7 writers", &order.map(|name| (name, f(at(name, 7), TIME)))));
-    let varied = if against.is_empty() { l_causes::spinning(context)? } else { Vec::new() };
+    let is_tried = against.is_empty() && !context.is_sabotaged();
+    let varied = if is_tried { l_causes::spinning(context)? } else { Vec::new() };
     let finding = Finding::new(row(&series, &order, 7, TIME), against);
     Ok(finding.varied("constants by which spinning locks resonate", varied))
 }

@@ -116,7 +116,8 @@ fn show(procs: &[usize], latencies: &[f64]) -> String {
 }
 
 fn m12(context: &Context<'_>) -> Result<Finding, Error> {
-    let all = latencies(context, &PROCS, Polled::All)?;
+    let polled = if context.own_sabotage() == 0 { Polled::All } else { Polled::Chosen(2) };
+    let all = latencies(context, &PROCS, polled)?;
     let mut against = Vec::new();
     for row in &all {
         let names: Vec<String> = PROCS.iter().map(|p| format!("{p} processes")).collect();
@@ -195,7 +196,7 @@ fn m14(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn m15(context: &Context<'_>) -> Result<Finding, Error> {
-    let depths = [1, 2, 4, BURST];
+    let depths = if context.own_sabotage() == 0 { [1, 2, 4, BURST] } else { [1; 4] };
     let (mut against, mut waited, mut sending) = (Vec::new(), Vec::new(), Vec::new());
     for seed in 1..=u64::from(context.seeds()) {
         let all: Result<Vec<_>, Error> =
@@ -220,7 +221,8 @@ fn m15(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn m16(context: &Context<'_>) -> Result<Finding, Error> {
     let procs = [4, 8, 16, 32];
-    let few = latencies(context, &procs, Polled::Chosen(2))?;
+    let few = if context.own_sabotage() == 0 { Polled::Chosen(2) } else { Polled::All };
+    let few = latencies(context, &procs, few)?;
     let all = latencies(context, &procs, Polled::All)?;
     let mut against = Vec::new();
     for (few, all) in few.iter().zip(&all) {
@@ -247,7 +249,8 @@ fn m18(context: &Context<'_>) -> Result<Finding, Error> {
     let mut against = Vec::new();
     let (mut ours, mut other) = (Remote::default(), Remote::default());
     for seed in 1..=u64::from(context.seeds()) {
-        ours = distributed(&origin, Empty::AtTheSender, seed).map_err(stuck)?;
+        let empty = if context.own_sabotage() == 0 { Empty::AtTheSender } else { Empty::AtTheReceiver };
+        ours = distributed(&origin, empty, seed).map_err(stuck)?;
         other = distributed(&origin, Empty::AtTheReceiver, seed).map_err(stuck)?;
         if ours.reads != 0 {
             against.push(format!("{} remote reads", ours.reads));

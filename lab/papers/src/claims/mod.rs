@@ -7,7 +7,7 @@
 //! claims that have both kinds (L3, L5, L6, L17) have a file each. A claim by which a parameter was
 //! chosen is an *input* and never counts. The verdicts of the simulated evidence are recorded in
 //! `verdicts.txt` beside this file: a claim recorded as reproduced that no longer is fails
-//! `towpath reproduce`.
+//! `towpath reproduce`. A reproduced claim is judged again without its effect (`sabotage.rs`).
 
 mod bulk_peak;
 mod context;
@@ -41,6 +41,8 @@ pub mod native;
 mod nearly_equal;
 mod robust;
 mod runs;
+mod sabotage;
+mod sabotages;
 pub mod show;
 mod standing;
 
@@ -52,6 +54,7 @@ use costs::CostMeter;
 pub use context::{Context, Series};
 pub use costs::ClaimCost;
 pub use native::{Native, judge_native};
+pub use sabotage::Trial;
 
 use towpath_host::Error;
 
@@ -126,17 +129,15 @@ pub struct Finding {
     pub verdict: Verdict,
     /// A remark without which the verdict is misunderstood; may be empty.
     pub caveat: String,
-    /// Sabotage of the claim's effect, and whether the claim notices it.
-    ///
-    /// Empty if none was tried.
-    pub sabotage: String,
+    /// Sabotage of the claim's effect, each with the claim's answer.
+    pub sabotage: Vec<Trial>,
     /// SVG, each a whole: our counterpart of the paper's figure, if this claim has one.
     pub plots: Vec<String>,
 }
 
 impl Finding {
     fn of(ours: String, verdict: Verdict) -> Finding {
-        Finding { ours, verdict, caveat: String::new(), sabotage: String::new(), plots: Vec::new() }
+        Finding { ours, verdict, caveat: String::new(), sabotage: Vec::new(), plots: Vec::new() }
     }
 
     /// Nothing that could be checked.
@@ -163,10 +164,8 @@ impl Finding {
     /// A claim that has none there can't tell.
     #[must_use]
     pub fn sabotaged(mut self, without: &str, against: &[String]) -> Finding {
-        self.sabotage = match against.first() {
-            Some(first) => format!("{without}: noticed ({first})"),
-            None => format!("{without}: not noticed, so that the claim can't tell"),
-        };
+        let without = format!("{without} (in the model)");
+        self.sabotage.push(Trial { without, against: against.first().cloned() });
         self
     }
 
@@ -355,6 +354,9 @@ fn judge_one(claim: &Claim, context: &Context<'_>) -> Judged {
         if one.changes_with(seeds) {
             finding = by(&context);
         }
+    }
+    if finding.verdict == Verdict::Reproduced && !claim.input {
+        finding.sabotage.extend(sabotages::of(claim.id).map(|sabotage| sabotage.of(claim, &context)));
     }
     Judged { claim: *claim, evidence: Evidence::Simulated, finding, seeds, cost: meter.cost(first) }
 }

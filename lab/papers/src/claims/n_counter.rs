@@ -311,7 +311,8 @@ fn n9(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn n10(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = context.ask(&with_work())?;
+    let asked = if context.own_sabotage() == 0 { with_work() } else { without_work() };
+    let series = context.ask(&asked)?;
     let ratio = |f: Look<'_>, n| f(fetch_op(n), TIME) / f(ll_sc(n), TIME);
     let claim = |f: Look<'_>| {
         let too_slow = [1, 2].into_iter().filter(|&n| ratio(f, n) > 1.1);
@@ -320,5 +321,5 @@ fn n10(context: &Context<'_>) -> Result<Finding, Error> {
     let f = |at: At<'_>, metric| series.median(at, metric);
     let ours = format!("fetch-op ÷ LL/SC {} on 1, {} on 2", digits(ratio(&f, 1)), digits(ratio(&f, 2)));
     let finding = Finding::new(ours, series.judge(claim));
-    vary_runs(context, finding, &[with_work()], &claim)
+    vary_runs(context, finding, &[asked], &claim)
 }

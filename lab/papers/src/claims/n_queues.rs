@@ -226,6 +226,9 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
     let there = at(TEST_AND_SET, MOST);
     let claim = |failures| within_factor("failures", failures, 90.0, 2.0);
     let against = series.judge(|f| claim(f(there, FAILED_CONDITIONALS)));
+    if context.is_sabotaged() {
+        return Ok(Finding::new(String::new(), against));
+    }
     let (mut bounds, mut others) = (Vec::new(), Vec::new());
     // The paper gives no bound; ours is 16 times the base.
     for doublings in [3, 5] {
@@ -446,7 +449,7 @@ fn n17(context: &Context<'_>) -> Result<Finding, Error> {
         times(&series, &all, MOST),
         digits(part(&|at: At<'_>, metric| in_turn.median(at, metric)))
     );
-    if against.is_empty() {
+    if against.is_empty() || context.is_sabotaged() {
         return vary_runs(context, Finding::new(ours, against), &[some(&all, &[MOST])], &claim);
     }
     let fifo = changed(context, &all, "directory.service=fifo")?;

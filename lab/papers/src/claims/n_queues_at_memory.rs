@@ -57,7 +57,7 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
         times(&series, &both, MOST),
         times(&in_turn, &both, MOST)
     );
-    if against.is_empty() {
+    if against.is_empty() || context.is_sabotaged() {
         return vary_runs(context, Finding::new(ours, against), &[some(&both, &[MOST])], &claim);
     }
     let word = context.ask_once(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
@@ -85,7 +85,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
         times(&series, &[QUEUE], MOST),
         times(&one_by_one, &LOCKS_AT_MEMORY, MOST)
     );
-    if against.is_empty() {
+    if against.is_empty() || context.is_sabotaged() {
         let all = [&LOCKS_AT_MEMORY[..], &CACHED_LOCKS].concat();
         return vary_runs(context, Finding::new(ours, against), &[some(&all, &[MOST])], &claim);
     }
@@ -147,7 +147,7 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
         all(ARRAY),
         digits(series.median(at(ARRAY, MOST), FETCH_OPS)),
     );
-    if against.is_empty() {
+    if against.is_empty() || context.is_sabotaged() {
         let asked = [some(&others, &[MOST]), some(&[TICKETS], &PROCS)];
         return vary_runs(context, Finding::new(ours, against), &asked, &claim);
     }

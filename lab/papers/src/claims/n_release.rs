@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Parameters, Sim, Simulation, machines};
-use towpath_sync::locks::{Anderson, HybridQueue};
+use towpath_sync::locks::{Anderson, HybridQueue, TestAndSet};
 use towpath_sync::{LoadLinked, Lock, Policy};
 
 use super::n_constants::vary;
@@ -75,10 +75,17 @@ const LOCKS: [(&str, Count); 4] = [
     ("hybrid queue lock on 64", releases::<HybridQueue<Sim, 64>, 64>),
 ];
 
+/// A lock whose waiters all look at the word that the release stores.
+const ONE_WORD: (&str, Count) = ("test&set over LL/SC on 8", releases::<TestAndSet<Sim, LoadLinked>, 8>);
+
 /// The contradictions of the claim on a machine, and each lock's costs there.
-fn on(machine: &Parameters, seeds: u32) -> Result<(Vec<String>, Vec<String>), Error> {
+fn on(
+    machine: &Parameters,
+    locks: &[(&str, Count)],
+    seeds: u32,
+) -> Result<(Vec<String>, Vec<String>), Error> {
     let (mut against, mut ours) = (Vec::new(), Vec::new());
-    for (name, count) in LOCKS {
+    for (name, count) in locks {
         let mut all = Vec::new();
         for seed in 1..=u64::from(seeds) {
             all.extend(count(machine, seed)?);
@@ -100,10 +107,11 @@ fn on(machine: &Parameters, seeds: u32) -> Result<(Vec<String>, Vec<String>), Er
 
 fn n21(context: &Context<'_>) -> Result<Finding, Error> {
     let origin2000 = || machines::by_name("origin2000").expect("a machine that comes with Towpath");
-    let (against, ours) = on(&origin2000(), context.seeds())?;
+    let locks = if context.own_sabotage() == 0 { LOCKS.as_slice() } else { &[ONE_WORD] };
+    let (against, ours) = on(&origin2000(), locks, context.seeds())?;
     vary(Finding::new(ours.join("; "), against), &|change| {
         let mut machine = origin2000();
         machine.set_from_text(change).expect("a parameter and its value");
-        Ok(on(&machine, context.seeds())?.0)
+        Ok(on(&machine, locks, context.seeds())?.0)
     })
 }

@@ -54,7 +54,7 @@ pub(super) fn line(judged: &Judged) -> ClaimLine {
         details.push(("depends on", depends_on(claim.id).to_string()));
     }
     if !finding.sabotage.is_empty() {
-        details.push(("sabotage", finding.sabotage.clone()));
+        details.push(("sabotage", trials(judged)));
     }
     ClaimLine {
         id: claim.id,
@@ -65,6 +65,11 @@ pub(super) fn line(judged: &Judged) -> ClaimLine {
         kind,
         details,
     }
+}
+
+/// The sabotage of a claim, and whether it was noticed.
+fn trials(judged: &Judged) -> String {
+    judged.finding.sabotage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// All claims as one table, for a terminal.
@@ -115,6 +120,15 @@ pub fn summary(judged: &[Judged]) -> String {
         count("not checkable"),
         count("input"),
     );
+    let cant_tell = |j: &&Judged| {
+        let trials = &j.finding.sabotage;
+        !trials.is_empty() && trials.iter().all(|trial| trial.against.is_none())
+    };
+    let reproduced = judged.iter().filter(|j| j.word() == "reproduced");
+    let cant_tell: Vec<&str> = reproduced.filter(cant_tell).map(|j| j.claim.id).collect();
+    if !cant_tell.is_empty() {
+        let _ = write!(text, "\nheld without the effect, too, and so can't tell: {}", cant_tell.join(", "));
+    }
     for j in lost(judged) {
         let _ = write!(text, "\nLOST: {} was reproduced before: {}", j.claim.id, j.finding.verdict.why());
     }
@@ -137,7 +151,7 @@ pub fn to_json_lines(judged: &[Judged]) -> String {
         json!({
             "experiment": "reproduce", "claim": j.claim.id, "what": j.claim.what, "paper": j.claim.paper, "ours": j.finding.ours,
             "tolerance": j.claim.tolerance, "verdict": j.word(), "why": j.finding.verdict.why(), "input": j.claim.input, "seeds": j.seeds,
-            "depends_on": depends_on(j.claim.id), "sabotage": j.finding.sabotage,
+            "depends_on": depends_on(j.claim.id), "sabotage": trials(j),
         })
         .to_string()
             + "\n"
