@@ -60,6 +60,8 @@ pub(super) enum SabotageChange {
     Turned(SeriesField),
     /// Figures of the second value of a field in the place of the first one's.
     Instead(SeriesField, &'static str, &'static str),
+    /// Figures of two algorithms exchanged.
+    Exchanged(&'static str, &'static str),
     /// A figure times a factor.
     Times(Metric, f64),
     /// Change of the model by the claim's own experiment; with its number there.
@@ -94,6 +96,15 @@ impl SabotageChange {
                 for (subject, figures) in points.iter_mut().filter(|point| field.value(&point.0) == first) {
                     if let Some(other) = known.get(&field.others(subject)) {
                         figures.clone_from(other);
+                    }
+                }
+            }
+            SabotageChange::Exchanged(one, other) => {
+                for (subject, _) in points.iter_mut() {
+                    if subject.algorithm == one {
+                        subject.algorithm = other.into();
+                    } else if subject.algorithm == other {
+                        subject.algorithm = one.into();
                     }
                 }
             }
@@ -227,6 +238,7 @@ mod tests {
         let mean = [0, 1, 2].map(|n| (ll_sc[n] + fetch_op[n]) / 2.0);
         assert_eq!(with(SabotageChange::Alike(SeriesField::Algorithms)), [mean, mean]);
         assert_eq!(with(SabotageChange::Turned(SeriesField::Algorithms)), [fetch_op, ll_sc]);
+        assert_eq!(with(SabotageChange::Exchanged("ll-sc", "fetch-op")), [fetch_op, ll_sc]);
         let flat = [ll_sc, fetch_op].map(|times| [times.iter().sum::<f64>() / 3.0; 3]);
         assert_eq!(with(SabotageChange::Alike(SeriesField::Participants)), flat);
         let mut sorted = ll_sc;

@@ -1,10 +1,13 @@
 //! Sabotage of each claim that is recorded as reproduced.
 //!
 //! Some keep within a claim's tolerance: of an order in which a tie counts as none, algorithms that
-//! are alike are noticed by no claim. The line says so, and the order turned stands beside them.
+//! are alike are noticed by no claim. The line says so; beside it stand the order turned, and each
+//! pair of neighbours exchanged.
 
 use super::sabotage::Sabotage;
-use super::sabotage::SabotageChange::{self, Alike, Counts, Included, Instead, Model, Times, Turned};
+use super::sabotage::SabotageChange::{
+    self, Alike, Counts, Exchanged, Included, Instead, Model, Times, Turned,
+};
 use super::sabotage::SeriesField::{Algorithms, Disciplines, Lengths, Participants, Ways};
 use towpath_report::record::metrics::{INTERRUPTS_INSIDE, OF_COPY_RATE, TIME_PER_OPERATION as TIME};
 
@@ -39,6 +42,10 @@ const ALL: &[(&str, SabotageChange, &str)] = &[
     ("K28", Alike(Algorithms), "all locks alike"),
     ("L3", Alike(Algorithms), "all algorithms alike"),
     ("L3", Turned(Algorithms), "their order turned"),
+    ("L3", Exchanged("test-and-set", "ticket"), "test&set and ticket exchanged"),
+    ("L3", Exchanged("ticket", "lock-free"), "ticket and lock-free exchanged"),
+    ("L3", Exchanged("test-and-set", "anderson"), "test&set and Anderson exchanged"),
+    ("L3", Exchanged("anderson", "lock-free"), "Anderson and lock-free exchanged"),
     ("L4", Alike(Algorithms), "all algorithms alike"),
     ("L5", Times(OF_COPY_RATE, 0.5), "half the rate"),
     ("L6", Times(TIME, 1.1), "messages of the stress test that take a tenth longer"),
@@ -46,6 +53,11 @@ const ALL: &[(&str, SabotageChange, &str)] = &[
     ("L9", Instead(Algorithms, "lock-free", "ticket"), "a ticket lock in the place of lock-free"),
     ("L10", Alike(Algorithms), "all algorithms alike"),
     ("L10", Turned(Algorithms), "their order turned"),
+    ("L10", Exchanged("lock-free", "ticket"), "lock-free and ticket exchanged"),
+    ("L10", Exchanged("ticket", "anderson"), "ticket and Anderson exchanged"),
+    ("L10", Exchanged("anderson", "test-and-test-and-set"), "Anderson and test&test&set exchanged"),
+    ("L10", Exchanged("test-and-test-and-set", "test-and-set"), "test&test&set and test&set exchanged"),
+    ("L10", Exchanged("test-and-set", "posix"), "test&set and Posix exchanged"),
     ("L10", Instead(Participants, "8", "2"), "one writer in the place of seven"),
     ("L13", Alike(Algorithms), "both locks alike"),
     ("L13", Turned(Algorithms), "their order turned"),
@@ -78,18 +90,40 @@ const ALL: &[(&str, SabotageChange, &str)] = &[
     ("N11", Alike(Algorithms), "all queues alike"),
     ("N11", Turned(Algorithms), "their order turned"),
     (
+        "N11",
+        Exchanged("two-ended/anderson/ll-sc", "two-ended/ticket/ll-sc"),
+        "queue lock and ticket exchanged",
+    ),
+    (
+        "N11",
+        Exchanged("two-ended/ticket/ll-sc", "two-ended/test-and-set/ll-sc"),
+        "ticket and test&set exchanged",
+    ),
+    (
         "N12",
         Instead(Algorithms, "two-ended/test-and-set/ll-sc", "two-ended/anderson/ll-sc"),
         "the queue lock in the place of test&set",
     ),
     ("N15", Alike(Algorithms), "all queues alike"),
     ("N15", Turned(Algorithms), "their order turned"),
+    (
+        "N15",
+        Exchanged("michael-scott/ll-sc", "prakash-lee-johnson/ll-sc"),
+        "Michael and Scott's, and Prakash's exchanged",
+    ),
+    ("N15", Exchanged("prakash-lee-johnson/ll-sc", "valois/ll-sc"), "Prakash's and Valois's exchanged"),
     ("N17", Alike(Algorithms), "all queues alike"),
     ("N17", Turned(Algorithms), "their order turned"),
     ("N18", Alike(Algorithms), "all queues alike"),
     ("N18", Turned(Algorithms), "their order turned"),
     ("N19", Alike(Algorithms), "all queues alike"),
     ("N19", Turned(Algorithms), "their order turned"),
+    ("N19", Exchanged("two-ended/hybrid-queue", "two-ended/ticket/fetch-op"), "hybrid and ticket exchanged"),
+    (
+        "N19",
+        Exchanged("two-ended/ticket/fetch-op", "two-ended/test-and-set/fetch-op"),
+        "ticket and test&set exchanged",
+    ),
     ("N20", Alike(Algorithms), "all queues alike"),
     (
         "N20",
