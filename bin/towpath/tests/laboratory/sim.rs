@@ -303,11 +303,12 @@ fn claims_are_judged() {
     for id in ["N34", "K28", "M18"] {
         assert_eq!(of(id), "reproduced", "{id}");
     }
-    assert!(
-        std::fs::read_to_string(folder.0.join("towpath-report/reproduce/index.html"))
-            .unwrap()
-            .contains("N34")
-    );
+    let page = std::fs::read_to_string(folder.0.join("towpath-report/reproduce/index.html")).unwrap();
+    assert!(page.contains("N34"));
+    for verdict in &verdicts {
+        let sabotage = verdict["sabotage"].as_str().unwrap();
+        assert!(sabotage.contains("): noticed (") && page.contains("): noticed ("), "{sabotage}");
+    }
 }
 
 /// A trace of two threads, each of which holds a lock for a microsecond, ten times.
