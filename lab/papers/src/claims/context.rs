@@ -367,12 +367,29 @@ pub fn within_factor(name: &str, value: f64, expected: f64, factor: f64) -> Vec<
     vec![format!("{name} is {}, not within a factor {factor} of {}", digits(value), digits(expected))]
 }
 
-/// Nothing, if the values do not fall (two within 3 % are tied: T3); otherwise which
-/// pairs do.
+/// Nothing, if no value is above a later one (two within 3 % are tied: T3); otherwise
+/// each that is, with the first one that it is above.
+///
+/// Every pair counts: a chain of ties does not hide that its ends are apart.
 pub fn rising(what: &str, values: &[(&str, f64)]) -> Vec<String> {
-    values
-        .windows(2)
-        .filter(|w| w[0].1.is_nan() || w[1].1.is_nan() || above(w[0].1, w[1].1))
-        .map(|w| format!("{what}: {} ({}) is above {} ({})", w[0].0, digits(w[0].1), w[1].0, digits(w[1].1)))
-        .collect()
+    let contradiction = |(n, one): (usize, &(&str, f64))| {
+        let falls = |next: &&(&str, f64)| one.1.is_nan() || next.1.is_nan() || above(one.1, next.1);
+        let next = values[n + 1..].iter().find(falls)?;
+        Some(format!("{what}: {} ({}) is above {} ({})", one.0, digits(one.1), next.0, digits(next.1)))
+    };
+    values.iter().enumerate().filter_map(contradiction).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rising;
+
+    #[test]
+    fn chain_of_ties_is_no_order() {
+        let of = |[a, b, c]: [f64; 3]| rising("time", &[("a", a), ("b", b), ("c", c)]);
+        assert!(of([1.0, 2.0, 3.0]).is_empty() && of([1.02, 1.0, 1.0]).is_empty());
+        assert_eq!(of([1.04, 1.02, 1.0]), ["time: a (1.04) is above c (1.00)"]);
+        assert_eq!(of([3.0, 2.0, 1.0]).len(), 2);
+        assert_eq!(of([f64::NAN, 1.0, 1.0]).len(), 1);
+    }
 }
