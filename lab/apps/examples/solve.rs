@@ -12,7 +12,7 @@ fn main() -> Result<(), String> {
     let size = Size::from_name(&word(1, "medium")).ok_or("no such size")?;
     let procs: usize = word(2, "2").parse().map_err(|_| "no such number of processors")?;
     let seed = word(4, "1").parse().map_err(|_| "no such seed")?;
-    let problem = problem(ProblemChoice { application, size, seed, procs });
+    let problem = problem(ProblemChoice { application, size, seed, procs, pack: None });
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let around = TeamSurroundings::new(procs, cores);
     let names = PartNames { lock: &word(3, "mcs"), ..PartNames::default() };

@@ -36,7 +36,9 @@ pub mod simulated;
 pub mod spark98;
 pub mod team;
 
-pub use problem::{Application, ParallelLoops, PartKind, Picture, Problem, ProblemChoice, Size, Verified};
+pub use problem::{
+    Application, ParallelLoops, PartKind, Picture, Problem, ProblemChoice, ProblemInput, Size, Verified,
+};
 pub use program::AnyApplication;
 pub use team::{LockSet, MeetingPoint, Needs, TaskQueues, Team};
 

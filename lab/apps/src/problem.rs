@@ -1,5 +1,7 @@
 //! Applications over shared memory, their sizes, and the results of their runs.
 
+use std::path::Path;
+
 use towpath_machine::Processor;
 
 use crate::barnes::Barnes;
@@ -9,6 +11,7 @@ use crate::memory::Memory;
 use crate::mp3d::Mp3d;
 use crate::radiosity::Radiosity;
 use crate::raytrace::Raytrace;
+use crate::spark98::pack::Pack;
 use crate::spark98::{Spark98, Summation};
 use crate::team::{Needs, Team};
 
@@ -150,6 +153,51 @@ pub struct ProblemChoice {
     pub seed: u64,
     /// Number of processors.
     pub procs: usize,
+    /// Pack with the mesh of spark98, in the place of a generated one.
+    pub pack: Option<&'static Pack>,
+}
+
+/// Size of a problem, or a pack that is its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProblemInput {
+    /// Size. With a pack: decides the number of products only.
+    pub size: Size,
+    /// Pack of spark98's.
+    pub pack: Option<&'static Pack>,
+}
+
+impl ProblemInput {
+    /// Reads the name of a size, or of a pack's file, which is of this size otherwise.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if it is no size, and no file that has a pack.
+    pub fn read(text: &str, size: Size) -> Result<ProblemInput, String> {
+        if let Some(size) = Size::from_name(text) {
+            return Ok(ProblemInput { size, pack: None });
+        }
+        let pack = Pack::open(Path::new(text)).map_err(|why| {
+            let sizes = Size::ALL.map(Size::name).join(", ");
+            format!("`{text}` is no size ({sizes}), and no pack of Spark98's can be read there: {why}")
+        })?;
+        Ok(ProblemInput { size, pack: Some(pack) })
+    }
+
+    /// Name of the size, or of the pack's file.
+    pub fn name(&self) -> &'static str {
+        self.pack.map_or(self.size.name(), |pack| &pack.name)
+    }
+
+    /// Returns whether an application takes packs.
+    pub const fn takes_packs(application: Application) -> bool {
+        matches!(application, Application::Spark98 | Application::Spark98Reduced)
+    }
+}
+
+impl From<Size> for ProblemInput {
+    fn from(size: Size) -> ProblemInput {
+        ProblemInput { size, pack: None }
+    }
 }
 
 /// Picture that an application has made: rows of pixels, from the top.

@@ -2,6 +2,7 @@
 //! queue and policy, and on simulated machines.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use towpath_apps::native::{
 };
 use towpath_apps::parts::{all_locks, lock_row, locked_queues, one_barrier};
 use towpath_apps::simulated::{SimParts, SimulatedRun, run};
+use towpath_apps::spark98::pack::Pack;
 use towpath_apps::{Application, LockSet, MeetingPoint, ParallelLoops, ProblemChoice, Size, Verified};
 use towpath_machine::Native;
 use towpath_sim::{Sim, machines};
@@ -21,7 +23,7 @@ use towpath_sync::locks::Ticket;
 use towpath_sync::{Policy, Spinning};
 
 fn choice(application: Application, procs: usize, seed: u64) -> ProblemChoice {
-    ProblemChoice { application, size: Size::Tiny, seed, procs }
+    ProblemChoice { application, size: Size::Tiny, seed, procs, pack: None }
 }
 
 fn natively(choice: ProblemChoice, names: PartNames<'_>, policy: Policy) -> Result<Verified, String> {
@@ -53,6 +55,20 @@ fn applications_agree_with_their_references_natively() {
                 let verified = verified.unwrap_or_else(|e| panic!("{} on {procs}: {e}", application.name()));
                 assert!(!verified.text.is_empty());
             }
+        }
+    }
+}
+
+#[test]
+fn packs_are_multiplied_like_generated_meshes() {
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/two.1.pack"));
+    let pack = Some(Pack::open(file).unwrap());
+    for application in [Application::Spark98, Application::Spark98Reduced] {
+        for procs in [1, 3] {
+            let choice = ProblemChoice { pack, ..choice(application, procs, 1) };
+            let verified = natively(choice, PartNames::default(), Policy::Adaptive).unwrap();
+            assert!(verified.text.contains("5 rows"), "{}", verified.text);
+            simulated("avalanche", choice, 1);
         }
     }
 }

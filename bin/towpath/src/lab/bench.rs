@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use towpath_apps::{AnyApplication, Size};
+use towpath_apps::{AnyApplication, ProblemInput, Size};
 use towpath_host::Error;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::copies::{CopyScheduler, MOST_COPIES};
@@ -145,9 +145,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "APP,…", value_delimiter = ',', value_parser = applications())]
     pub app: Vec<String>,
 
-    /// Size of the applications' problems (experiment apps) [default: medium]
-    #[arg(long, value_name = "SIZE", value_parser = Size::ALL.map(Size::name))]
-    pub input: Option<String>,
+    /// Size of the applications' problems: tiny, small, medium, large; or a file with a
+    /// mesh for spark98, a pack of Spark98's (experiment apps) [default: medium]
+    #[arg(long, value_name = "SIZE|FILE", value_parser = problem_input)]
+    pub input: Option<ProblemInput>,
 
     /// Nanoseconds of work in a critical section (experiments locks, rw-locks) [default:
     /// 50]
@@ -219,6 +220,16 @@ fn applications() -> PossibleValuesParser {
     PossibleValuesParser::new(
         AnyApplication::all().map(|a| clap::builder::PossibleValue::new(a.name()).help(a.about())),
     )
+}
+
+/// Reads a problem's input. A pack is multiplied as often as a medium mesh.
+fn problem_input(text: &str) -> Result<ProblemInput, String> {
+    ProblemInput::read(text, Size::Medium)
+}
+
+/// Returns whether an application takes packs.
+pub(super) fn takes_packs(application: &AnyApplication) -> bool {
+    matches!(application, AnyApplication::Shared(shared) if ProblemInput::takes_packs(*shared))
 }
 
 /// Parses the size of a pool. There are few, since the compiler must know them.

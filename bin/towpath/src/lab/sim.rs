@@ -98,7 +98,8 @@ pub struct SimArgs {
 
     /// States and patterns (mplocks): local-idle, remote-idle, remote-busy, one-lock,
     /// many-locks, one-home, bursts [default: the first four]; applications (apps), each
-    /// with a size behind it if it is not `small`: lu, lu/tiny, … [default: all]
+    /// with a size behind it if it is not `small`: lu, lu/tiny, …; spark98/FILE multiplies a
+    /// pack of Spark98's [default: all]
     #[arg(long, visible_alias = "app", value_name = "P,…", value_delimiter = ',')]
     patterns: Vec<String>,
 

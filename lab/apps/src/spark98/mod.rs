@@ -9,7 +9,8 @@
 //!
 //! **Sizes.** `tiny`: 75 rows, 4 products. `small`: as many rows and blocks as sf10, 2 products.
 //! `medium`: the same, 40 products, as in paper K. `large`: as many as sf5, 40 products. In turn
-//! the products are of one and of another vector, as in Spark98.
+//! the products are of one and of another vector, as in Spark98. A real mesh of Spark98's takes the
+//! place of the generated one ([`pack`]).
 //!
 //! **Checked by** the sequential product. All numbers are integers, and small enough that the order
 //! of additions makes no difference: equality, not nearness.
@@ -129,11 +130,12 @@ impl SparseMatrix {
 }
 
 impl<P: Processor> Spark98<P> {
-    /// Makes the problem of that choice, with a generated mesh.
+    /// Makes the problem of that choice, with a pack's mesh or a generated one.
     pub fn new(choice: ProblemChoice, memory: &Memory<'_, P>, assembly: Summation) -> Self {
         let size = choice.size.pick([TINY, SF10, SF10, SF5]);
         let products = choice.size.pick([4, 2, 40, 40]);
-        Self::of_mesh(Mesh::generate(size, choice.seed), products, choice, memory, assembly)
+        let mesh = choice.pack.map_or_else(|| Mesh::generate(size, choice.seed), |pack| pack.mesh.clone());
+        Self::of_mesh(mesh, products, choice, memory, assembly)
     }
 
     /// Makes the problem of a mesh, with so many products.

@@ -7,9 +7,50 @@
 //! factor, which is not used; the entries, row and column, by rows from the diagonal on; and what
 //! subdomains exchange. The kernels over shared memory take packs of one subdomain.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::str::SplitAsciiWhitespace;
+use std::sync::{Mutex, PoisonError};
 
 use super::mesh::Mesh;
+
+/// Maximum length of a pack's file, in bytes: that of `sf2` has 55 million.
+const LONGEST: u64 = 256 << 20;
+
+/// Mesh from a pack's file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// Name of the file, without its folder.
+    pub name: String,
+    /// The mesh.
+    pub mesh: Mesh,
+}
+
+impl Pack {
+    /// Reads a pack's file, unless it was read before. It stays until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the file's name, if it can't be read or is no pack of one subdomain.
+    pub fn open(file: &Path) -> Result<&'static Pack, String> {
+        static KNOWN: Mutex<Vec<(PathBuf, &Pack)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pack)) = known.iter().find(|(name, _)| name == file) {
+            return Ok(pack);
+        }
+        let told = |why: &str| format!("{}: {why}", file.display());
+        let mut text = String::new();
+        File::open(file)
+            .and_then(|opened| opened.take(LONGEST).read_to_string(&mut text))
+            .map_err(|error| told(&error.to_string()))?;
+        let mesh = read_pack(&text).map_err(|why| told(&why))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let pack: &'static Pack = Box::leak(Box::new(Pack { name, mesh }));
+        known.push((file.into(), pack));
+        Ok(pack)
+    }
+}
 
 /// Reader of a pack's numbers.
 struct PackNumbers<'a> {
@@ -93,8 +134,7 @@ mod tests {
     use super::*;
 
     /// Two tetrahedra with a face in common: five nodes, nine edges.
-    const TWO: &str = "5 3\n2 4\n1\n1\n5 5 5\n1 0 0 0\n2 1 0 0\n3 0 1 0\n4 0 0 1\n5 1 1 1.5\n2\n1 0 1 2 3\n2 1 2 3 4\n\
-                       14 15\n0 0\n0 1\n0 2\n0 3\n1 1\n1 2\n1 3\n1 4\n2 2\n2 3\n2 4\n3 3\n3 4\n4 4\n0\n0\n0\n";
+    const TWO: &str = include_str!("../../tests/two.1.pack");
 
     #[test]
     fn pack_gives_its_matrix() {
@@ -102,6 +142,18 @@ mod tests {
         assert_eq!((mesh.nodes(), mesh.column.len(), mesh.stored()), (5, 9, 14));
         assert_eq!(&mesh.column[mesh.row(1)], [2, 3, 4]);
         assert!(mesh.row(4).is_empty());
+    }
+
+    #[test]
+    fn files_are_read_once_and_named_in_errors() {
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/two.1.pack"));
+        let pack = Pack::open(file).unwrap();
+        assert_eq!((&*pack.name, pack.mesh.nodes()), ("two.1.pack", 5));
+        assert!(std::ptr::eq(pack, Pack::open(file).unwrap()));
+        for (other, says) in [("README.md", "README.md: "), ("none", "No such file"), ("src", "directory")] {
+            let error = Pack::open(&file.parent().unwrap().with_file_name(other)).unwrap_err();
+            assert!(error.contains(says) && error.contains(other), "{error}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use towpath_apps::native::{
 };
 use towpath_apps::parts::all_locks;
 use towpath_apps::team::Solitary;
-use towpath_apps::{AnyApplication, Application, PartKind, ProblemChoice, Size};
+use towpath_apps::{AnyApplication, Application, PartKind, ProblemChoice, ProblemInput, Size};
 use towpath_host::Error;
 use towpath_host::topology::pin_to;
 use towpath_launch::MpiKind;
@@ -35,13 +35,13 @@ use rivals::AppRival;
 pub struct AppSettings {
     /// The applications.
     pub applications: Vec<AnyApplication>,
-    /// Size of their problems.
-    pub size: Size,
+    /// Size of their problems, or a pack that is spark98's.
+    pub input: ProblemInput,
 }
 
 impl Default for AppSettings {
     fn default() -> Self {
-        AppSettings { applications: AnyApplication::all().collect(), size: Size::Medium }
+        AppSettings { applications: AnyApplication::all().collect(), input: Size::Medium.into() }
     }
 }
 
@@ -127,8 +127,8 @@ pub fn way_names() -> Vec<&'static str> {
 pub struct AppRun {
     /// The application.
     pub application: AnyApplication,
-    /// The size of its problem.
-    pub size: Size,
+    /// The size of its problem, or its pack.
+    pub input: ProblemInput,
     /// The way to run it.
     pub way: AppWay,
     /// The waiting policy.
@@ -151,7 +151,7 @@ impl AppRun {
         programs: &mut MeasuringPrograms,
         run: &Circumstances<'_>,
     ) -> Result<Samples, Error> {
-        let input = MessageInput { size: self.size, seed: run.settings.seed };
+        let input = MessageInput { size: self.input.size, seed: run.settings.seed };
         if let AppWay::Mpi(kind) = self.way {
             let (ms, checked) = mpi::sort(programs.of(kind)?, input, self.procs, run)?;
             return Ok(samples(ms, checked));
@@ -162,7 +162,8 @@ impl AppRun {
         let result = match self.application {
             AnyApplication::Messages(application) => self.processes(application, input, &cores, limit),
             AnyApplication::Shared(application) => {
-                let choice = ProblemChoice { application, size: self.size, seed: run.settings.seed, procs };
+                let (ProblemInput { size, pack }, seed) = (self.input, run.settings.seed);
+                let choice = ProblemChoice { application, size, seed, procs, pack };
                 // Measured before there is a process that would measure it.
                 let _ = (Native::pause_ps(), Native::switch_cost());
                 run_apart(limit, || self.threads(choice, &cores, run.placement.cores()))
@@ -257,12 +258,12 @@ pub fn all_runs(settings: &BenchSettings, procs: &[u32]) -> Vec<AppRun> {
                 let suits = |n: &&u32| **n <= most && (way != AppWay::Sequential || **n == procs[0]);
                 for &n in procs.iter().filter(suits) {
                     let procs = if way == AppWay::Sequential { 1 } else { n };
-                    let size = settings.apps.size;
+                    let input = settings.apps.input;
                     // A transform has a power of two of ranks.
                     let fits = application != AnyApplication::Messages(MessageApplication::Fft)
                         || procs.is_power_of_two();
                     if fits {
-                        runs.push(AppRun { application, size, way, policy, procs });
+                        runs.push(AppRun { application, input, way, policy, procs });
                     }
                 }
             }

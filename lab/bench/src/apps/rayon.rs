@@ -49,7 +49,7 @@ mod tests {
     fn loops_on_rayon_agree_with_the_references() {
         for application in Application::ALL.into_iter().filter(|a| a.has_loops()) {
             for procs in [1, 4] {
-                let choice = ProblemChoice { application, size: Size::Tiny, seed: 2, procs };
+                let choice = ProblemChoice { application, size: Size::Tiny, seed: 2, procs, pack: None };
                 let run = run(&*native::problem(choice), &vec![None; procs]);
                 let run = run.unwrap_or_else(|e| panic!("{} on {procs}: {e}", application.name()));
                 assert!(!run.time.is_zero());

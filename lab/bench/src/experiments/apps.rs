@@ -47,7 +47,7 @@ impl Measure for Apps {
             let waiting = if run.way.has_policy() { run.policy.name() } else { "own" };
             RecordSubject::new(self.name(), run.way.name(), waiting, run.procs)
                 .with("application", run.application.name())
-                .with("size", run.size.name())
+                .with("size", run.input.name())
         };
         let variants: Vec<Variant<AppRun>> = all_runs(settings, &procs)
             .into_iter()
@@ -71,7 +71,7 @@ mod tests {
         BenchSettings {
             apps: AppSettings {
                 applications: applications.iter().filter_map(|a| AnyApplication::from_name(a)).collect(),
-                size: Size::Tiny,
+                input: Size::Tiny.into(),
             },
             algorithms: ways.iter().map(|w| w.to_string()).collect(),
             procs: procs.to_vec(),

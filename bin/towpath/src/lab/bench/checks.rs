@@ -1,5 +1,6 @@
 //! Refusals of arguments of `towpath bench` that the chosen experiments do not have.
 
+use towpath_apps::AnyApplication;
 use towpath_lab::experiments::find;
 use towpath_lab::primitives::broadcast::LEAST_BYTES;
 use towpath_lab::structures::MOST;
@@ -7,7 +8,7 @@ use towpath_report::CLAIM_ALGORITHMS;
 
 use super::{
     APPS, BARRIERS, BROADCAST, BULK, BenchArgs, COUNTER, CRASH, KILLS, LOCKS, MPI, MPLOCKS, POOL, PRIMITIVES,
-    QUEUES, RW_LOCKS, STRESS, STRUCTURES,
+    QUEUES, RW_LOCKS, STRESS, STRUCTURES, takes_packs,
 };
 use crate::CommandFailure;
 
@@ -74,6 +75,7 @@ impl BenchArgs {
         let refusal = self
             .misplaced_option(here)
             .or_else(|| self.impossible_number(here))
+            .or_else(|| self.unsuitable_pack())
             .or_else(|| self.unknown_algorithm(here));
         refusal.map_or(Ok(()), |text| Err(CommandFailure::new(text).with_code(2)))
     }
@@ -118,6 +120,15 @@ impl BenchArgs {
     }
 
     /// Answer to a number, or a pair of options, that the experiment can't run with.
+    /// Answer to a pack for an application that takes none.
+    fn unsuitable_pack(&self) -> Option<String> {
+        let pack = self.input.filter(|input| input.pack.is_some())?;
+        let takes = |name: &&String| AnyApplication::from_name(name).is_some_and(|a| takes_packs(&a));
+        let other = self.app.iter().find(|name| !takes(name))?;
+        let takers = Vec::from_iter(AnyApplication::all().filter(takes_packs).map(AnyApplication::name));
+        Some(format!("{other} takes no pack ({}): --app {}", pack.name(), takers.join(",")))
+    }
+
     fn impossible_number(&self, here: &str) -> Option<String> {
         let of_primitives = PRIMITIVES.contains(&here);
         let of_locks = [LOCKS, RW_LOCKS].contains(&here);

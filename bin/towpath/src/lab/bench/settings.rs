@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use towpath_apps::{AnyApplication, Size};
+use towpath_apps::AnyApplication;
 use towpath_host::Pin;
 use towpath_lab::BenchSettings;
 use towpath_lab::apps::AppSettings;
@@ -11,7 +11,9 @@ use towpath_lab::primitives::copies::CopyScheduler;
 use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{Sharing, Structure};
 
-use super::{APPS, BenchArgs, KILLS, MPLOCKS, PRIMITIVES, RUNS_OF_MANY, STRUCTURES, deduplicated};
+use super::{
+    APPS, BenchArgs, KILLS, MPLOCKS, PRIMITIVES, RUNS_OF_MANY, STRUCTURES, deduplicated, takes_packs,
+};
 
 impl BenchArgs {
     /// The laboratory's settings for these arguments.
@@ -55,13 +57,14 @@ impl BenchArgs {
 
     fn apps(&self) -> AppSettings {
         let defaults = AppSettings::default();
-        let chosen = deduplicated(&self.app);
+        let (chosen, input) = (deduplicated(&self.app), self.input.unwrap_or(defaults.input));
         AppSettings {
             applications: match chosen.is_empty() {
+                true if input.pack.is_some() => AnyApplication::all().filter(takes_packs).collect(),
                 true => defaults.applications,
                 false => chosen.iter().filter_map(|name| AnyApplication::from_name(name)).collect(),
             },
-            size: self.input.as_deref().and_then(Size::from_name).unwrap_or(defaults.size),
+            input,
         }
     }
 

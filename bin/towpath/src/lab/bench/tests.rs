@@ -185,8 +185,17 @@ fn apps_have_options_of_their_own() {
     assert!(s.check().is_ok());
     let s = s.settings();
     assert_eq!(s.apps.applications.iter().map(|a| a.name()).collect::<Vec<_>>(), ["lu", "fft"]);
-    assert_eq!((s.apps.size, s.procs, s.runs), (Size::Tiny, vec![1, 2], 5));
+    assert_eq!((s.apps.input, s.procs, s.runs), (Size::Tiny.into(), vec![1, 2], 5));
     assert!(parse("apps --app gauss").unwrap_err().contains("barnes"));
+    let pack = concat!("apps --input ", env!("CARGO_MANIFEST_DIR"), "/../../lab/apps/tests/two.1.pack");
+    let s = parse(pack).unwrap().settings().apps;
+    assert_eq!(s.applications.iter().map(|a| a.name()).collect::<Vec<_>>(), ["spark98", "spark98-reduced"]);
+    assert_eq!(s.input.name(), "two.1.pack");
+    assert!(parse(&format!("{pack} --app spark98")).unwrap().check().is_ok());
+    let refused = parse(&format!("{pack} --app spark98,lu")).unwrap().check().unwrap_err().message;
+    assert!(refused.contains("lu") && refused.contains("spark98"), "{refused}");
+    let unknown = parse("apps --input huge").unwrap_err();
+    assert!(unknown.contains("tiny, small") && unknown.contains("huge"), "{unknown}");
     assert!(parse("apps --algorithms crossbeam,mcs,lock-free").unwrap().check().is_ok());
 }
 

@@ -12,7 +12,7 @@ pub mod teams;
 use towpath_apps::messages::{MessageApplication, MessageInput};
 use towpath_apps::program::AnyApplication;
 use towpath_apps::simulated;
-use towpath_apps::{Application, ProblemChoice, Size};
+use towpath_apps::{Application, ProblemChoice, ProblemInput, Size};
 
 use super::messages::{Layer, MessageAlgorithm};
 use super::run::figures;
@@ -27,8 +27,14 @@ use towpath_report::record::metrics;
 /// # Errors
 ///
 /// If the threads get stuck, or the result differs from the reference.
-pub fn solve(run: &Run, application: Application, size: Size, part: NamedPart) -> Result<Measured, Error> {
-    let choice = ProblemChoice { application, size, seed: run.seed, procs: run.procs };
+pub fn solve(
+    run: &Run,
+    application: Application,
+    input: ProblemInput,
+    part: NamedPart,
+) -> Result<Measured, Error> {
+    let ProblemInput { size, pack } = input;
+    let choice = ProblemChoice { application, size, seed: run.seed, procs: run.procs, pack };
     let (copies, patience) = (run.copies.max(1), run.patience());
     let mut notes = None;
     let solved = simulated::run(&run.machine, choice, copies, &mut |simulation, arena, needs| {
@@ -74,20 +80,27 @@ pub fn solve_by_messages(
     Ok(Measured { values })
 }
 
-/// Reads an application and its size: `lu`, or `lu/tiny`.
+/// Reads an application and its input: `lu`, `lu/tiny`, `spark98/sf10.1.pack` (a file).
 ///
 /// # Errors
 ///
 /// Names what there is.
-pub fn pattern(text: &str) -> Result<(AnyApplication, Size), Error> {
-    let (name, size) = text.split_once('/').unwrap_or((text, Size::default().name()));
-    let named = AnyApplication::from_name(name).zip(Size::from_name(size));
-    named.ok_or_else(|| {
+pub fn pattern(text: &str) -> Result<(AnyApplication, ProblemInput), Error> {
+    let (name, input) = text.split_once('/').unwrap_or((text, Size::default().name()));
+    let application = AnyApplication::from_name(name);
+    if let Some(AnyApplication::Shared(shared)) = application
+        && ProblemInput::takes_packs(shared)
+    {
+        let input = ProblemInput::read(input, Size::default()).map_err(Error::NotAvailable)?;
+        return Ok((AnyApplication::Shared(shared), input));
+    }
+    let size = Size::from_name(input).map(ProblemInput::from);
+    application.zip(size).ok_or_else(|| {
         let names: Vec<&str> = AnyApplication::all().map(AnyApplication::name).collect();
         let sizes = Size::ALL.map(Size::name).join(", ");
         let names = names.join(", ");
         Error::NotAvailable(format!(
-            "no application is called `{text}`; there are {names}, each with a size behind it if it is not `{}` ({sizes}): lu/tiny",
+            "no application is called `{text}`; there are {names}, each with a size behind it if it is not `{}` ({sizes}): lu/tiny; spark98 takes a pack of Spark98's, too: spark98/sf10.1.pack",
             Size::default().name()
         ))
     })
@@ -98,6 +111,9 @@ mod tests {
     use super::*;
     use crate::sim::Work;
     use towpath_sim::machines;
+
+    const PACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/tests/two.1.pack");
+    const TINY: ProblemInput = ProblemInput { size: Size::Tiny, pack: None };
 
     fn run_on(machine: &str, procs: usize) -> Run {
         Run::new(machines::by_name(machine).unwrap(), procs, Work { ns: 0, spread: 0.0 }, 1)
@@ -112,7 +128,7 @@ mod tests {
         let with = |run: &Run, application, part: &str| {
             let part = NamedPart::find(&run.machine, part).unwrap();
             assert!(part.is_used_by(application) && part.lacks(&run.machine, run.copies).is_none());
-            let solved = solve(run, application, Size::Tiny, part).unwrap();
+            let solved = solve(run, application, TINY, part).unwrap();
             assert!(value(&solved, metrics::PROGRAM_TIME) > 0.0);
         };
         let origin = run_on("origin2000", 4);
@@ -130,7 +146,7 @@ mod tests {
         let run = run_on("avalanche", 4);
         let of = |lock: &str| {
             let part = NamedPart::find(&run.machine, lock).unwrap();
-            solve(&run, Application::Mp3d, Size::Tiny, part).unwrap()
+            solve(&run, Application::Mp3d, TINY, part).unwrap()
         };
         for lock in ["mp-distributed", "mcs"] {
             let solved = of(lock);
@@ -153,6 +169,11 @@ mod tests {
         assert!(part.lacks(&avalanche, 2).unwrap().contains("--copies"));
         assert!(!part.is_used_by(Application::Lu));
         assert!(NamedPart::find(&origin, "turnstile").is_none());
+        let (_, packed) = pattern(&format!("spark98/{PACK}")).unwrap();
+        assert_eq!(packed.name(), "two.1.pack");
+        assert!(pattern(&format!("lu/{PACK}")).is_err());
+        let error = pattern("spark98/huge").unwrap_err().to_string();
+        assert!(error.contains("tiny, small"), "{error}");
         let error = pattern("lu/huge").unwrap_err().to_string();
         assert!(error.contains("tiny") && error.contains("radiosity") && error.contains("fft"), "{error}");
     }

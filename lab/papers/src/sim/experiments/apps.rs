@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use towpath_apps::program::AnyApplication;
-use towpath_apps::{Application, Size};
+use towpath_apps::{Application, ProblemInput};
 use towpath_sync::Policy;
 
 use super::multiprogramming::with_scheduler;
@@ -102,9 +102,9 @@ impl Setting<'_> {
         Point { subject, run, runner }
     }
 
-    fn shared(&self, application: Application, size: Size) -> Result<Vec<Point>, Error> {
+    fn shared(&self, application: Application, input: ProblemInput) -> Result<Vec<Point>, Error> {
         let of = |part: NamedPart| {
-            self.point(part.name, Arc::new(move |run: &Run| solve(run, application, size, part)))
+            self.point(part.name, Arc::new(move |run: &Run| solve(run, application, input, part)))
         };
         Ok(parts(self.sweep, application, self.run.copies)?.into_iter().map(of).collect())
     }
@@ -132,7 +132,7 @@ impl Simulate for Applications {
         }
         let mut points = Vec::new();
         for name in &patterns {
-            let (application, size) = pattern(name)?;
+            let (application, input) = pattern(name)?;
             for &procs in &all {
                 let run = Run { procs, copies: 1, ..sweep.run.clone() };
                 let mut setting = Setting { sweep: &sweep, name, run, scheduler: None };
@@ -145,7 +145,7 @@ impl Simulate for Applications {
                         setting.run.waiting = Policy::Spin;
                         points.extend(claims(&sweep).into_iter().map(|algorithm| {
                             let runner =
-                                move |run: &Run| solve_by_messages(run, application, size, algorithm);
+                                move |run: &Run| solve_by_messages(run, application, input.size, algorithm);
                             setting.point(algorithm.name(), Arc::new(runner))
                         }));
                         continue;
@@ -157,13 +157,13 @@ impl Simulate for Applications {
                         setting.run.copies = copies;
                         if copies == 1 {
                             (setting.scheduler, setting.run.machine) = (None, machine.clone());
-                            points.extend(setting.shared(application, size)?);
+                            points.extend(setting.shared(application, input)?);
                             continue;
                         }
                         for scheduler in &sweep.schedulers {
                             setting.scheduler = Some(scheduler);
                             setting.run.machine = with_scheduler(&machine, scheduler)?;
-                            points.extend(setting.shared(application, size)?);
+                            points.extend(setting.shared(application, input)?);
                         }
                     }
                 }
