@@ -23,7 +23,8 @@ mod survey;
 
 pub use error::Error;
 pub use file::check_name;
-pub use queue::{Leaving, LockAccess, LockGrant, LockPlace};
+pub use queue::{Leaving, LockGrant, LockPlace};
+pub use record::LockAccess;
 pub use survey::{LockInfo, LockUser, StrangeFile, survey};
 
 /// The README's example compiles and runs.

@@ -43,22 +43,12 @@ use crate::Error;
 use crate::file::{
     ByteRight, DESK, byte_of, has_name, is_locked, lock_byte, open_file, open_second, path_of,
 };
-use crate::record::{HEADER, LockHeader, MOST_PLACES, PlaceRecord, PlaceState, RECORD};
+use crate::record::{HEADER, LockAccess, LockHeader, MOST_PLACES, PlaceRecord, PlaceState, RECORD};
 
 /// Time for which a waiter that gives up tries to clear its record.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Pause between two attempts.
 const MOMENT: Duration = Duration::from_millis(2);
-
-/// Kind of access.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LockAccess {
-    /// One holder.
-    #[default]
-    Exclusive,
-    /// Any number of holders that only read.
-    Shared,
-}
 
 /// Lock that was given to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

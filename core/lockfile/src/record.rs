@@ -19,7 +19,15 @@
 //! writes one leaves the old one or the new one. Only this user can write the file; even so each
 //! number is checked where it is used, and a record that is none counts as free.
 
-use crate::queue::LockAccess;
+/// Kind of access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockAccess {
+    /// One holder.
+    #[default]
+    Exclusive,
+    /// Any number of holders that only read.
+    Shared,
+}
 
 /// Number of bytes of the header.
 pub(crate) const HEADER: usize = 4096;

@@ -11,8 +11,8 @@ use towpath_shm::named_worlds_directory;
 
 use crate::Error;
 use crate::file::{open_file, path_of, prefix};
-use crate::queue::{LockAccess, LockFile};
-use crate::record::{PlaceRecord, PlaceState};
+use crate::queue::LockFile;
+use crate::record::{LockAccess, PlaceRecord, PlaceState};
 
 /// Holder or waiter of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
