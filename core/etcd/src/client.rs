@@ -11,7 +11,9 @@ use ureq::{Agent, Body};
 
 use crate::Error;
 use crate::login::{Login, LoginState};
-use crate::queue::recipe_name;
+
+/// Begin of all keys.
+pub(crate) const ROOT: &str = "towpath/";
 
 /// Time-out of making a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -266,9 +268,23 @@ pub(crate) fn understand(url: &str, status: u16, text: &str) -> Result<Value, Er
     }
 }
 
+/// Name of a lock for etcd's recipe, whose keys lie below it.
+///
+/// Without a slash of its own: the keys of one lock are never below another's.
+pub(crate) fn recipe_name(name: &str) -> String {
+    format!("{ROOT}{}", name.replace('%', "%25").replace('/', "%2F"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn name_with_slashes_makes_no_keys_below_another() {
+        assert_eq!(recipe_name("a"), "towpath/a");
+        assert_eq!(recipe_name("a/b"), "towpath/a%2Fb");
+        assert_eq!(recipe_name("a%2Fb"), "towpath/a%252Fb");
+    }
 
     #[test]
     fn answer_is_taken_apart_or_refused() {

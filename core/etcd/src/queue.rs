@@ -16,10 +16,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::client::{ANSWER, Etcd, EtcdLease, number, understand};
+use crate::client::{ANSWER, Etcd, EtcdLease, number, recipe_name, understand};
 
-/// Begin of all keys.
-pub(crate) const ROOT: &str = "towpath/";
 /// Part of a reader's key before the number of its lease.
 pub(crate) const READ: &str = "read/";
 
@@ -132,23 +130,9 @@ impl Etcd {
     }
 }
 
-/// Name of a lock for etcd's recipe, whose keys lie below it.
-///
-/// Without a slash of its own: the keys of one lock are never below another's.
-pub(crate) fn recipe_name(name: &str) -> String {
-    format!("{ROOT}{}", name.replace('%', "%25").replace('/', "%2F"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn name_with_slashes_makes_no_keys_below_another() {
-        assert_eq!(recipe_name("a"), "towpath/a");
-        assert_eq!(recipe_name("a/b"), "towpath/a%2Fb");
-        assert_eq!(recipe_name("a%2Fb"), "towpath/a%252Fb");
-    }
 
     #[test]
     fn reader_waits_for_keys_of_writers_alone() {

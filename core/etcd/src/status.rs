@@ -8,8 +8,8 @@ use rustix::system::uname;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::client::{ANSWER, Etcd, number};
-use crate::queue::{READ, ROOT, recipe_name};
+use crate::client::{ANSWER, Etcd, ROOT, number, recipe_name};
+use crate::queue::READ;
 
 /// Process that holds a lock of an etcd or waits for it.
 ///
