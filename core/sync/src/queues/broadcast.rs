@@ -120,6 +120,8 @@ impl<P: Processor, const N: usize> BroadcastHead<P, N> {
 }
 
 /// The ring, wherever its parts lie.
+///
+/// `ring` in the examples has a kilobyte, its writer and a reader (`doc/queues.rs`).
 #[derive(OpaqueDebug)]
 pub struct Broadcast<'a, P: Processor, const N: usize = PLACES> {
     head: &'a BroadcastHead<P, N>,
@@ -184,19 +186,14 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// Maximum number of bytes of a message that travels in one piece.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let long =
     ///     ring.reserve(&cpu, &Spinning, &mut writer, ring.most_whole() + 1, Deadline::PAST);
     /// assert_eq!(long.err(), Some(TransferError::TooLong { most: ring.most_whole() }));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub const fn most_whole(&self) -> usize {
         (self.size() / 2 - HEAD) as usize * 8
@@ -243,19 +240,14 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// Number of readers, some of which may be dead.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// assert_eq!(ring.readers(&cpu), 1);
     /// ring.leave_reader(&cpu, &Spinning, &reader);
     /// assert_eq!(ring.readers(&cpu), 0);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn readers(&self, cpu: &P) -> usize {
         self.head.readers.count(cpu)
@@ -265,15 +257,9 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// that the writer was not told of yet.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// # use towpath_sync::Wait;
     /// # struct Process(u32);
     /// # impl towpath_sync::Surroundings for Process {
@@ -286,7 +272,8 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// let lost = ring.lost_reader(&cpu, &second);
     /// assert!(matches!(lost, Some(TransferError::PeerDied { .. })));
     /// assert_eq!(ring.lost_reader(&cpu, &second), None); // told once
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn lost_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<TransferError> {
         self.head.readers.drop_dead(cpu, wait);
@@ -302,19 +289,14 @@ impl<'a, P: Processor, const N: usize> Broadcast<'a, P, N> {
     /// Closes the ring: the writer is refused, readers get the messages sent before.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.close(&cpu, &Spinning);
     /// let refused = ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER);
     /// assert_eq!(refused, Err(TransferError::Closed));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         self.head.members.close(cpu);

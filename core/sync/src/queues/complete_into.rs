@@ -126,31 +126,15 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// [`BoundedQueue::send`](super::BoundedQueue::send).
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
-    /// # let (head, ring) =
-    /// #     (ManyHead::<Native>::in_arena(&Heap), WordLine::row(&Heap, geometry.ring_lines()));
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let results = ManyToMany::<Native>::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     results.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue, results) = (Native::current(), queue_of_four()?, queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let (job, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.complete_into(&cpu, &Spinning, lease, &results, &(job * job), Deadline::NEVER)?;
     /// assert_eq!(results.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 49);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn complete_into<T: SentWords, W: Waiting<P>, const M: usize>(
         &self,

@@ -149,6 +149,9 @@ pub struct ManyHead<P: Processor, const N: usize = PLACES> {
 }
 
 /// The queue, wherever its parts lie.
+///
+/// `queue` in the examples has room for four numbers; a sender and a receiver have joined it
+/// (`doc/queues.rs`).
 #[derive(OpaqueDebug)]
 pub struct ManyToMany<'a, P: Processor, const N: usize = PLACES> {
     head: &'a ManyHead<P, N>,
@@ -200,25 +203,23 @@ impl<P: Processor, const N: usize> ManyHead<P, N> {
     /// under leases: for its creator, before others know the queue.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, geometry) = (Native::current(), ManyToMany::<Native>::geometry::<u64>(4));
     /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
+    /// # let [ring, slots] = [geometry.ring_lines(), geometry.slot_lines()]
+    /// #     .map(|lines| WordLine::row(&Heap, lines));
+    /// head.set_limit(&cpu, 3);
+    /// let queue = ManyToMany::of(&head, &ring, &slots, geometry);
     /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
     /// #     queue.join(&cpu, &Spinning, side)?;
     /// # }
-    /// head.set_limit(&cpu, 3);
     /// for n in 0..3u64 {
     ///     queue.send(&cpu, &Spinning, &n, Deadline::PAST)?;
     /// }
     /// assert!(queue.send(&cpu, &Spinning, &3u64, Deadline::PAST).is_err()); // of four slots
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn set_limit(&self, cpu: &P, values: usize) {
         self.members.set_limit(cpu, values);
@@ -324,25 +325,16 @@ impl<'a, P: Processor, const N: usize> ManyToMany<'a, P, N> {
     /// The queue, at which there may be one receiver only: each process says so.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// # queue.leave(&cpu, &Spinning, QueueSide::Receiver);
     /// let queue = queue.of_one_receiver();
     /// queue.join(&cpu, &Spinning, QueueSide::Receiver)?;
     /// let second = queue.join(&cpu, &Spinning, QueueSide::Receiver);
     /// assert!(matches!(second, Err(TransferError::Taken { .. })));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn of_one_receiver(self) -> Self {

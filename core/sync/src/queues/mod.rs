@@ -51,6 +51,9 @@ use words::{all_words, word_at};
 use crate::{Deadline, Waiting};
 
 /// A bounded queue of values.
+///
+/// `queue` in the examples has room for four numbers; a sender and a receiver have joined it
+/// (`doc/queues.rs`).
 pub trait BoundedQueue<P: Processor>: Copy {
     /// Place of an end in the queue, where it has one.
     type Seat: Copy;
@@ -62,23 +65,14 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::Capacity`]; [`TransferError::Taken`] where there may be one only.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// // one more sender of this process
     /// let late = queue.join(&cpu, &Spinning, QueueSide::Sender);
     /// assert!(late.is_ok());
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn join<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide) -> Result<Self::Seat, TransferError>;
 
@@ -87,23 +81,14 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// Where each sender has a ring of its own, the seat says which:
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// let seat = queue.join(&cpu, &Spinning, QueueSide::Sender)?;
     /// queue.at(seat).send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// assert_eq!(queue.len(&cpu), 1);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     fn at(self, _seat: Self::Seat) -> Self {
@@ -119,25 +104,16 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// at once if it went in good order.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// for n in 0..4u64 {
     ///     queue.send(&cpu, &Spinning, &n, Deadline::NEVER)?;
     /// }
     /// let full = queue.send(&cpu, &Spinning, &4u64, Deadline::PAST);
     /// assert_eq!(full, Err(TransferError::TimedOut));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn send<T: SentWords, W: Waiting<P>>(
         &self,
@@ -156,24 +132,15 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the last sender has gone.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// assert_eq!(queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 7);
     /// let empty = queue.receive::<u64, _>(&cpu, &Spinning, Deadline::PAST);
     /// assert_eq!(empty, Err(TransferError::TimedOut));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     fn receive<T: Plain, W: Waiting<P>>(
@@ -194,19 +161,9 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// Into memory whose length is known when the program runs:
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// # use towpath_sync::queues::BytesInto;
     /// queue.send(&cpu, &Spinning, b"abcdefgh", Deadline::NEVER)?;
     /// let mut bytes = vec![0; 8];
@@ -214,7 +171,8 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// let into = unsafe { BytesInto::new(bytes.as_mut_ptr(), 8) };
     /// queue.receive_as(&cpu, &Spinning, &into, Deadline::NEVER)?;
     /// assert_eq!(bytes, b"abcdefgh");
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn receive_as<S: ReceivedShape, W: Waiting<P>>(
         &self,
@@ -227,47 +185,29 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// Receives the oldest value if there is one; asks for no reason if there is none.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// assert_eq!(queue.take_if_there::<u64, _>(&cpu, &Spinning), None);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// assert_eq!(queue.take_if_there::<u64, _>(&cpu, &Spinning), Some(7));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn take_if_there<T: Plain, W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Option<T>;
 
     /// Sends nothing more: senders are refused, receivers get the values sent before.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// queue.close(&cpu, &Spinning);
     /// let receive = || queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER);
     /// assert_eq!([receive(), receive()], [Ok(7), Err(TransferError::Closed)]);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn close<W: Waiting<P>>(&self, cpu: &P, wait: &W);
 
@@ -275,70 +215,43 @@ pub trait BoundedQueue<P: Processor>: Copy {
     /// last.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.leave(&cpu, &Spinning, QueueSide::Sender); // the last sender
     /// let received = queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER);
     /// assert_eq!(received, Err(TransferError::Disconnected));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W, side: QueueSide);
 
     /// Number of values that wait, at some time during the call.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// for n in 0..3u64 {
     ///     queue.send(&cpu, &Spinning, &n, Deadline::NEVER)?;
     /// }
     /// assert_eq!(queue.len(&cpu), 3);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn len(&self, cpu: &P) -> usize;
 
     /// Returns whether no value waits.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// assert!(queue.is_empty(&cpu));
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// assert!(!queue.is_empty(&cpu));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     fn is_empty(&self, cpu: &P) -> bool {
         self.len(cpu) == 0

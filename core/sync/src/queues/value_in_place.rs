@@ -33,25 +33,16 @@ impl ManyToMany<'_, Native> {
     /// First byte of a leased value, which lies there until the lease ends.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let lease = queue.lease_in_place(&cpu, &Spinning, Deadline::NEVER)?;
     /// // SAFETY: the value lies there until the lease ends.
     /// assert_eq!(unsafe { queue.leased_value(&lease).cast::<u64>().read() }, 7);
     /// queue.complete(&cpu, &Spinning, lease);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn leased_value(&self, leased: &Leased) -> *const u8 {
         value_of::<u8>(self, leased.slot()).cast_const()

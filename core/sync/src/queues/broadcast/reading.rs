@@ -51,15 +51,9 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// [`TransferError::Capacity`]; [`TransferError::Damaged`].
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// # let mut message = Vec::new();
     /// ring.send(&cpu, &Spinning, &mut writer, b"early", Deadline::NEVER)?;
     /// let mut late = ring.join_reader(&cpu, &Spinning)?;
@@ -67,7 +61,8 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// ring.send(&cpu, &Spinning, &mut writer, b"late", Deadline::NEVER)?;
     /// ring.receive(&cpu, &Spinning, &mut late, &mut message, Deadline::NEVER)?;
     /// assert_eq!(message, b"late");
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn join_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<ReaderEnd, TransferError> {
         let (readers, published) = (&self.head.readers, &self.head.writer.published);
@@ -95,21 +90,16 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Takes a reader off.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.leave_reader(&cpu, &Spinning, &reader);
     /// for _ in 0..100 {
     ///     // it holds none back
     ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::PAST)?;
     /// }
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn leave_reader<W: Waiting<P>>(&self, cpu: &P, wait: &W, reader: &ReaderEnd) {
         self.head.readers.leave(cpu, wait, reader.place);
@@ -192,22 +182,17 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// [`TransferError::Disconnected`] and [`TransferError::PeerDied`] if the writer has gone.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
     /// assert_eq!((piece.bytes, piece.is_first, piece.is_last), (3, true, true));
     /// ring.pass(&mut reader, &piece);
     /// let none = ring.next(&cpu, &Spinning, &mut reader, Deadline::PAST);
     /// assert_eq!(none.err(), Some(TransferError::TimedOut));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn next<W: Waiting<P>>(
@@ -264,21 +249,16 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Copies a piece's bytes, as many as there is room for.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
     /// let mut begin = [0; 2];
     /// ring.copy(&cpu, &piece, &mut begin); // as many as there is room for
     /// assert_eq!(&begin, b"ab");
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn copy(&self, cpu: &P, piece: &RingPiece, to: &mut [u8]) {
@@ -291,16 +271,10 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// not, the next piece is another one. Always true where readers hold the writer back.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
-    /// let ring = Broadcast::of(&head, &lines, true); // lossy
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(true)?);
+    /// // a lossy ring
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
     /// assert!(ring.is_whole(&cpu, &piece));
@@ -308,7 +282,8 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::NEVER)?; // overwrites it
     /// }
     /// assert!(!ring.is_whole(&cpu, &piece));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn is_whole(&self, cpu: &P, piece: &RingPiece) -> bool {
@@ -318,22 +293,17 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Number of messages that the reader missed before this one.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
-    /// let ring = Broadcast::of(&head, &lines, true); // lossy
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(true)?);
+    /// // a lossy ring
     /// for _ in 0..100 {
     ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 100], Deadline::NEVER)?;
     /// }
     /// let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
     /// assert!(ring.missed(&reader, &piece) > 80); // the ring has room for ten at most
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub const fn missed(&self, reader: &ReaderEnd, piece: &RingPiece) -> u64 {
         if self.lossy { piece.number.saturating_sub(reader.number) } else { 0 }
@@ -342,15 +312,9 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Goes on to the next piece. The room is given back with [`Broadcast::progress`].
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// for message in [b"a", b"b"] {
     ///     ring.send(&cpu, &Spinning, &mut writer, message, Deadline::NEVER)?;
     /// }
@@ -359,7 +323,8 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// let (piece, mut byte) = (ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?, [0]);
     /// ring.copy(&cpu, &piece, &mut byte);
     /// assert_eq!(&byte, b"b");
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub const fn pass(&self, reader: &mut ReaderEnd, piece: &RingPiece) {
@@ -371,15 +336,9 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Gives back the room of all pieces before the next one: once for several.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// for _ in 0..4 {
     ///     ring.send(&cpu, &Spinning, &mut writer, &[0; 200], Deadline::NEVER)?;
     ///     let piece = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?;
@@ -388,7 +347,8 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// assert!(ring.send(&cpu, &Spinning, &mut writer, &[0; 400], Deadline::PAST).is_err());
     /// ring.progress(&cpu, &Spinning, &reader); // the room of all four
     /// ring.send(&cpu, &Spinning, &mut writer, &[0; 400], Deadline::PAST)?;
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn progress<W: Waiting<P>>(&self, cpu: &P, wait: &W, reader: &ReaderEnd) {
@@ -408,21 +368,16 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// As [`Broadcast::next`].
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// let mut message = Vec::new();
     /// let missed = ring.gather(&cpu, &Spinning, &mut reader, &mut message, Deadline::NEVER)?;
     /// assert_eq!((message.as_slice(), missed), (&b"abc"[..], 0));
     /// ring.progress(&cpu, &Spinning, &reader); // now the writer may use its room
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn gather<W: Waiting<P>>(
         &self,
@@ -456,22 +411,17 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// As [`Broadcast::next`].
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let mut message = Vec::new();
     /// for n in 0..100u64 {
     ///     ring.send(&cpu, &Spinning, &mut writer, &n.to_le_bytes(), Deadline::PAST)?;
     ///     ring.receive(&cpu, &Spinning, &mut reader, &mut message, Deadline::PAST)?;
     ///     assert_eq!(message, n.to_le_bytes());
     /// }
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn receive<W: Waiting<P>>(
@@ -490,19 +440,14 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Returns whether the next piece is there.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// assert!(!ring.is_ready(&cpu, &mut reader));
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// assert!(ring.is_ready(&cpu, &mut reader));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn is_ready(&self, cpu: &P, reader: &mut ReaderEnd) -> bool {
         matches!(self.look(cpu, reader), Ok(Ok(_)))

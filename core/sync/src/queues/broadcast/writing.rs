@@ -42,18 +42,13 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// [`TransferError::Taken`] while there is another one.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let second = ring.join_writer(&cpu, &Spinning);
     /// assert!(matches!(second, Err(TransferError::Taken { .. })));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn join_writer<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<WriterEnd, TransferError> {
         self.head.members.join_alone(cpu, wait, QueueSide::Sender)?;
@@ -69,19 +64,14 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// Takes the calling process off as the writer.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// ring.leave_writer(&cpu, &Spinning);
     /// let next = ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER);
     /// assert_eq!(next.err(), Some(TransferError::Disconnected));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn leave_writer<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         if self.head.members.leave(cpu, wait, QueueSide::Sender) {
@@ -97,20 +87,15 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// the lossy mode.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let room = ring.reserve(&cpu, &Spinning, &mut writer, 100, Deadline::NEVER)?;
     /// ring.fill(&cpu, &room, b"abc");
     /// ring.commit(&cpu, &Spinning, &mut writer, &room, 3)?; // less than was reserved
     /// assert_eq!(ring.next(&cpu, &Spinning, &mut reader, Deadline::NEVER)?.bytes, 3);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn reserve<W: Waiting<P>>(
@@ -190,19 +175,14 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// If there are more than it was reserved for.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let room = ring.reserve(&cpu, &Spinning, &mut writer, 3, Deadline::NEVER)?;
     /// ring.fill(&cpu, &room, b"abc");
     /// assert!(!ring.is_ready(&cpu, &mut reader)); // readers do not see it yet
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn fill(&self, cpu: &P, reservation: &Reservation, bytes: &[u8]) {
@@ -222,20 +202,15 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// If there are more than were reserved.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let room = ring.reserve(&cpu, &Spinning, &mut writer, 3, Deadline::NEVER)?;
     /// ring.fill(&cpu, &room, b"abc");
     /// ring.commit(&cpu, &Spinning, &mut writer, &room, 3)?;
     /// assert!(ring.is_ready(&cpu, &mut reader));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn commit<W: Waiting<P>>(
@@ -287,20 +262,15 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// the readers; [`TransferError::TooLong`] in the lossy mode only.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// # let mut message = Vec::new();
     /// ring.send(&cpu, &Spinning, &mut writer, b"abc", Deadline::NEVER)?;
     /// ring.receive(&cpu, &Spinning, &mut reader, &mut message, Deadline::NEVER)?;
     /// assert_eq!(message, b"abc");
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn send<W: Waiting<P>>(
         &self,
@@ -321,21 +291,16 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// another message was begun meanwhile.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{Broadcast, BroadcastHead, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let head = BroadcastHead::<Native>::in_arena(&Heap);
-    /// # let lines = WordLine::row(&Heap, Broadcast::<Native>::lines(1024));
-    /// # let ring = Broadcast::of(&head, &lines, false);
-    /// # let mut writer = ring.join_writer(&cpu, &Spinning)?;
-    /// # let mut reader = ring.join_reader(&cpu, &Spinning)?;
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, (ring, mut writer, mut reader)) = (Native::current(), ring_of_two(false)?);
     /// let (long, mut sent) = ([7; 1500], 0); // longer than the ring
     /// let late = ring.send_rest(&cpu, &Spinning, &mut writer, &long, &mut sent, Deadline::PAST);
     /// assert_eq!(late, Err(TransferError::TimedOut));
     /// assert!(0 < sent && sent < 1500); // another call goes on there, once the reader has read
     /// # let _ = &mut reader;
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn send_rest<W: Waiting<P>>(
         &self,

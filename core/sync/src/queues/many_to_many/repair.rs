@@ -66,19 +66,9 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Returns whether there were any.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// # use towpath_sync::Wait;
     /// # struct Process(u32);
     /// # impl towpath_sync::Surroundings for Process {
@@ -90,7 +80,8 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// queue.lease_in_place(&cpu, &first, Deadline::NEVER)?; // and dies with its lease
     /// assert!(queue.repair(&cpu, &second));
     /// assert_eq!(queue.receive::<u64, _>(&cpu, &second, Deadline::NEVER)?, 7); // it came in again
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
         self.look_over(cpu, wait).has_repaired

@@ -144,25 +144,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// As [`BoundedQueue::send`](crate::queues::BoundedQueue::send).
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// let reserved = queue.reserve(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.fill(&cpu, &reserved, &7u64);
     /// assert_eq!(queue.len(&cpu), 0); // nothing is sent yet
     /// queue.publish(&cpu, &Spinning, reserved)?;
     /// assert_eq!(queue.len(&cpu), 1);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn reserve<W: Waiting<P>>(
@@ -182,25 +173,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Writes a value into a slot that the caller reserved.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// let reserved = queue.reserve(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.fill(&cpu, &reserved, &7u64);
     /// queue.fill(&cpu, &reserved, &8u64); // the last one counts
     /// queue.publish(&cpu, &Spinning, reserved)?;
     /// assert_eq!(queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?, 8);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn fill<T: SentWords>(&self, cpu: &P, reserved: &Reserved, value: &T) {
@@ -217,24 +199,15 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// [`TransferError::Closed`]; [`TransferError::NotEntered`] if another process reserved it.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// let reserved = queue.reserve(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.fill(&cpu, &reserved, &7u64);
     /// queue.close(&cpu, &Spinning); // meanwhile
     /// assert_eq!(queue.publish(&cpu, &Spinning, reserved), Err(TransferError::Closed));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline]
     pub fn publish<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) -> Result<(), TransferError> {
@@ -248,25 +221,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Frees a slot that the caller reserved: nothing is sent.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// let reserved = queue.reserve(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.give_up(&cpu, &Spinning, reserved);
     /// for n in 0..4u64 {
     ///     queue.send(&cpu, &Spinning, &n, Deadline::PAST)?; // there is room for four values
     /// }
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn give_up<W: Waiting<P>>(&self, cpu: &P, wait: &W, reserved: Reserved) {
         let is_mine = identity(reserved.word) == wait.identity();

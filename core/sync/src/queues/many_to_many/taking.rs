@@ -119,24 +119,15 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let (job, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
     /// assert_eq!(job, 7);
     /// queue.complete(&cpu, &Spinning, lease); // until then its slot is in use
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn receive_leased<T: Plain, W: Waiting<P>>(
@@ -160,26 +151,17 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// As [`BoundedQueue::receive`](crate::queues::BoundedQueue::receive).
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let lease = queue.lease_in_place(&cpu, &Spinning, Deadline::NEVER)?;
     /// // SAFETY: the value lies there until the lease ends.
     /// let value = unsafe { &*queue.leased_value(&lease).cast::<u64>() };
     /// assert_eq!(*value, 7); // not copied
     /// queue.complete(&cpu, &Spinning, lease);
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn lease_in_place<W: Waiting<P>>(
@@ -210,25 +192,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Ends a lease: the value is done with, or comes in again.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let (job, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
     /// let handled = job.checked_sub(8).is_some();
     /// queue.end(&cpu, &Spinning, lease, handled);
     /// assert_eq!(queue.len(&cpu), 1); // it was not, and comes in again
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn end<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased, completed: bool) {
@@ -242,25 +215,16 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Ends a lease: the value is done with.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// let (_, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.complete(&cpu, &Spinning, lease);
     /// queue.give_back(&cpu, &Spinning, lease); // it has ended: no effect
     /// assert!(queue.is_empty(&cpu));
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     #[inline(always)]
     pub fn complete<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
@@ -280,26 +244,17 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     /// Ends a lease: the value comes in again.
     ///
     /// ```
-    /// # use towpath_machine::{Heap, Native};
-    /// # use towpath_sync::queues::{BoundedQueue, ManyHead, ManyToMany};
-    /// # use towpath_sync::queues::{QueueSide, TransferError, WordLine};
-    /// # use towpath_sync::{Deadline, Spinning};
-    /// # let cpu = Native::current();
-    /// # let geometry = ManyToMany::<Native>::geometry::<u64>(4);
-    /// # let head = ManyHead::<Native>::in_arena(&Heap);
-    /// # let ring = WordLine::row(&Heap, geometry.ring_lines());
-    /// # let slots = WordLine::row(&Heap, geometry.slot_lines());
-    /// # let queue = ManyToMany::of(&head, &ring, &slots, geometry);
-    /// # for side in [QueueSide::Sender, QueueSide::Receiver] {
-    /// #     queue.join(&cpu, &Spinning, side)?;
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
     /// queue.send(&cpu, &Spinning, &7u64, Deadline::NEVER)?;
     /// queue.send(&cpu, &Spinning, &8u64, Deadline::NEVER)?;
     /// let (_, lease) = queue.receive_leased::<u64, _>(&cpu, &Spinning, Deadline::NEVER)?;
     /// queue.give_back(&cpu, &Spinning, lease);
     /// let receive = || queue.receive::<u64, _>(&cpu, &Spinning, Deadline::NEVER);
     /// assert_eq!([receive()?, receive()?], [8, 7]); // behind those that wait
-    /// # Ok::<(), TransferError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn give_back<W: Waiting<P>>(&self, cpu: &P, wait: &W, leased: Leased) {
         if leased.is_of(wait.identity()) {
