@@ -54,7 +54,7 @@ pub struct Arguments {
     lock: String,
     /// Say on standard error, at the end, for which locks threads have waited, how often
     /// they were handed over, how many of their holders were preempted, and how many objects were
-    /// passed to libc
+    /// passed to libc. Also if a signal ends the program
     #[arg(long)]
     report: bool,
     /// Draw the waits, hand-overs and preempted holders into a page, at the end. Of the
