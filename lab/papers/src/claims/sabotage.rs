@@ -166,7 +166,10 @@ impl Sabotage {
         let against = match (claim.simulated)(&context.with_seeds(1).without(self.change)) {
             Ok(finding) if finding.verdict == Verdict::Reproduced => None,
             Ok(finding) => Some(first(finding.verdict.why())),
-            Err(error) => Some(format!("its experiment failed: {error}")),
+            // An experiment that fails says nothing of the claim.
+            Err(error) => {
+                return Trial { without: format!("{without}, which failed: {error}"), against: None };
+            }
         };
         Trial { without, against }
     }
