@@ -169,14 +169,9 @@ fn listed() -> Vec<u32> {
 fn recent() -> Vec<u32> {
     let Ok(newest) = thread::Builder::new().spawn(rustix::thread::gettid) else { return Vec::new() };
     let Ok(newest) = newest.join() else { return Vec::new() };
-    let (own, newest) = (number(getpid()), number(newest));
-    let rest = if newest < own { 1..newest } else { 1..1 };
-    let first = own..if newest < own { PID_LIMIT } else { newest };
-    first.chain(rest).filter(|&pid| is_child(pid)).collect()
-}
-
-fn number(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
+    let (own, newest) = (std::process::id(), newest.as_raw_nonzero().get().unsigned_abs());
+    let given = if own < newest { (own..newest).chain(0..0) } else { (own..PID_LIMIT).chain(1..newest) };
+    given.filter(|&pid| is_child(pid)).collect()
 }
 
 /// Children found by asking for every number that there can be (one or two seconds).
