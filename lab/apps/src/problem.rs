@@ -187,11 +187,6 @@ impl ProblemInput {
     pub fn name(&self) -> &'static str {
         self.pack.map_or(self.size.name(), |pack| &pack.name)
     }
-
-    /// Returns whether an application takes packs.
-    pub const fn takes_packs(application: Application) -> bool {
-        matches!(application, Application::Spark98 | Application::Spark98Reduced)
-    }
 }
 
 impl From<Size> for ProblemInput {

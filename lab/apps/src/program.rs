@@ -13,6 +13,11 @@ pub enum AnyApplication {
 }
 
 impl AnyApplication {
+    /// Returns whether a pack can be its input, in the place of a generated one.
+    pub const fn takes_packs(self) -> bool {
+        matches!(self, AnyApplication::Shared(Application::Spark98 | Application::Spark98Reduced))
+    }
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = AnyApplication> {
         let shared = Application::ALL.into_iter().map(AnyApplication::Shared);

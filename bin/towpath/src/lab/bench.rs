@@ -227,11 +227,6 @@ fn problem_input(text: &str) -> Result<ProblemInput, String> {
     ProblemInput::read(text, Size::Medium)
 }
 
-/// Returns whether an application takes packs.
-pub(super) fn takes_packs(application: &AnyApplication) -> bool {
-    matches!(application, AnyApplication::Shared(shared) if ProblemInput::takes_packs(*shared))
-}
-
 /// Parses the size of a pool. There are few, since the compiler must know them.
 fn pool(text: &str) -> Result<u32, String> {
     let known = POOLS.map(|n| n.to_string());

@@ -8,7 +8,7 @@ use towpath_report::CLAIM_ALGORITHMS;
 
 use super::{
     APPS, BARRIERS, BROADCAST, BULK, BenchArgs, COUNTER, CRASH, KILLS, LOCKS, MPI, MPLOCKS, POOL, PRIMITIVES,
-    QUEUES, RW_LOCKS, STRESS, STRUCTURES, takes_packs,
+    QUEUES, RW_LOCKS, STRESS, STRUCTURES,
 };
 use crate::CommandFailure;
 
@@ -123,9 +123,10 @@ impl BenchArgs {
     /// Answer to a pack for an application that takes none.
     fn unsuitable_pack(&self) -> Option<String> {
         let pack = self.input.filter(|input| input.pack.is_some())?;
-        let takes = |name: &&String| AnyApplication::from_name(name).is_some_and(|a| takes_packs(&a));
+        let takes = |name: &&String| AnyApplication::from_name(name).is_some_and(AnyApplication::takes_packs);
         let other = self.app.iter().find(|name| !takes(name))?;
-        let takers = Vec::from_iter(AnyApplication::all().filter(takes_packs).map(AnyApplication::name));
+        let takers =
+            Vec::from_iter(AnyApplication::all().filter(|a| a.takes_packs()).map(AnyApplication::name));
         Some(format!("{other} takes no pack ({}): --app {}", pack.name(), takers.join(",")))
     }
 

@@ -11,9 +11,7 @@ use towpath_lab::primitives::copies::CopyScheduler;
 use towpath_lab::settings::StructureSettings;
 use towpath_lab::structures::{Sharing, Structure};
 
-use super::{
-    APPS, BenchArgs, KILLS, MPLOCKS, PRIMITIVES, RUNS_OF_MANY, STRUCTURES, deduplicated, takes_packs,
-};
+use super::{APPS, BenchArgs, KILLS, MPLOCKS, PRIMITIVES, RUNS_OF_MANY, STRUCTURES, deduplicated};
 
 impl BenchArgs {
     /// The laboratory's settings for these arguments.
@@ -60,7 +58,7 @@ impl BenchArgs {
         let (chosen, input) = (deduplicated(&self.app), self.input.unwrap_or(defaults.input));
         AppSettings {
             applications: match chosen.is_empty() {
-                true if input.pack.is_some() => AnyApplication::all().filter(takes_packs).collect(),
+                true if input.pack.is_some() => AnyApplication::all().filter(|a| a.takes_packs()).collect(),
                 true => defaults.applications,
                 false => chosen.iter().filter_map(|name| AnyApplication::from_name(name)).collect(),
             },

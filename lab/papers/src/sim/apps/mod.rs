@@ -88,11 +88,9 @@ pub fn solve_by_messages(
 pub fn pattern(text: &str) -> Result<(AnyApplication, ProblemInput), Error> {
     let (name, input) = text.split_once('/').unwrap_or((text, Size::default().name()));
     let application = AnyApplication::from_name(name);
-    if let Some(AnyApplication::Shared(shared)) = application
-        && ProblemInput::takes_packs(shared)
-    {
+    if let Some(application) = application.filter(|it| it.takes_packs()) {
         let input = ProblemInput::read(input, Size::default()).map_err(Error::NotAvailable)?;
-        return Ok((AnyApplication::Shared(shared), input));
+        return Ok((application, input));
     }
     let size = Size::from_name(input).map(ProblemInput::from);
     application.zip(size).ok_or_else(|| {
