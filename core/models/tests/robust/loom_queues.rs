@@ -8,8 +8,8 @@ use loom::thread;
 use towpath_machine::{Arena, LoomArena, LoomCell, Place, Processor};
 use towpath_sync::Deadline;
 use towpath_sync::queues::{
-    BoundedQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide, RingPerSender,
-    RingsHead, TransferError, WordLine,
+    BoundedQueue, CellQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide,
+    RingPerSender, RingsHead, TransferError, WordLine,
 };
 use towpath_testkit::model;
 
@@ -80,7 +80,7 @@ impl UnderModel for Rings {
 
 /// A queue and its data, whatever its kind.
 trait UnderModel: Send + Sync + 'static {
-    type Queue<'a>: BoundedQueue<Weakened>;
+    type Queue<'a>: CellQueue<Weakened>;
     fn queue(&self) -> Self::Queue<'_>;
     fn data(&self) -> &[LoomCell];
 }
@@ -92,6 +92,23 @@ impl UnderModel for Many {
     }
     fn data(&self) -> &[LoomCell] {
         &self.data
+    }
+}
+
+/// The queue of many senders and one receiver.
+struct ManyToOne(Many);
+
+fn one_receiver() -> ManyToOne {
+    ManyToOne(many())
+}
+
+impl UnderModel for ManyToOne {
+    type Queue<'a> = ManyToMany<'a, Weakened, 2>;
+    fn queue(&self) -> Self::Queue<'_> {
+        self.0.queue().of_one_receiver()
+    }
+    fn data(&self) -> &[LoomCell] {
+        &self.0.data
     }
 }
 
@@ -167,6 +184,112 @@ fn rings_publish_and_wake() {
     for receiver in [Missing::Acquire, Missing::Fence, Missing::Wake] {
         assert!(fails(|| transfer(rings, [SOUND, receiver])), "receiver without {receiver:?}");
     }
+}
+
+/// Values from one thread to another, in so many cells beside the queue.
+fn transfer_in_cells<S: UnderModel>(make: fn() -> S, values: u64, cells: usize, missing: [Missing; 2]) {
+    model(1, move || {
+        let (shared, cpu) = (Arc::new(make()), Weakened::new(0, missing[0]));
+        let send = |value| {
+            let write = |cell: usize| cpu.write(&shared.data()[cell % cells], 7 + value);
+            shared.queue().send_cell(&cpu, &parking(), Deadline::NEVER, write).unwrap();
+        };
+        // Before the other thread begins: fewer schedules.
+        send(0);
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let cpu = Weakened::new(1, missing[1]);
+                for value in 0..values {
+                    let read = |cell: usize| cpu.read(&shared.data()[cell % cells]);
+                    let got = shared.queue().receive_cell(&cpu, &parking(), Deadline::NEVER, read);
+                    assert_eq!(got, Ok(7 + value));
+                }
+            })
+        };
+        for value in 1..values {
+            send(value);
+        }
+        other.join().unwrap();
+    });
+}
+
+/// Cells beside rings of one sender hold a value until it has been read.
+///
+/// Two cells for one slot are too few.
+fn cells_of_rings_are_read_first<S: UnderModel>(make: fn() -> S, release: Missing) {
+    transfer_in_cells(make, 2, 4, [SOUND; 2]);
+    assert!(fails(|| transfer_in_cells(make, 3, 2, [SOUND; 2])), "two cells");
+    for [sender, receiver] in [[release, SOUND], [SOUND, Missing::Acquire]] {
+        let fails = fails(|| transfer_in_cells(make, 2, 4, [sender, receiver]));
+        assert!(fails, "sender without {sender:?}, receiver without {receiver:?}");
+    }
+}
+
+#[test]
+fn cells_beside_one_to_one_are_read_first() {
+    cells_of_rings_are_read_first(one, Missing::UpdateOrder);
+}
+
+#[test]
+fn cells_beside_rings_are_read_first() {
+    cells_of_rings_are_read_first(rings, Missing::Release);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn three_cells_for_one_slot_are_enough() {
+    transfer_in_cells(one, 4, 3, [SOUND; 2]);
+}
+
+#[test]
+fn cells_beside_many_to_many_are_read_first() {
+    // One for each slot.
+    transfer_in_cells(many, 2, 1, [SOUND; 2]);
+    for missing in [[Missing::UpdateOrder, SOUND], [SOUND, Missing::UpdateOrder], [SOUND, Missing::Acquire]] {
+        assert!(fails(|| transfer_in_cells(many, 2, 1, missing)), "{missing:?}");
+    }
+}
+
+#[test]
+fn cells_beside_many_to_one_are_read_first() {
+    transfer_in_cells(one_receiver, 2, 2, [SOUND; 2]);
+    assert!(fails(|| transfer_in_cells(one_receiver, 2, 1, [SOUND; 2])), "one cell");
+    for missing in [[Missing::UpdateOrder, SOUND], [SOUND, Missing::Acquire]] {
+        assert!(fails(|| transfer_in_cells(one_receiver, 2, 2, missing)), "{missing:?}");
+    }
+}
+
+/// Two values that a closed queue refuses leave the cell that its receiver reads.
+#[test]
+#[ignore = "ten seconds"]
+fn refused_values_leave_the_cell_that_is_read() {
+    model(0, || {
+        let shared = Arc::new(one_receiver());
+        let send = |shared: &ManyToOne, me, value| {
+            let cpu = Weakened::new(me, SOUND);
+            let write = |cell: usize| cpu.write(&shared.data()[cell], value);
+            shared.queue().send_cell(&cpu, &parking(), Deadline::NEVER, write)
+        };
+        send(&shared, 0, 7).unwrap();
+        let others = [1, 2].map(|me| {
+            let shared = shared.clone();
+            thread::spawn(move || assert_eq!(send(&shared, me, 8), Err(TransferError::Closed)))
+        });
+        let cpu = Weakened::new(0, SOUND);
+        shared.queue().close(&cpu, &parking());
+        let read = |cell: usize| cpu.read(&shared.data()[cell]);
+        assert_eq!(shared.queue().receive_cell(&cpu, &parking(), Deadline::NEVER, read), Ok(7));
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn cells_beside_many_to_one_are_used_in_turn() {
+    transfer_in_cells(one_receiver, 3, 2, [SOUND; 2]);
 }
 
 /// Closing, while a value is sent and received.

@@ -42,7 +42,7 @@ fn join<V: Venue>(venue: &V, side: QueueSide) -> Result<SeatOf<V>, TransferError
 }
 
 /// Tries an operation of a queue once.
-fn attempt<V: Venue, R>(
+pub(super) fn attempt<V: Venue, R>(
     venue: &V,
     act: impl FnOnce(&QueueOf<'_, V>, &Native, &Wait<'_>, Deadline) -> Result<R, TransferError>,
 ) -> Attempt<Result<R, TransferError>> {
@@ -65,7 +65,7 @@ fn leave<V: Venue>(venue: &V, side: QueueSide, seat: SeatOf<V>) {
 #[derive(OpaqueDebug)]
 pub struct ValueSender<T, V: Venue> {
     pub(super) venue: V,
-    seat: SeatOf<V>,
+    pub(super) seat: SeatOf<V>,
     values: PhantomData<fn(T)>,
     sharing: PhantomData<SharingOf<V>>,
 }
@@ -265,10 +265,10 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
     }
 }
 
-/// Values of a batch that were not sent.
+/// A value that was not sent, alone or in a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Unsent<T> {
-    /// Number of values that were sent before.
+    /// Number of values of the batch that were sent before.
     pub sent: usize,
     /// The first value that was not sent.
     pub value: T,
@@ -278,7 +278,10 @@ pub struct Unsent<T> {
 
 impl<T> fmt::Display for Unsent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} values of the batch were sent; then: {}", self.sent, self.error)
+        match self.sent {
+            0 => fmt::Display::fmt(&self.error, f),
+            sent => write!(f, "{sent} values of the batch were sent; then: {}", self.error),
+        }
     }
 }
 

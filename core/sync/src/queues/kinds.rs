@@ -9,8 +9,8 @@ use towpath_derive::OpaqueDebug;
 use towpath_machine::{Heap, Native, OwnLine};
 
 use super::{
-    BoundedQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, RingPerSender,
-    RingsHead, TransferError, WordLine, value,
+    BoundedQueue, CellQueue, LinkedWords, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry,
+    RingPerSender, RingsHead, TransferError, WordLine, value,
 };
 use crate::{LateWait, Surroundings, Wait, Waiting, is_oversubscribed};
 
@@ -21,7 +21,7 @@ pub trait QueueKind: 'static {
     /// Head of the queue. All-zero memory is that of an empty one.
     type Head: Send + Sync + 'static;
     /// The algorithm, wherever its parts lie.
-    type Queue<'a>: BoundedQueue<Native, Seat = Self::Seat>;
+    type Queue<'a>: CellQueue<Native> + BoundedQueue<Native, Seat = Self::Seat>;
     /// Place of an end in the queue, where it has one.
     type Seat: Copy + Send + Sync;
     /// A type that is `Sync` if threads may share a handle.
@@ -430,6 +430,11 @@ impl<K: QueueKind> Threads<K> {
     fn queue(&self) -> K::Queue<'_> {
         let parts = &*self.0;
         K::queue(&parts.head, &parts.ring, &parts.slots, parts.geometry)
+    }
+
+    /// Number of cells beside the queue.
+    pub(super) fn cells(&self) -> usize {
+        <K::Queue<'static> as CellQueue<Native>>::cells(self.0.geometry)
     }
 
     /// Place of a new queue for values of type `T`.

@@ -49,6 +49,7 @@
 //! on while the same slot has the same ticket modulo 2²⁹ from the same process, takes that for the
 //! old value.
 
+mod celled;
 mod held;
 mod repair;
 mod sending;

@@ -4,6 +4,7 @@
 mod broadcast;
 mod broadcast_handles;
 mod broadcast_reader;
+mod cells;
 mod complete_into;
 mod error;
 mod gathering;
@@ -14,6 +15,7 @@ mod leases;
 mod many_to_many;
 mod members;
 mod one_to_one;
+mod owned;
 mod plain;
 mod positions;
 mod queue_doorbell;
@@ -29,6 +31,7 @@ pub use broadcast_handles::{
     BroadcastMode, BroadcastVenue, BroadcastWriter, HoldsBack, Lossy, ThreadRing, broadcast_between_threads,
 };
 pub use broadcast_reader::{BroadcastMessage, BroadcastReader};
+pub use cells::CellQueue;
 pub use complete_into::LinkedWords;
 pub use error::TransferError;
 pub use handles::{ReceivedValues, Unsent, ValueReceiver, ValueSender, between_threads};
@@ -41,6 +44,7 @@ pub use leases::ValueLease;
 pub use many_to_many::{Leased, ManyHead, ManyToMany, Reserved};
 pub use members::{Members, QueueSide};
 pub use one_to_one::{OneHead, OneToOne};
+pub use owned::{OwnedReceiver, OwnedSender, OwnedValues, owned_between_threads};
 pub use plain::{BroadcastObject, QueueObject, queue_text};
 pub use ring_per_sender::{RINGS, RingPerSender, RingsHead};
 pub use value::{BytesAt, BytesInto, ReceivedShape, SentWords, WordsAt, WordsInto};

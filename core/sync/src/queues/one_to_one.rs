@@ -103,7 +103,7 @@ impl<P: Processor> OneHead<P> {
 pub struct OneToOne<'a, P: Processor> {
     head: &'a OneHead<P>,
     slots: &'a [WordLine<P>],
-    geometry: QueueGeometry,
+    pub(super) geometry: QueueGeometry,
 }
 
 impl<P: Processor> Clone for OneToOne<'_, P> {
@@ -176,6 +176,13 @@ impl<'a, P: Prefetch> OneToOne<'a, P> {
     pub fn of(head: &'a OneHead<P>, slots: &'a [WordLine<P>], geometry: QueueGeometry) -> Self {
         debug_assert!(slots.len() >= geometry.slot_lines());
         OneToOne { head, slots, geometry }
+    }
+
+    /// Number of the value that the sender sends next.
+    #[inline(always)]
+    pub(super) fn next_number(&self, cpu: &P) -> u64 {
+        // Relaxed: the sender's own, or handed over with its place.
+        (cpu.load(&self.head.sender.index, Ordering::Relaxed) & !PARKED) >> 1
     }
 
     #[inline(always)]

@@ -201,9 +201,9 @@ pub struct RingPerSender<'a, P: Processor, const N: usize = PLACES> {
     head: &'a RingsHead<P, N>,
     rings: &'a [WordLine<P>],
     slots: &'a [WordLine<P>],
-    geometry: QueueGeometry,
+    pub(super) geometry: QueueGeometry,
     /// The caller's ring, if it sends.
-    seat: u32,
+    pub(super) seat: u32,
 }
 
 impl<P: Processor, const N: usize> Clone for RingPerSender<'_, P, N> {
@@ -295,6 +295,13 @@ impl<'a, P: Prefetch, const N: usize> RingPerSender<'a, P, N> {
     fn ring(&self, seat: u32) -> RingWords<'a, P> {
         let lines = self.rings[LINES * seat as usize..].first_chunk();
         RingWords(lines.expect("lines for each ring"))
+    }
+
+    /// Number of the value that the caller sends next, in its ring.
+    #[inline(always)]
+    pub(super) fn next_number(&self, cpu: &P) -> u64 {
+        // Relaxed: the sender's own, or handed over with the ring.
+        cpu.load(self.ring(self.seat).tail(), Ordering::Relaxed)
     }
 
     #[inline(always)]

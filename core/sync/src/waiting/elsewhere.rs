@@ -33,6 +33,24 @@ pub enum Attempt<R> {
     Again,
 }
 
+impl<R> Attempt<R> {
+    /// The outcome, with its result changed.
+    ///
+    /// ```
+    /// use towpath_sync::Attempt;
+    ///
+    /// assert_eq!(Attempt::Done(7).map(|n| n + 1), Attempt::Done(8));
+    /// assert_eq!(Attempt::Again.map(|n: u64| n + 1), Attempt::Again);
+    /// ```
+    pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Attempt<S> {
+        match self {
+            Attempt::Done(result) => Attempt::Done(change(result)),
+            Attempt::Asleep(place) => Attempt::Asleep(place),
+            Attempt::Again => Attempt::Again,
+        }
+    }
+}
+
 impl<R, E> Attempt<Result<R, E>> {
     /// Tries an operation that waits a turn at most ([`Deadline::ONE_TURN`]).
     ///

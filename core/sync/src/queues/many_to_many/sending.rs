@@ -68,11 +68,25 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
         wait: &W,
         reserved: Reserved,
     ) -> Result<u64, TransferError> {
+        let put = self.put_unless_closed(cpu, wait, reserved);
+        put.or_else(|word| self.apart().refuse(cpu, wait, reserved.slot, word))
+    }
+
+    /// Puts a slot into the ring, or returns its word if the queue was closed.
+    ///
+    /// The slot is still the caller's then.
+    #[inline(always)]
+    pub(super) fn put_unless_closed<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        reserved: Reserved,
+    ) -> Result<u64, u64> {
         let Reserved { slot, mut word, mut ticket, mut entry } = reserved;
         let returned = word & STATE == RETURNED;
         loop {
             if entry & CLOSED != 0 && !returned {
-                return self.apart().refuse(cpu, wait, slot, word);
+                return Err(word);
             }
             let next = self.lap_of(ticket) << LAP | slot as u64;
             // (Q4) Release: the value, and what its sender knew of the queue, comes before its
@@ -98,7 +112,13 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
 
     /// Frees a slot that is not in the ring, since the queue was closed.
     #[cold]
-    fn refuse<W: Waiting<P>>(self, cpu: &P, wait: &W, slot: usize, word: u64) -> Result<u64, TransferError> {
+    pub(super) fn refuse<W: Waiting<P>>(
+        self,
+        cpu: &P,
+        wait: &W,
+        slot: usize,
+        word: u64,
+    ) -> Result<u64, TransferError> {
         self.free(cpu, wait, slot, word);
         Err(TransferError::Closed)
     }
@@ -253,7 +273,7 @@ impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
     }
 
     #[cold]
-    fn reserve_slowly<W: Waiting<P>>(
+    pub(super) fn reserve_slowly<W: Waiting<P>>(
         self,
         cpu: &P,
         wait: &W,

@@ -1,0 +1,142 @@
+//! Cells beside a queue: each value that is sent has one, which its sender writes and its
+//! receiver empties.
+//!
+//! For values that are no words: what moves through the queue is the number of a cell, and the cell
+//! is a place in the memory of one process.
+//!
+//! * Source: ours.
+//! * **Many to many.** A slot has a cell. A sender has reserved the slot while it writes, and a
+//!   receiver has it under a lease while it reads: so the slot's word orders them.
+//! * **Many to one.** A slot has two cells, which its values use in turn, and is free when the one
+//!   receiver has taken the cell's number. A sender that writes into the first cell again follows
+//!   one whose value, in the second, was taken: before that the receiver had read the first.
+//! * **One sender to a ring.** Value `n` of a ring lies in its cell `n` modulo their number, which
+//!   is at least twice that of the slots, and four. The sender writes before it knows that there is
+//!   room. Then value `n - 1` was sent, so its receiver has released value `n - 1 - slots`, and
+//!   read all before that: the cell's last value, `n - 2 * slots`, too (`n - 4`, with one slot).
+//! * **Deaths.** Of the whole process, with the cells. So a queue of a world has none.
+//!
+//! The cells need no ordering of their own: theirs are those of the queue's slots.
+
+use towpath_machine::{Prefetch, Processor};
+
+use super::one_to_one::OneToOne;
+use super::ring_per_sender::RingPerSender;
+use super::{BoundedQueue, QueueGeometry, TransferError};
+use crate::{Deadline, Waiting};
+
+/// A queue whose values lie in cells beside it.
+pub trait CellQueue<P: Processor>: BoundedQueue<P> {
+    /// Number of cells beside a queue of that geometry.
+    ///
+    /// ```
+    /// use towpath_machine::Native;
+    /// use towpath_sync::queues::{CellQueue, OneToOne};
+    ///
+    /// type Queue = OneToOne<'static, Native>;
+    /// assert_eq!(<Queue as CellQueue<Native>>::cells(Queue::geometry::<u64>(8)), 16);
+    /// ```
+    fn cells(geometry: QueueGeometry) -> usize;
+
+    /// Sends the value that `write` puts into the cell of the given number.
+    ///
+    /// If the call fails the cell is not the caller's any more, and no receiver reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::send`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
+    /// # use towpath_sync::queues::CellQueue;
+    /// let mut cells = [const { String::new() }; 4];
+    /// let send = |cell: usize| cells[cell].push_str("seven");
+    /// queue.send_cell(&cpu, &Spinning, Deadline::NEVER, send)?;
+    /// let receive = |cell: usize| core::mem::take(&mut cells[cell]);
+    /// assert_eq!(queue.receive_cell(&cpu, &Spinning, Deadline::NEVER, receive)?, "seven");
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn send_cell<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        write: impl FnOnce(usize),
+    ) -> Result<(), TransferError>;
+
+    /// Receives the oldest value, which `read` takes out of the cell of the given number.
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundedQueue::receive`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/queues.rs"));
+    /// # fn main() -> Result<(), TransferError> {
+    /// # let (cpu, queue) = (Native::current(), queue_of_four()?);
+    /// # use towpath_sync::queues::CellQueue;
+    /// let empty = queue.receive_cell(&cpu, &Spinning, Deadline::PAST, |cell| cell);
+    /// assert_eq!(empty, Err(TransferError::TimedOut)); // there is no value
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn receive_cell<R, W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        read: impl FnOnce(usize) -> R,
+    ) -> Result<R, TransferError>;
+}
+
+/// Number of cells of a ring of so many slots.
+fn cells_of_ring(slots: usize) -> usize {
+    (2 * slots).max(4)
+}
+
+macro_rules! of_one_sender {
+    (($($generics:tt)*), $queue:ty, |$it:ident, $cpu:ident| ($seat:expr, $number:expr)) => {
+        impl<$($generics)*> CellQueue<P> for $queue {
+            fn cells(geometry: QueueGeometry) -> usize {
+                geometry.rings() as usize * cells_of_ring(geometry.capacity())
+            }
+
+            #[inline]
+            fn send_cell<W: Waiting<P>>(
+                &self,
+                $cpu: &P,
+                wait: &W,
+                deadline: Deadline,
+                write: impl FnOnce(usize),
+            ) -> Result<(), TransferError> {
+                let $it = self;
+                let cells = cells_of_ring(self.geometry.capacity());
+                let cell = $seat as usize * cells + ($number as usize & (cells - 1));
+                write(cell);
+                self.send($cpu, wait, &(cell as u64), deadline)
+            }
+
+            #[inline]
+            fn receive_cell<R, W: Waiting<P>>(
+                &self,
+                cpu: &P,
+                wait: &W,
+                deadline: Deadline,
+                read: impl FnOnce(usize) -> R,
+            ) -> Result<R, TransferError> {
+                let cell: u64 = self.receive(cpu, wait, deadline)?;
+                Ok(read(cell as usize))
+            }
+        }
+    };
+}
+
+of_one_sender!((P: Prefetch), OneToOne<'_, P>, |queue, cpu| (0, queue.next_number(cpu)));
+of_one_sender!(
+    (P: Prefetch, const N: usize),
+    RingPerSender<'_, P, N>,
+    |queue, cpu| (queue.seat, queue.next_number(cpu))
+);
