@@ -19,6 +19,7 @@
 
 mod descriptor;
 mod operation;
+mod owned;
 mod pollable;
 mod repeating;
 mod ring;
@@ -31,5 +32,6 @@ pub use operation::{
     Acquisition, AsyncEvent, AsyncOperation, AsyncReader, AsyncReceiver, AsyncSemaphore, AsyncSender,
     BarrierEpisode, EventSetting, NextMessage, ValueReception, ValueSending,
 };
+pub use owned::{OwnedReception, OwnedSending};
 pub use pollable::{Pollable, PollableError};
 pub use repeating::{Repeating, until};

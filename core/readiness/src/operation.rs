@@ -163,7 +163,12 @@ impl AsyncOperation for BarrierEpisode<'_> {
 }
 
 /// Receivers in asynchronous code.
-pub trait AsyncReceiver<T, V: Venue> {
+pub trait AsyncReceiver {
+    /// Reception of a value.
+    type Reception<'a>: AsyncOperation
+    where
+        Self: 'a;
+
     /// Receives the oldest value, when there is one.
     ///
     /// The future's errors: as [`ValueReceiver::receive`].
@@ -176,17 +181,28 @@ pub trait AsyncReceiver<T, V: Venue> {
     ///     jobs.receive_async().await
     /// }
     /// ```
-    fn receive_async(&self) -> Repeating<ValueReception<'_, T, V>>;
+    fn receive_async(&self) -> Repeating<Self::Reception<'_>>;
 }
 
-impl<T: Plain + Copy, V: Venue> AsyncReceiver<T, V> for ValueReceiver<T, V> {
+impl<T: Plain + Copy, V: Venue> AsyncReceiver for ValueReceiver<T, V> {
+    type Reception<'a>
+        = ValueReception<'a, T, V>
+    where
+        Self: 'a;
     fn receive_async(&self) -> Repeating<ValueReception<'_, T, V>> {
         until(ValueReception(self))
     }
 }
 
 /// Senders in asynchronous code.
-pub trait AsyncSender<T, V: Venue> {
+pub trait AsyncSender {
+    /// Type of the values.
+    type Value;
+    /// Sending of a value.
+    type Sending<'a>: AsyncOperation
+    where
+        Self: 'a;
+
     /// Sends a value, when there is room for it.
     ///
     /// The future's errors: as [`ValueSender::send`].
@@ -199,10 +215,15 @@ pub trait AsyncSender<T, V: Venue> {
     ///     jobs.send_async(7).await
     /// }
     /// ```
-    fn send_async(&self, value: T) -> Repeating<ValueSending<'_, T, V>>;
+    fn send_async(&self, value: Self::Value) -> Repeating<Self::Sending<'_>>;
 }
 
-impl<T: Plain + Copy + Unpin, V: Venue> AsyncSender<T, V> for ValueSender<T, V> {
+impl<T: Plain + Copy + Unpin, V: Venue> AsyncSender for ValueSender<T, V> {
+    type Value = T;
+    type Sending<'a>
+        = ValueSending<'a, T, V>
+    where
+        Self: 'a;
     fn send_async(&self, value: T) -> Repeating<ValueSending<'_, T, V>> {
         until(ValueSending(self, value))
     }

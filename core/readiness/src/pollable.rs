@@ -8,7 +8,8 @@ use towpath_machine::Plain;
 use towpath_shm::{SemaphorePermit, Shared};
 use towpath_sync::LockError;
 use towpath_sync::queues::{
-    BroadcastMessage, BroadcastReader, BroadcastVenue, TransferError, ValueReceiver, ValueSender, Venue,
+    BroadcastMessage, BroadcastReader, BroadcastVenue, OwnedReceiver, OwnedSender, QueueKind, TransferError,
+    Unsent, ValueReceiver, ValueSender, Venue,
 };
 use towpath_sync::robust::{Barrier, EpisodeError, Event, Semaphore};
 
@@ -16,6 +17,7 @@ use crate::descriptor::{Means, ReadyDescriptor};
 use crate::operation::{
     Acquisition, AsyncOperation, BarrierEpisode, EventSetting, NextMessage, ValueReception, ValueSending,
 };
+use crate::owned::{OwnedReception, OwnedSending};
 
 /// Object with a descriptor that becomes readable when an operation that was refused may
 /// go on: for `poll`, `epoll` and event loops over them.
@@ -174,9 +176,9 @@ impl<E: std::error::Error + 'static> std::error::Error for PollableError<E> {
 
 fn attempt<R, E>(
     descriptor: &mut ReadyDescriptor,
-    mut operation: impl AsyncOperation<Output = Result<R, E>>,
+    operation: &mut impl AsyncOperation<Output = Result<R, E>>,
 ) -> Result<Option<R>, PollableError<E>> {
-    match descriptor.attempt(&mut operation) {
+    match descriptor.attempt(operation) {
         Ok(outcome) => outcome.transpose().map_err(PollableError::Operation),
         Err(error) => Err(PollableError::System(error)),
     }
@@ -202,7 +204,7 @@ impl<T: Plain + Copy, V: Venue> Pollable<ValueReceiver<T, V>> {
     /// # }
     /// ```
     pub fn try_receive(&mut self) -> Result<Option<T>, PollableError<TransferError>> {
-        attempt(&mut self.descriptor, ValueReception(&self.object))
+        attempt(&mut self.descriptor, &mut ValueReception(&self.object))
     }
 }
 
@@ -225,7 +227,57 @@ impl<T: Plain + Copy, V: Venue> Pollable<ValueSender<T, V>> {
     /// # }
     /// ```
     pub fn try_send(&mut self, value: T) -> Result<bool, PollableError<TransferError>> {
-        attempt(&mut self.descriptor, ValueSending(&self.object, value)).map(|sent| sent.is_some())
+        attempt(&mut self.descriptor, &mut ValueSending(&self.object, value)).map(|sent| sent.is_some())
+    }
+}
+
+impl<T: Send, K: QueueKind> Pollable<OwnedReceiver<T, K>> {
+    /// Receives the oldest value of any type, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`OwnedReceiver::receive`]; the system's.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, owned_between_threads};
+    /// let (sender, receiver) = owned_between_threads::<String, Mpmc>(16);
+    /// let mut receiver = Pollable::new(receiver)?;
+    /// assert_eq!(receiver.try_receive()?, None);
+    /// sender.send("seven".to_owned())?;
+    /// assert_eq!(receiver.try_receive()?.as_deref(), Some("seven"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_receive(&mut self) -> Result<Option<T>, PollableError<TransferError>> {
+        attempt(&mut self.descriptor, &mut OwnedReception(&self.object))
+    }
+}
+
+impl<T: Send, K: QueueKind> Pollable<OwnedSender<T, K>> {
+    /// Sends a value of any type, if there is room for it. Returns it if there was none.
+    ///
+    /// # Errors
+    ///
+    /// As [`OwnedSender::send`]; the system's.
+    ///
+    /// ```
+    /// # use towpath_readiness::Pollable;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use towpath_sync::queues::{Mpmc, owned_between_threads};
+    /// let (sender, receiver) = owned_between_threads::<String, Mpmc>(1);
+    /// let mut sender = Pollable::new(sender)?;
+    /// assert_eq!(sender.try_send("seven".to_owned())?, None);
+    /// assert_eq!(sender.try_send("eight".to_owned())?.as_deref(), Some("eight")); // it is full
+    /// assert_eq!(receiver.receive()?, "seven");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_send(&mut self, value: T) -> Result<Option<T>, PollableError<Unsent<T>>> {
+        let mut sending = OwnedSending::new(&self.object, value);
+        attempt(&mut self.descriptor, &mut sending)?;
+        Ok(sending.into_value())
     }
 }
 
@@ -249,7 +301,7 @@ impl<V: BroadcastVenue> Pollable<BroadcastReader<V>> {
     /// # }
     /// ```
     pub fn try_receive(&mut self) -> Result<Option<BroadcastMessage<'_>>, PollableError<TransferError>> {
-        let missed = attempt(&mut self.descriptor, NextMessage(&mut self.object))?;
+        let missed = attempt(&mut self.descriptor, &mut NextMessage(&mut self.object))?;
         Ok(missed.map(|missed| self.object.last(missed)))
     }
 }
@@ -276,7 +328,7 @@ impl Pollable<Shared<Event>> {
     /// ```
     pub fn try_wait(&mut self) -> Result<bool, PollableError<LockError>> {
         let since = *self.known.get_or_insert_with(|| self.object.count());
-        let is_set = attempt(&mut self.descriptor, EventSetting::since(&self.object, since))?.is_some();
+        let is_set = attempt(&mut self.descriptor, &mut EventSetting::since(&self.object, since))?.is_some();
         if is_set {
             self.known = Some(self.object.known());
         }
@@ -301,7 +353,7 @@ impl Pollable<Shared<Semaphore>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_acquire(&mut self) -> Result<Option<SemaphorePermit<'_>>, PollableError<LockError>> {
-        attempt(&mut self.descriptor, Acquisition(&self.object))
+        attempt(&mut self.descriptor, &mut Acquisition(&self.object))
     }
 }
 
@@ -326,6 +378,6 @@ impl Pollable<Shared<Barrier>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_wait(&mut self) -> Result<bool, PollableError<EpisodeError>> {
-        attempt(&mut self.descriptor, BarrierEpisode(&self.object)).map(|done| done.is_some())
+        attempt(&mut self.descriptor, &mut BarrierEpisode(&self.object)).map(|done| done.is_some())
     }
 }
