@@ -30,7 +30,7 @@
 //! | [`Mutex`] | Data under a lock, found by name in a world ([`World::mutex`]). |
 //! | [`RwLock`] | Data that many read or one changes, by name ([`World::rw_lock`]): the dead are removed, and half-changed data reported. |
 //! | [`Condvar`], [`Semaphore`], [`Event`], [`Once`], [`Barrier`] | Waiting for a condition, a permit, a flag, one that acts for all, all others; by name ([`World::condvar`], and so on). |
-//! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead, or are completed into another queue in one step. |
+//! | [`mpmc`], [`mpsc`], [`spsc`] | Bounded queues of values, between threads (of any type: [`mpmc::owned`]) or by name ([`World::mpmc`], and so on): time-outs, closing, leases that return from the dead, or are completed into another queue in one step. |
 //! | [`per_sender`] | Bounded queue of many senders, each with a ring of its own, and one receiver ([`World::per_sender`]): no locked instruction for a value. |
 //! | [`broadcast`](mod@broadcast) | Ring of messages from one writer to many readers, between threads or by name ([`World::broadcast`], [`World::lossy_broadcast`]). |
 //! | [`readiness`] | Descriptors for event loops and futures for executors of queues, rings, events, semaphores and barriers: [`Pollable`](readiness::Pollable). |

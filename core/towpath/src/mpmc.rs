@@ -1,16 +1,23 @@
 //! Bounded queues of many senders and many receivers.
 //!
-//! Between threads: [`queue`]. Between processes, by name: [`World::mpmc`](crate::World::mpmc).
+//! Between threads: [`queue`], and [`owned`] for values of any type. Between processes, by name:
+//! [`World::mpmc`](crate::World::mpmc).
 
 use towpath_machine::Plain;
 use towpath_shm::WorldVenue;
-use towpath_sync::queues::{Mpmc, Threads, ValueReceiver, ValueSender, between_threads};
-pub use towpath_sync::queues::{ReceivedValues, Unsent};
+use towpath_sync::queues::{
+    Mpmc, Threads, ValueReceiver, ValueSender, between_threads, owned_between_threads,
+};
+pub use towpath_sync::queues::{OwnedValues, ReceivedValues, Unsent};
 
 /// Sender of a queue between threads.
 pub type Sender<T> = ValueSender<T, Threads<Mpmc>>;
 /// Receiver of a queue between threads.
 pub type Receiver<T> = ValueReceiver<T, Threads<Mpmc>>;
+/// Sender of values of any type between threads.
+pub type OwnedSender<T> = towpath_sync::queues::OwnedSender<T, Mpmc>;
+/// Receiver of values of any type between threads.
+pub type OwnedReceiver<T> = towpath_sync::queues::OwnedReceiver<T, Mpmc>;
 /// Sender of a queue in a world.
 pub type WorldSender<T> = ValueSender<T, WorldVenue<T, Mpmc>>;
 /// Receiver of a queue in a world.
@@ -79,4 +86,33 @@ pub type WorldInPlace<'a, T> = towpath_sync::queues::ValueInPlace<'a, T, WorldVe
 #[doc(alias("channel", "bounded"))]
 pub fn queue<T: Plain + Copy>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     between_threads(capacity)
+}
+
+/// Makes a queue between threads for values of any type, with room for so many.
+///
+/// Values move into the queue and out of it: no allocation for each. One that can't be sent comes
+/// back in the error ([`Unsent`]). The last receiver drops those that are left when it goes.
+///
+/// # Panics
+///
+/// As [`queue`].
+///
+/// ```
+/// use std::thread;
+///
+/// let (jobs, inbox) = towpath::mpmc::owned::<Box<dyn FnOnce() + Send>>(16);
+/// thread::scope(|scope| {
+///     for _ in 0..2 {
+///         let inbox = inbox.clone();
+///         scope.spawn(move || inbox.iter().for_each(|job| job()));
+///     }
+///     jobs.send(Box::new(|| println!("this runs in one of two threads")))?;
+///     drop(jobs); // the threads' loops end
+///     Ok::<(), towpath::TransferError>(())
+/// })?;
+/// # Ok::<(), towpath::TransferError>(())
+/// ```
+#[doc(alias("channel", "bounded", "String", "Box"))]
+pub fn owned<T: Send>(capacity: usize) -> (OwnedSender<T>, OwnedReceiver<T>) {
+    owned_between_threads(capacity)
 }
