@@ -189,6 +189,8 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
     let procs = of_sharing().map(|r| r.procs).max()?;
     let all: Vec<MeasuredPrimitive<'_>> = of_sharing()
         .filter(|r| r.procs == procs && r.value > 0.0)
+        // Queues of values of any type: ours, and never faster than those of plain ones.
+        .filter(|r| !r.algorithm.ends_with("-owned"))
         .map(|record| {
             let share = figure_beside(results, kind.experiment, record, LEAST_SHARE);
             MeasuredPrimitive {

@@ -30,6 +30,10 @@ pub enum ValueQueue {
     Mpmc,
     /// `towpath::per_sender`.
     PerSender,
+    /// `towpath::mpsc::owned`: values of any type.
+    MpscOwned,
+    /// `towpath::per_sender::owned`: values of any type.
+    PerSenderOwned,
     /// `std::sync::mpsc::sync_channel`.
     Std,
     /// crossbeam's bounded channel.
@@ -47,11 +51,13 @@ const CAPACITY: usize = 1024;
 
 impl ValueQueue {
     /// All of them.
-    pub const ALL: [ValueQueue; 9] = [
+    pub const ALL: [ValueQueue; 11] = [
         ValueQueue::Spsc,
         ValueQueue::Mpsc,
         ValueQueue::Mpmc,
         ValueQueue::PerSender,
+        ValueQueue::MpscOwned,
+        ValueQueue::PerSenderOwned,
         ValueQueue::Std,
         ValueQueue::Crossbeam,
         ValueQueue::Kanal,
@@ -67,6 +73,8 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Mpsc => "mpsc",
             ValueQueue::Mpmc => "mpmc",
             ValueQueue::PerSender => "per-sender",
+            ValueQueue::MpscOwned => "mpsc-owned",
+            ValueQueue::PerSenderOwned => "per-sender-owned",
             ValueQueue::Std => "std",
             ValueQueue::Crossbeam => "crossbeam",
             ValueQueue::Kanal => "kanal",
@@ -85,6 +93,9 @@ impl MeasuredKind for ValueQueue {
             ValueQueue::Spsc => procs == 2,
             ValueQueue::Mpsc | ValueQueue::Mpmc => procs > 1,
             ValueQueue::PerSender => (2..=RINGS as u32).contains(&procs),
+            ValueQueue::PerSenderOwned => {
+                (2..=RINGS as u32).contains(&procs) && matches!(sharing, Sharing::Threads)
+            }
             ValueQueue::Ck => procs > 1 && ck::is_installed(),
             _ => procs > 1 && matches!(sharing, Sharing::Threads),
         }
@@ -169,6 +180,16 @@ channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, receive, |it| it.try_receive().
 channel!(per_sender::Sender<u64>, per_sender::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| {
     end.clone()
 });
+channel!(mpsc::OwnedSender<u64>, mpsc::OwnedReceiver<u64>, receive, |it| it.try_receive().is_ok(), |end| {
+    end.clone()
+});
+channel!(
+    per_sender::OwnedSender<u64>,
+    per_sender::OwnedReceiver<u64>,
+    receive,
+    |it| it.try_receive().is_ok(),
+    |end| end.clone()
+);
 channel!(mpmc::Sender<u64>, mpmc::Receiver<u64>, receive, |it| it.try_receive().is_ok(), |end| end.clone());
 channel!(
     std::sync::mpsc::SyncSender<u64>,
@@ -289,6 +310,8 @@ pub fn transfer(load: &QueueLoad, run: &Circumstances<'_>) -> Result<Samples, Er
         ValueQueue::Mpsc => measure(load, run, &ThreadEnds::of(mpsc::queue(CAPACITY))),
         ValueQueue::Mpmc => measure(load, run, &ThreadEnds::of(mpmc::queue(CAPACITY))),
         ValueQueue::PerSender => measure(load, run, &ThreadEnds::of(per_sender::queue(CAPACITY))),
+        ValueQueue::MpscOwned => measure(load, run, &ThreadEnds::of(mpsc::owned(CAPACITY))),
+        ValueQueue::PerSenderOwned => measure(load, run, &ThreadEnds::of(per_sender::owned(CAPACITY))),
         ValueQueue::Std => measure(load, run, &ThreadEnds::of(std::sync::mpsc::sync_channel(CAPACITY))),
         ValueQueue::Crossbeam => measure(load, run, &ThreadEnds::of(crossbeam_channel::bounded(CAPACITY))),
         ValueQueue::Kanal => measure(load, run, &ThreadEnds::of(kanal::bounded(CAPACITY))),
