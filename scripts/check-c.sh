@@ -42,11 +42,12 @@ launcher=$built/towpath
 timeout 200 "$launcher" run -n 3 -- "$work/endpoints"
 
 # Programs of Active Messages II: calls in one process, then ranks under the launcher.
-for name in am_calls am_ping am_bulk am_end; do
+for name in am_calls am_numbered am_ping am_bulk am_end; do
     cc -std=c11 -D_GNU_SOURCE "${strict[@]}" -I "$prefix/include/towpath-am" "doors/am2/checks/$name.c" -o "$work/$name" \
         -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"
 done
 timeout 100 "$work/am_calls"
+timeout 100 "$work/am_numbered"
 timeout 100 "$work/am_ping" 10 P >"$work/am.txt" # a job of one rank
 timeout 200 "$launcher" run -n 4 -- "$work/am_ping" 2000 P
 timeout 200 "$launcher" run -n 4 -- "$work/am_ping" 2000 B >"$work/am.txt"
@@ -65,6 +66,8 @@ ends_with 7 "$launcher" run -n 2 --on-death report -- "$work/am_end" signal
 ends_with 137 "$launcher" run -n 3 --on-death report -- "$work/am_end" lost
 grep -q 'four messages came back' "$work/am.txt"
 [ "$(grep -c 'ends with 0' "$work/am.txt")" = 2 ]
+ends_with 134 "$work/am_end" fatal
+grep -q 'fatal error of Active Messages: 2 of 3 parts are missing' "$work/am-errors.txt"
 echo '#include <ammpi_spmd.h>
 int main(void) { return AMMPI_SPMDIsWorker(NULL) - 1; }' >"$work/plus.cpp"
 c++ -std=c++20 "${strict[@]}" -I "$prefix/include/towpath-am" "$work/plus.cpp" -o "$work/plus" -L "$prefix/lib" -ltowpath-am "-Wl,-rpath,$prefix/lib"

@@ -1,4 +1,5 @@
-/* am_end exit|signal|lost: the job ends by a rank's code, by a signal; or a rank dies, and the others go on. */
+/* am_end exit|signal|lost|fatal: the job ends by a rank's code, by a signal; a rank dies, and the others go on; the
+ * program gives up. */
 #include "am_check.h"
 
 enum { NEVER = 1, HOLD };
@@ -30,6 +31,12 @@ static void returned(int status, op_t opcode, void *token) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "exit";
     watchdog(120);
+    if (strcmp(what, "fatal") == 0) {
+        const char *level = NULL;
+        CHECK(AMX_SPMDIsWorker(argv) == 1);
+        CHECK(AMMPI_SPMDSetThreadMode(1, &level, &argc, &argv) == 1 && strcmp(level, "MPI_THREAD_SERIALIZED") == 0);
+        AMX_FatalErr("%d of %d parts are missing", 2, 3);
+    }
     AM_Safe(AMMPI_SPMDStartup(&argc, &argv, 0, NULL, &eb, &ep));
     rank = AMMPI_SPMDMyProc();
     AM_Safe(AM_SetHandler(ep, NEVER, never));
