@@ -4,19 +4,28 @@
 //! For values that are no words: what moves through the queue is the number of a cell, and the cell
 //! is a place in the memory of one process.
 //!
-//! * Source: ours.
-//! * **Many to many.** A slot has a cell. A sender has reserved the slot while it writes, and a
+//! **Source.** Ours.
+//!
+//! **Progress.** That of the queue; of many to many, one more exchange for each value.
+//!
+//! **Fields.** A cell: the sender, from the call of `write` until the value is sent; then the
+//! receiver that takes it, in the call of `read`. They need no ordering of their own: theirs are
+//! those of the queue's slots.
+//!
+//! * Many to many: a slot has a cell. A sender has reserved the slot while it writes, and a
 //!   receiver has it under a lease while it reads: so the slot's word orders them.
-//! * **Many to one.** A slot has two cells, which its values use in turn, and is free when the one
+//! * Many to one: a slot has two cells, which its values use in turn, and is free when the one
 //!   receiver has taken the cell's number. A sender that writes into the first cell again follows
 //!   one whose value, in the second, was taken: before that the receiver had read the first.
-//! * **One sender to a ring.** Value `n` of a ring lies in its cell `n` modulo their number, which
-//!   is at least twice that of the slots, and four. The sender writes before it knows that there is
+//! * One sender to a ring: value `n` of a ring lies in its cell `n` modulo their number, which is
+//!   at least twice that of the slots, and four. The sender writes before it knows that there is
 //!   room. Then value `n - 1` was sent, so its receiver has released value `n - 1 - slots`, and
 //!   read all before that: the cell's last value, `n - 2 * slots`, too (`n - 4`, with one slot).
-//! * **Deaths.** Of the whole process, with the cells. So a queue of a world has none.
 //!
-//! The cells need no ordering of their own: theirs are those of the queue's slots.
+//! **Crashes.** The whole process dies, and the cells with it. So a queue of a world has none.
+//!
+//! **Don't use it** for plain values, which lie in the slots themselves, nor where a value that
+//! a receiver had must come in again: there are no leases.
 
 use towpath_machine::{Prefetch, Processor};
 

@@ -106,3 +106,37 @@ impl From<TimedOut> for TransferError {
         TransferError::TimedOut
     }
 }
+
+/// A value that was not sent, alone or in a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Unsent<T> {
+    /// Number of values of the batch that were sent before.
+    pub sent: usize,
+    /// The first value that was not sent.
+    pub value: T,
+    /// The reason.
+    pub error: TransferError,
+}
+
+impl<T> fmt::Display for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sent {
+            0 => fmt::Display::fmt(&self.error, f),
+            sent => write!(f, "{sent} values of the batch were sent; then: {}", self.error),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<T> std::error::Error for Unsent<T> {}
+
+impl<T> From<Unsent<T>> for TransferError {
+    fn from(unsent: Unsent<T>) -> Self {
+        unsent.error
+    }
+}

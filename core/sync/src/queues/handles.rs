@@ -1,6 +1,5 @@
 //! Senders and receivers of queues.
 
-use core::fmt;
 use core::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use towpath_machine::{Native, Plain};
 use super::kinds::{CALLER, SeatOf, SharingOf};
 use super::{
     BoundedQueue, QueueKind, QueueOf, QueueSide, SharedReceivers, SharedSenders, Threads, TransferError,
-    Venue,
+    Unsent, Venue,
 };
 use crate::{Attempt, Deadline, Wait};
 
@@ -262,40 +261,6 @@ impl<T: Plain + Copy, V: Venue> ValueSender<T, V> {
             }
         });
         done.map_or_else(|error| Err(Unsent { sent, value, error }), |()| Ok(sent))
-    }
-}
-
-/// A value that was not sent, alone or in a batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Unsent<T> {
-    /// Number of values of the batch that were sent before.
-    pub sent: usize,
-    /// The first value that was not sent.
-    pub value: T,
-    /// The reason.
-    pub error: TransferError,
-}
-
-impl<T> fmt::Display for Unsent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.sent {
-            0 => fmt::Display::fmt(&self.error, f),
-            sent => write!(f, "{sent} values of the batch were sent; then: {}", self.error),
-        }
-    }
-}
-
-impl<T> fmt::Debug for Unsent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<T> std::error::Error for Unsent<T> {}
-
-impl<T> From<Unsent<T>> for TransferError {
-    fn from(unsent: Unsent<T>) -> Self {
-        unsent.error
     }
 }
 

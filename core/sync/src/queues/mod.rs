@@ -33,8 +33,8 @@ pub use broadcast_handles::{
 pub use broadcast_reader::{BroadcastMessage, BroadcastReader};
 pub use cells::CellQueue;
 pub use complete_into::LinkedWords;
-pub use error::TransferError;
-pub use handles::{ReceivedValues, Unsent, ValueReceiver, ValueSender, between_threads};
+pub use error::{TransferError, Unsent};
+pub use handles::{ReceivedValues, ValueReceiver, ValueSender, between_threads};
 pub use in_place::{MessageInPlace, RoomInPlace};
 pub use kinds::{
     CALLER, Leasing, MakerNote, Mpmc, Mpsc, PerSender, QueueKind, QueueOf, SharedReceivers, SharedSenders,

@@ -4,8 +4,7 @@
 //! does ([`CellQueue`]). So nothing differs but where it lies: order, room, ways of waiting and
 //! errors are the queue's, and no value is an allocation of its own.
 //!
-//! * A cell belongs to its sender until the value is sent, and to the receiver that takes it. A
-//!   value that is refused goes back to its sender ([`Unsent`]).
+//! * A value that is refused goes back to its sender ([`Unsent`]).
 //! * The last receiver drops what is left in the queue when it goes; what senders add meanwhile is
 //!   dropped with the last handle. So every value is dropped once.
 //! * A forked child has the parent's values in its copy of the memory, and may use no end.
