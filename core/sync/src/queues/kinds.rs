@@ -14,8 +14,19 @@ use super::{
 };
 use crate::{LateWait, Surroundings, Wait, Waiting, is_oversubscribed};
 
+mod private {
+    /// A kind of this room.
+    pub trait KindOfThisRoom {}
+    impl KindOfThisRoom for super::Mpmc {}
+    impl KindOfThisRoom for super::Mpsc {}
+    impl KindOfThisRoom for super::Spsc {}
+    impl KindOfThisRoom for super::PerSender {}
+}
+
 /// Kind of a queue: how many may send, and receive.
-pub trait QueueKind: 'static {
+///
+/// The four of this room: values of any type lie safely in cells that these give out alone.
+pub trait QueueKind: private::KindOfThisRoom + 'static {
     /// The name in a type's text.
     const NAME: &'static str;
     /// Head of the queue. All-zero memory is that of an empty one.

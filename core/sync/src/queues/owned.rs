@@ -58,7 +58,8 @@ pub fn owned_between_threads<T: Send, K: QueueKind>(
 /// Cells of the values, of which those have one that are in the queue.
 struct Cells<T>(Box<[UnsafeCell<MaybeUninit<T>>]>);
 
-// SAFETY: a cell is one thread's at a time (`CellQueue`), and a value moves from one to another.
+// SAFETY: a cell is one thread's at a time (`CellQueue` of a sealed kind), and a value moves from
+// one to another.
 unsafe impl<T: Send> Sync for Cells<T> {}
 
 impl<T> Cells<T> {
