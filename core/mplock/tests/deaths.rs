@@ -350,8 +350,8 @@ fn main() {
     let all: [(&str, Test, Progress, usize, usize); 5] = [
         ("kills", kills, Progress::Poll, 30, 1000),
         ("kills", kills, Progress::Thread, 10, 1000),
-        ("stops", stops, Progress::Poll, 10, 200),
-        ("stops", stops, Progress::Thread, 5, 200),
+        ("stops", stops, Progress::Poll, 10, 1000),
+        ("stops", stops, Progress::Thread, 5, 1000),
         ("successor", successor, Progress::Poll, 1, 1),
     ];
     for (case, test, progress, few, many) in all {
