@@ -132,11 +132,7 @@ impl MessageReceiver {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn attempt_receive(&self) -> Attempt<Result<MessageGuard<'_>, TransferError>> {
-        match self.joined.attempt_receive_in_place() {
-            Attempt::Done(slot) => Attempt::Done(slot.and_then(|slot| self.read(slot))),
-            Attempt::Asleep(asleep) => Attempt::Asleep(asleep),
-            Attempt::Again => Attempt::Again,
-        }
+        self.joined.attempt_receive_in_place().map(|slot| self.read(slot?))
     }
 
     fn read<'a>(&'a self, slot: InSlot<'a>) -> Result<MessageGuard<'a>, TransferError> {

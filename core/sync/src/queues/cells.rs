@@ -92,13 +92,29 @@ pub trait CellQueue<P: Processor>: BoundedQueue<P> {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     fn receive_cell<R, W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         deadline: Deadline,
         read: impl FnOnce(usize) -> R,
-    ) -> Result<R, TransferError>;
+    ) -> Result<R, TransferError> {
+        receive_numbered(self, cpu, wait, deadline, read)
+    }
+}
+
+/// Receives the number of a cell from a queue whose receiver may read it then.
+#[inline(always)]
+pub(super) fn receive_numbered<P: Processor, R, W: Waiting<P>>(
+    queue: &impl BoundedQueue<P>,
+    cpu: &P,
+    wait: &W,
+    deadline: Deadline,
+    read: impl FnOnce(usize) -> R,
+) -> Result<R, TransferError> {
+    let cell: u64 = queue.receive(cpu, wait, deadline)?;
+    Ok(read(cell as usize))
 }
 
 /// Number of cells of a ring of so many slots.
@@ -106,46 +122,52 @@ fn cells_of_ring(slots: usize) -> usize {
     (2 * slots).max(4)
 }
 
-macro_rules! of_one_sender {
-    (($($generics:tt)*), $queue:ty, |$it:ident, $cpu:ident| ($seat:expr, $number:expr)) => {
-        impl<$($generics)*> CellQueue<P> for $queue {
-            fn cells(geometry: QueueGeometry) -> usize {
-                geometry.rings() as usize * cells_of_ring(geometry.capacity())
-            }
-
-            #[inline]
-            fn send_cell<W: Waiting<P>>(
-                &self,
-                $cpu: &P,
-                wait: &W,
-                deadline: Deadline,
-                write: impl FnOnce(usize),
-            ) -> Result<(), TransferError> {
-                let $it = self;
-                let cells = cells_of_ring(self.geometry.capacity());
-                let cell = $seat as usize * cells + ($number as usize & (cells - 1));
-                write(cell);
-                self.send($cpu, wait, &(cell as u64), deadline)
-            }
-
-            #[inline]
-            fn receive_cell<R, W: Waiting<P>>(
-                &self,
-                cpu: &P,
-                wait: &W,
-                deadline: Deadline,
-                read: impl FnOnce(usize) -> R,
-            ) -> Result<R, TransferError> {
-                let cell: u64 = self.receive(cpu, wait, deadline)?;
-                Ok(read(cell as usize))
-            }
-        }
-    };
+/// Number of cells of all rings.
+fn cells_of_rings(geometry: QueueGeometry) -> usize {
+    geometry.rings() as usize * cells_of_ring(geometry.capacity())
 }
 
-of_one_sender!((P: Prefetch), OneToOne<'_, P>, |queue, cpu| (0, queue.next_number(cpu)));
-of_one_sender!(
-    (P: Prefetch, const N: usize),
-    RingPerSender<'_, P, N>,
-    |queue, cpu| (queue.seat, queue.next_number(cpu))
-);
+/// Cell of the value of that number in a ring.
+#[inline(always)]
+fn cell_of(geometry: QueueGeometry, ring: u32, number: u64) -> usize {
+    let cells = cells_of_ring(geometry.capacity());
+    ring as usize * cells + (number as usize & (cells - 1))
+}
+
+impl<P: Prefetch> CellQueue<P> for OneToOne<'_, P> {
+    fn cells(geometry: QueueGeometry) -> usize {
+        cells_of_rings(geometry)
+    }
+
+    #[inline]
+    fn send_cell<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        write: impl FnOnce(usize),
+    ) -> Result<(), TransferError> {
+        let cell = cell_of(self.geometry, 0, self.next_number(cpu));
+        write(cell);
+        self.send(cpu, wait, &(cell as u64), deadline)
+    }
+}
+
+impl<P: Prefetch, const N: usize> CellQueue<P> for RingPerSender<'_, P, N> {
+    fn cells(geometry: QueueGeometry) -> usize {
+        cells_of_rings(geometry)
+    }
+
+    #[inline]
+    fn send_cell<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        deadline: Deadline,
+        write: impl FnOnce(usize),
+    ) -> Result<(), TransferError> {
+        let cell = cell_of(self.geometry, self.seat, self.next_number(cpu));
+        write(cell);
+        self.send(cpu, wait, &(cell as u64), deadline)
+    }
+}

@@ -3,8 +3,9 @@
 use towpath_machine::{Ordering, Processor};
 
 use super::{ManyToMany, Reserved};
+use crate::queues::cells::receive_numbered;
 use crate::queues::members::QueueSide;
-use crate::queues::{BoundedQueue, CellQueue, QueueGeometry, TransferError};
+use crate::queues::{CellQueue, QueueGeometry, TransferError};
 use crate::{Deadline, Waiting};
 
 impl<P: Processor, const N: usize> ManyToMany<'_, P, N> {
@@ -74,8 +75,7 @@ impl<P: Processor, const N: usize> CellQueue<P> for ManyToMany<'_, P, N> {
         read: impl FnOnce(usize) -> R,
     ) -> Result<R, TransferError> {
         if self.one_receiver {
-            let cell: u64 = self.receive(cpu, wait, deadline)?;
-            return Ok(read(cell as usize));
+            return receive_numbered(self, cpu, wait, deadline, read);
         }
         let leased = self.lease_in_place(cpu, wait, deadline)?;
         let value = read(leased.slot);
