@@ -32,6 +32,8 @@ struct AdvisedKind {
     is_best_smallest: bool,
     /// Names of ours, the default first.
     ours: Vec<&'static str>,
+    /// Names of ours for other values: neither recommended nor compared.
+    apart: Vec<&'static str>,
     /// Names of those that go on when a process is killed in the middle.
     survive: &'static [&'static str],
 }
@@ -50,6 +52,7 @@ fn kinds() -> [AdvisedKind; 5] {
         shown: (1e6, "million acquisitions a second"),
         is_best_smallest: false,
         ours: LockKind::all().into_iter().filter(is_ours).map(LockKind::name).collect(),
+        apart: Vec::new(),
         survive: &["mutex", "robust"],
     };
     [
@@ -69,6 +72,7 @@ fn kinds() -> [AdvisedKind; 5] {
             ours: [ValueQueue::Mpmc, ValueQueue::Mpsc, ValueQueue::PerSender, ValueQueue::Spsc]
                 .map(ValueQueue::name)
                 .to_vec(),
+            apart: [ValueQueue::MpscOwned, ValueQueue::PerSenderOwned].map(ValueQueue::name).to_vec(),
             survive: &["mpmc", "mpsc", "per-sender", "spsc"],
         },
         AdvisedKind {
@@ -78,6 +82,7 @@ fn kinds() -> [AdvisedKind; 5] {
             shown: (1.0, "µs for an episode"),
             is_best_smallest: true,
             ours: BarrierKind::all().into_iter().filter(is_our_barrier).map(BarrierKind::name).collect(),
+            apart: Vec::new(),
             survive: &["robust-barrier"],
         },
         AdvisedKind {
@@ -87,6 +92,7 @@ fn kinds() -> [AdvisedKind; 5] {
             shown: (1e6, "million increments a second"),
             is_best_smallest: false,
             ours: CounterKind::all().into_iter().filter(is_our_counter).map(CounterKind::name).collect(),
+            apart: Vec::new(),
             survive: &["atomics", "ll-sc", "fetch-op", "mutex", "robust"],
         },
         locks,
@@ -189,8 +195,7 @@ fn advise_one(results: &Results, kind: &AdvisedKind, sharing: Sharing) -> Option
     let procs = of_sharing().map(|r| r.procs).max()?;
     let all: Vec<MeasuredPrimitive<'_>> = of_sharing()
         .filter(|r| r.procs == procs && r.value > 0.0)
-        // Queues of values of any type: ours, and never faster than those of plain ones.
-        .filter(|r| !r.algorithm.ends_with("-owned"))
+        .filter(|r| !kind.apart.contains(&r.algorithm.as_str()))
         .map(|record| {
             let share = figure_beside(results, kind.experiment, record, LEAST_SHARE);
             MeasuredPrimitive {
