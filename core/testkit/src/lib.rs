@@ -21,7 +21,7 @@ pub use child::Child;
 pub use choice::Choice;
 pub use known_path::KnownPath;
 #[cfg(feature = "loom")]
-pub use model::model;
+pub use model::{is_long, model, preemptions};
 pub use refusal::refuse_call;
 pub use share::{Share, share_cases, share_cases_among};
 pub use victim::{Victim, mark};

@@ -3,6 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Whether `TOWPATH_LONG` asks for the longer forms of models and searches.
+///
+/// CI asks each fourth time.
+pub fn is_long() -> bool {
+    std::env::var_os("TOWPATH_LONG").is_some()
+}
+
+/// Number of preemptions that a model allows: so few, or more in its longer form.
+pub fn preemptions(few: usize, more: usize) -> usize {
+    if is_long() { more } else { few }
+}
+
 /// Runs `body` under every schedule with at most so many preemptions; panics if one of
 /// them fails. Prints the number of schedules, which `--nocapture` shows.
 ///

@@ -10,7 +10,7 @@ use towpath_sync::locks::{
     SchedulerConscious, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 /// The datum is not atomic: loom fails the model if two threads can touch it at once, or
 /// one doesn't see what the other did.
@@ -23,7 +23,20 @@ fn check<
     arena: LoomArena,
     wait: W,
 ) {
-    model(2, move || {
+    check_with::<L, W>(2, threads, rounds, arena, wait);
+}
+
+fn check_with<
+    L: Lock<LoomProcessor> + Send + Sync + 'static,
+    W: Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
+>(
+    preemptions: usize,
+    threads: usize,
+    rounds: u64,
+    arena: LoomArena,
+    wait: W,
+) {
+    model(preemptions, move || {
         let shared = Arc::new((L::new(&arena), arena.cell(Place::NewLine, 0)));
         let work = move |id: usize, shared: &(L, <LoomProcessor as Processor>::Cell)| {
             let cpu = LoomProcessor { id };
@@ -113,7 +126,7 @@ fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
 /// For the same reason a store-conditional after an old value can succeed there, so
 /// `test_and_set/ll-sc` is left to the sequential machine (`core/models/tests/sequential`).
 fn attempt<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
-    model(3, || {
+    model(preemptions(2, 3), || {
         let arena = LoomArena::default();
         let shared = Arc::new((L::new(&arena), arena.cell(Place::NewLine, 0)));
         let work = |id: usize, shared: &(L, <LoomProcessor as Processor>::Cell)| {
@@ -283,7 +296,7 @@ fn reactive_changing_over_among_three() {
 #[test]
 fn reactive_going_to_the_queue() {
     let (arena, wait) = parking();
-    check::<Reactive<LoomProcessor, 3, 1, 0>, _>(3, 1, arena, wait);
+    check_with::<Reactive<LoomProcessor, 3, 1, 0>, _>(preemptions(1, 2), 3, 1, arena, wait);
 }
 
 #[test]

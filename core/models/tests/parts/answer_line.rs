@@ -13,7 +13,7 @@ use towpath_channel::doorbell;
 use towpath_channel::packet::{Form, Header, MAX_ARGS, READY, Slot};
 use towpath_channel::path::PacketContent;
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 use crate::weakened::{Missing, SOUND, Weakened, Word, fails};
 
@@ -271,7 +271,7 @@ impl Sleeper {
 
 /// A question, its answer, and the next question, to ends that sleep.
 fn sleeping_ends(at_lower: Oversleep, at_upper: Oversleep) {
-    model(3, move || {
+    model(preemptions(2, 3), move || {
         let line = new_line();
         let (lower, upper) = attached(&line);
         let arena = LoomArena { parking: true };

@@ -11,7 +11,7 @@ use towpath_channel::doorbell::Doorbell;
 use towpath_channel::packet::{Form, Header};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_machine::{Arena, LoomArena, Ordering, Park, Place, Processor};
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 use crate::weakened::{Missing, Weakened, Word};
 
@@ -98,7 +98,8 @@ impl Case {
     }
 
     fn run(self) {
-        model(3, move || {
+        let allowed = if self.senders == 1 { 3 } else { preemptions(2, 3) };
+        model(allowed, move || {
             let shared = Receiver::new(self.senders);
             let threads: Vec<_> = (0..self.senders)
                 .map(|n| {

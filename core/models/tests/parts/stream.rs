@@ -15,7 +15,7 @@ use towpath_channel::path::PacketContent;
 use towpath_channel::stream::{self, Ends, OPEN, Stream, StreamReceiver, StreamSender};
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
 use towpath_sync::Spinning;
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 use crate::weakened::{Missing, Rows, SOUND, Weakened, Word, fails};
 
@@ -150,7 +150,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 /// More messages than the words hold; the first one opens the stream. Each is beside the
 /// ticket that its record names: 0 where it has not changed.
 fn more_than_fits(messages: &'static [(Message, u64)], at_sender: Missing, at_receiver: Missing) {
-    model(3, move || {
+    model(preemptions(2, 3), move || {
         let shared = Shared::new();
         let (sender, receiver) = shared.opened(messages[0].0);
         let other = thread::spawn(move || {

@@ -10,7 +10,7 @@ use towpath_sync::Deadline;
 use towpath_sync::queues::{
     Broadcast, BroadcastHead, ReaderEnd, Reservation, TransferError, WordLine, WriterEnd,
 };
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 use crate::support::parking;
 use crate::weakened::{Missing, SOUND, Weakened, fails};
@@ -109,7 +109,7 @@ fn broadcast_publishes_and_wakes() {
 
 /// A reader comes while the writer sends, and gets the messages from then on.
 fn joining(missing: [Missing; 2]) {
-    model(2, move || {
+    model(preemptions(1, 2), move || {
         let shared = Shared::new(false);
         let mut writer = shared.ring().join_writer(&Weakened::new(0, SOUND), &parking()).unwrap();
         let other = {

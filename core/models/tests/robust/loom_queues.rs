@@ -11,7 +11,7 @@ use towpath_sync::queues::{
     BoundedQueue, CellQueue, ManyHead, ManyToMany, OneHead, OneToOne, QueueGeometry, QueueSide,
     RingPerSender, RingsHead, TransferError, WordLine,
 };
-use towpath_testkit::model;
+use towpath_testkit::{model, preemptions};
 
 use crate::support::parking;
 use crate::weakened::{Missing, SOUND, Weakened, fails};
@@ -141,7 +141,7 @@ fn receive<Q: BoundedQueue<Weakened>>(queue: Q, data: &[LoomCell], cpu: &Weakene
 
 /// Two values from one thread to another.
 fn transfer<S: UnderModel>(make: fn() -> S, missing: [Missing; 2]) {
-    model(2, move || {
+    model(preemptions(1, 2), move || {
         let shared = Arc::new(make());
         let other = {
             let shared = shared.clone();
