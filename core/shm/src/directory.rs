@@ -158,11 +158,29 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
     }
 }
 
-/// Size of a named object, and its alignment in the heap.
-const fn size_of_object<T>() -> (u64, u64) {
-    let align = if align_of::<T>() > 64 { align_of::<T>() } else { 64 };
-    (size_of::<T>() as u64, align as u64)
+/// Size, alignment and text of a type of objects.
+///
+/// Objects are found and made through it, so that the code for that is compiled once.
+struct ObjectForm<'a> {
+    /// Text of the type, kept beside the object.
+    text: &'a str,
+    bytes: u64,
+    align: usize,
 }
+
+impl ObjectForm<'_> {
+    fn of<T>(text: &str) -> ObjectForm<'_> {
+        ObjectForm { text, bytes: size_of::<T>() as u64, align: align_of::<T>() }
+    }
+
+    /// Alignment in the heap.
+    fn heap_align(&self) -> u64 {
+        self.align.max(64) as u64
+    }
+}
+
+/// A place in the heap for an object and the bytes behind it, and the number of those.
+type Placed = (NonNull<u8>, u64);
 
 impl World {
     /// The caller as a participant that waits: its number, unique among all threads of
@@ -314,7 +332,9 @@ impl World {
         match self.inner().lookup(&name_words(name))? {
             Some(record) => {
                 let text = TypeText::<T>::default().to_string();
-                self.opened(record, name, &text, 0, |tail| tail == 0).map(|(shared, _)| shared)
+                let (object, _) =
+                    self.opened(record, name, &ObjectForm::of::<T>(&text), 0, &|tail| tail == 0)?;
+                Ok(Shared::new(self.clone(), object.cast()))
             }
             None => Err(Error::NoSuchObject { name: name.to_owned() }),
         }
@@ -342,14 +362,34 @@ impl World {
         fits: impl Fn(u64) -> bool,
         prepare: impl FnOnce(&Shared<T>),
     ) -> Result<(Shared<T>, u64), Error> {
+        let shared = |object: NonNull<u8>| Shared::new(self.clone(), object.cast());
+        let mut prepare = Some(prepare);
+        let prepare = &mut |object| {
+            if let Some(prepare) = prepare.take() {
+                prepare(&shared(object));
+            }
+        };
+        let (object, tail) = self.find_or_make(name, &ObjectForm::of::<T>(text), tail, &fits, prepare)?;
+        Ok((shared(object), tail))
+    }
+
+    /// The place of an object as by [`World::object`]. `prepare` is called once if it is new.
+    fn find_or_make(
+        &self,
+        name: &str,
+        form: &ObjectForm<'_>,
+        tail: u64,
+        fits: &dyn Fn(u64) -> bool,
+        prepare: &mut dyn FnMut(NonNull<u8>),
+    ) -> Result<Placed, Error> {
         check_object_name(name)?;
         let inner = self.inner();
         let me = inner.me()?;
         let words = name_words(name);
-        let (head, align) = size_of_object::<T>();
-        let bytes = head.saturating_add(tail);
+        let (text, align) = (form.text, form.heap_align());
+        let bytes = form.bytes.saturating_add(tail);
         if let Some(record) = inner.lookup(&words)? {
-            return self.opened(record, name, text, tail, fits);
+            return self.opened(record, name, form, tail, fits);
         }
         if PREPARING.get() {
             return Err(Error::NestedPreparation { name: name.to_owned() });
@@ -358,7 +398,7 @@ impl World {
             inner.may_create(me).map_err(|rank| Error::CreatorBusy { name: name.to_owned(), rank })?;
         // Another participant may have been faster.
         if let Some(record) = inner.lookup(&words)? {
-            return self.opened(record, name, text, tail, fits);
+            return self.opened(record, name, form, tail, fits);
         }
         let used = inner.settle();
         let heap_bytes = inner.segment.geometry().heap_bytes();
@@ -375,19 +415,19 @@ impl World {
             return Err(full(bytes.saturating_add(record_bytes)));
         };
         let record = inner.segment.record(used).ok_or_else(|| full(bytes.saturating_add(record_bytes)))?;
-        let shared = self.place::<T>(offset, tail)?;
+        let object = self.place(offset, form, tail)?;
         // SAFETY: within the heap (`end`), at a multiple of 64, mapped as long as `self` lives;
         // atomics are plain. No record refers to them, and only one participant creates. (If the
         // segment is damaged others may use them: therefore atomically.)
         let raw = unsafe {
-            let first = shared.object.cast::<AtomicU64>();
+            let first = object.cast::<AtomicU64>();
             core::slice::from_raw_parts(first.as_ptr(), ((end - offset) / 8) as usize)
         };
         for word in raw {
             // Relaxed: published by (N3).
             word.store(0, Ordering::Relaxed);
         }
-        prepare(&shared);
+        prepare(object);
         // Relaxed, all: published by (N3).
         record.offset.store(offset, Ordering::Relaxed);
         record.bytes.store(bytes, Ordering::Relaxed);
@@ -402,20 +442,20 @@ impl World {
         // Relaxed: for the next creator, to which the turn hands it.
         inner.control().directory.used.store(end, Ordering::Relaxed);
         drop(creating);
-        Ok((shared, tail))
+        Ok((object, tail))
     }
 
-    /// The object of a record, with the number of bytes behind it, which `fits` accepts.
+    /// The place of a record's object, with the number of bytes behind it, which `fits` accepts.
     /// `usual`: that of a new one, for the error.
-    fn opened<T: Object>(
+    fn opened(
         &self,
         record: &ObjectRecord,
         name: &str,
-        text: &str,
+        form: &ObjectForm<'_>,
         usual: u64,
-        fits: impl Fn(u64) -> bool,
-    ) -> Result<(Shared<T>, u64), Error> {
-        let (head, align) = size_of_object::<T>();
+        fits: &dyn Fn(u64) -> bool,
+    ) -> Result<Placed, Error> {
+        let (text, head, align) = (form.text, form.bytes, form.heap_align());
         // Relaxed, all: written before the record's name was stored (N3), which was read with
         // Acquire (N4).
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -430,13 +470,13 @@ impl World {
                 expected: full(text, (head.saturating_add(usual), align)),
             });
         };
-        Ok((self.place::<T>(get(&record.offset), tail)?, tail))
+        Ok((self.place(get(&record.offset), form, tail)?, tail))
     }
 
-    /// The object at an offset in the heap, which may be nonsense, with `tail` bytes
-    /// behind it.
-    fn place<T: Object>(&self, offset: u64, tail: u64) -> Result<Shared<T>, Error> {
-        let (len, align) = ((size_of::<T>() as u64).saturating_add(tail), align_of::<T>());
+    /// The place of an object at an offset in the heap, which may be nonsense, with `tail`
+    /// bytes behind it.
+    fn place(&self, offset: u64, form: &ObjectForm<'_>, tail: u64) -> Result<NonNull<u8>, Error> {
+        let (len, align) = (form.bytes.saturating_add(tail), form.align);
         let parts = &self.inner().segment;
         let object = parts.heap_at(offset, len, 1).ok_or(Error::OutOfBounds {
             offset,
@@ -446,7 +486,7 @@ impl World {
         if align as u64 > parts.heap_align() || !offset.is_multiple_of(align as u64) {
             return Err(Error::Misaligned { offset, align });
         }
-        Ok(Shared::new(self.clone(), object.cast()))
+        Ok(object)
     }
 }
 
