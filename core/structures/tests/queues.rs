@@ -73,9 +73,9 @@ fn exchange<Q: ConcurrentQueue<Native>>(producers: usize, consumers: usize, capa
 
 #[test]
 fn nothing_lost_nothing_twice_in_order() {
-    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(2, 2, 64, 20_000));
-    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(3, 3, 2, 3_000));
-    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(1, 1, 1, 3_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(2, 2, 64, 8_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(3, 3, 2, 1_500));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(1, 1, 1, 1_500));
 }
 
 /// Enqueues and dequeues in every thread, as in the paper's benchmark.
@@ -108,7 +108,7 @@ fn both<Q: ConcurrentQueue<Native>>(threads: usize, rounds: u64) {
 
 #[test]
 fn thread_that_puts_one_in_gets_one_out() {
-    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => both(4, 10_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => both(4, 4_000));
 }
 
 /// The operations of one run, by participant: `Some(value)` to put in, `None` to take

@@ -64,34 +64,34 @@ fn all_pass<'a>(cases: impl Iterator<Item = &'a Case>, policy: Policy, schedules
 
 #[test]
 fn everything_passes_while_waiters_park() {
-    everything_passes(Policy::Park, 20);
+    everything_passes(Policy::Park, 10);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_before() {
-    everything_passes(Policy::SpinThenPark, 10);
+    everything_passes(Policy::SpinThenPark, 6);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin() {
-    everything_passes(Policy::Spin, 10);
+    everything_passes(Policy::Spin, 6);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_and_yield() {
-    everything_passes(Policy::SpinThenYield, 8);
+    everything_passes(Policy::SpinThenYield, 5);
 }
 
 #[test]
 fn everything_passes_while_waiters_adapt() {
-    everything_passes(Policy::Adaptive, 8);
+    everything_passes(Policy::Adaptive, 5);
 }
 
 /// Structures' threads wait for no other (over locks, for the holder): so one way of
 /// waiting will do.
 #[test]
 fn every_structure_passes() {
-    let schedules = schedules(10);
+    let schedules = schedules(6);
     let cases = subjects(Policy::Spin);
     let structures: Vec<&Case> = cases.iter().filter(|c| is_structure(c)).collect();
     // Over four kinds of DCAS; two over the one that the system rolls back; and the list without

@@ -121,7 +121,7 @@ fn progress_on_a_terminal_that_hangs_up_is_no_failure() {
         "explore counter/ll-sc --schedules 20000",
         "sim origin2000 counter --procs 1,2,4 --seeds 5",
         "reproduce K28 --seeds 2",
-        "bench floor --runs 2",
+        "bench floor --runs 1",
     ] {
         let (mut near, far) = crate::terminal::open();
         let mut command = folder.towpath(arguments);

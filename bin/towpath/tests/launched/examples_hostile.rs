@@ -66,7 +66,7 @@ fn survives(test: &'static str, options: &[&str], example: &str) {
         writes += damage(&file, &mut random, launcher.pid());
         drop(file);
         let since = Instant::now();
-        while since.elapsed() < Duration::from_secs(1) && !has_ended(launcher.pid()) {
+        while since.elapsed() < Duration::from_millis(400) && !has_ended(launcher.pid()) {
             sleep(Duration::from_millis(5));
         }
         // A rank waits for a message that is lost. The launcher is not waited for yet, so that the

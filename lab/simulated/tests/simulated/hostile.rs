@@ -126,7 +126,7 @@ fn use_it(p: &Parameters) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
 
     #[test]
     fn a_file_is_refused_with_a_reason_or_works(
