@@ -373,7 +373,9 @@ impl World {
         Ok((shared(object), tail))
     }
 
-    /// The place of an object as by [`World::object`]. `prepare` is called once if it is new.
+    /// The place of an object as by [`World::object`].
+    ///
+    /// `prepare` is called once if it is new.
     fn find_or_make(
         &self,
         name: &str,
@@ -445,8 +447,9 @@ impl World {
         Ok((object, tail))
     }
 
-    /// The place of a record's object, with the number of bytes behind it, which `fits` accepts.
-    /// `usual`: that of a new one, for the error.
+    /// The place of a record's object.
+    ///
+    /// `fits` accepts the number of bytes behind it; `usual`: that of a new one, for the error.
     fn opened(
         &self,
         record: &ObjectRecord,
@@ -473,8 +476,9 @@ impl World {
         Ok((self.place(get(&record.offset), form, tail)?, tail))
     }
 
-    /// The place of an object at an offset in the heap, which may be nonsense, with `tail`
-    /// bytes behind it.
+    /// The place of an object at an offset in the heap, which may be nonsense.
+    ///
+    /// `tail` bytes lie behind it.
     fn place(&self, offset: u64, form: &ObjectForm<'_>, tail: u64) -> Result<NonNull<u8>, Error> {
         let (len, align) = (form.bytes.saturating_add(tail), form.align);
         let parts = &self.inner().segment;

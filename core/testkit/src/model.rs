@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Whether `TOWPATH_LONG` asks for the longer forms of models and searches.
+/// Tells whether `TOWPATH_LONG` asks for the longer forms of models.
 ///
 /// CI asks each fourth time.
 pub fn is_long() -> bool {

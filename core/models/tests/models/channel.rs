@@ -322,8 +322,9 @@ fn over<L: Lock<LoomProcessor>>() -> Locked<Box<L>> {
     Locked(Box::new(L::new(&LoomArena::default())))
 }
 
-/// One message each of two senders; then three of one, for which the queue is too small; and two
-/// each of two, in the longer form.
+/// One message each of two senders; then three of one, for which the queue is too small.
+///
+/// In the longer form two each of two senders, too.
 fn publish_and_consume<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     preemptions: usize,
     claim: impl Fn() -> C + Copy + Send + Sync + 'static,
