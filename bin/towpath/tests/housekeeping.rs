@@ -5,7 +5,7 @@ mod launching;
 use std::process::Command;
 
 use launching::common::{Directory, Watchdog};
-use launching::{command as towpath, until, with_default_signals};
+use launching::{command as towpath, own_address, until, with_default_signals};
 
 #[test]
 fn clean_removes_the_dead_and_only_the_dead() {
@@ -198,9 +198,7 @@ fn hosts_file(dog: &Watchdog, directory: &Directory, name: &str, address: &str, 
 fn killed_agents_leave_sockets_that_are_removed() {
     let dog = Watchdog::new("killed_agents_leave_sockets_that_are_removed");
     let directory = Directory::new();
-    // Of this test's own: no other process listens there.
-    let pid = std::process::id();
-    let address = format!("127.{}.{}.{}", 1 + (pid >> 16) % 250, (pid >> 8) % 256, 1 + pid % 250);
+    let address = own_address();
     let serve = |name: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
         command.args(["lock", "--serve", "--as", "a", "--hosts"]).arg(directory.0.join("etc").join(name));

@@ -43,6 +43,12 @@ pub fn examples() -> &'static PathBuf {
     })
 }
 
+/// Address of this program's own, at which no other test listens.
+pub fn own_address() -> String {
+    let pid = std::process::id();
+    format!("127.{}.{}.{}", 1 + (pid >> 16) % 250, (pid >> 8) % 256, 1 + pid % 250)
+}
+
 /// `towpath run` with options, then the program and its arguments.
 pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));

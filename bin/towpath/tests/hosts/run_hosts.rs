@@ -1,10 +1,7 @@
 //! `towpath run` on several hosts: launchers that listen and join, a remote shell that is
 //! none, and hosts in network namespaces whose link is cut.
 
-#[path = "run_hosts/fabric.rs"]
 mod fabric;
-mod launching;
-#[path = "run_hosts/ranks.rs"]
 mod ranks;
 
 use std::fmt::Write as _;
@@ -12,8 +9,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
-use launching::common::{Directory, Member, Watchdog, member};
-use launching::{delay_and_lose, examples, is_gone, lines, signal, towpath, until};
+use crate::launching::common::{Directory, Member, Watchdog, member};
+use crate::launching::{delay_and_lose, examples, is_gone, lines, signal, towpath, until};
 use towpath_machine::Random;
 
 /// A folder with the cluster's key, a remote shell, and worlds for each host.

@@ -2,8 +2,6 @@
 //!
 //! And by an etcd, where one is installed (`scripts/install-lock-servers.sh`).
 
-mod launching;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::launching::common::{Directory, Member, Watchdog};
+use crate::launching::{is_gone, own_address, signal, until, with_default_signals};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use launching::common::{Directory, Member, Watchdog};
-use launching::{is_gone, signal, until, with_default_signals};
 use serde_json::{Value, json};
 
 /// Time of the leases of the small server.
@@ -275,7 +273,8 @@ impl RealEtcd {
             eprintln!("skipped: there is no etcd; scripts/install-lock-servers.sh installs one");
             return None;
         };
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        // Ports that are let go again: launchers of other tests take such of 127.0.0.1.
+        let ports = [(); 2].map(|()| TcpListener::bind((own_address(), 0)).unwrap());
         let [url, peer] = ports.map(|listener| format!("http://{}", listener.local_addr().unwrap()));
         let directory = Directory::new();
         let mut command = Command::new(program);

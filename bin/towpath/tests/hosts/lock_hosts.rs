@@ -2,16 +2,14 @@
 //!
 //! Without the right to make namespaces the tests say so, and check nothing.
 
-mod launching;
-#[path = "lock_hosts/soak.rs"]
 mod soak;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use launching::common::{Directory, Member, Watchdog};
-use launching::{delay_and_lose, is_gone, signal, until, with_default_signals};
+use crate::launching::common::{Directory, Member, Watchdog};
+use crate::launching::{delay_and_lose, is_gone, signal, until, with_default_signals};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 

@@ -1,14 +1,12 @@
 //! `towpath lock` on one host.
 
-mod launching;
-
 use std::collections::HashSet;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
 
-use launching::common::{Directory, Member, Watchdog};
-use launching::{is_gone, signal, until, with_default_signals};
+use crate::launching::common::{Directory, Member, Watchdog};
+use crate::launching::{is_gone, signal, until, with_default_signals};
 
 /// Script of a holder: fails if another holder runs, and appends its token.
 ///
@@ -328,7 +326,7 @@ fn clean_removes_only_locks_that_no_process_uses() {
     assert_eq!(locked(&dog, &directory, &["dead", "-c", "kill -KILL $$"]).0, 128 + libc::SIGKILL);
     let (_, text) = locked(&dog, &directory, &["--status"]);
     assert!(text.starts_with("dead: free, 0 waiting") && text.contains("an owner died"), "{text}");
-    let clean = |arguments: &[&str]| launching::command(&dog, &directory, arguments);
+    let clean = |arguments: &[&str]| crate::launching::command(&dog, &directory, arguments);
     assert!(clean(&["clean", "--dry-run"]).1.contains("would remove"));
     assert_eq!(lock_files(&directory).len(), 2);
     assert!(clean(&["clean"]).1.starts_with("removed "));

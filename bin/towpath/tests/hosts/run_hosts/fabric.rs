@@ -2,9 +2,9 @@
 //!
 //! Skipped where there is no libfabric: scripts/install-peers.sh brings one.
 
-use super::launching::common::member;
-use super::launching::lines;
 use super::{Cluster, cut_link, example, finish, kill_while_they_talk};
+use crate::launching::common::member;
+use crate::launching::lines;
 
 /// Returns whether links can go over libfabric here.
 fn is_there(cluster: &Cluster) -> bool {

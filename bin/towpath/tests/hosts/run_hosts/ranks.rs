@@ -28,7 +28,7 @@ pub const PACKETS: u32 = 16;
 pub fn program(does: &str) -> Vec<String> {
     let test = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
     let does = format!("RANK_DOES={does}");
-    let words = ["env", &does, &test, "ranks::rank", "--exact", "--ignored", "--nocapture"];
+    let words = ["env", &does, &test, "run_hosts::ranks::rank", "--exact", "--ignored", "--nocapture"];
     words.map(str::to_owned).to_vec()
 }
 
