@@ -69,7 +69,7 @@ impl Agent {
     }
 
     /// Comes again as another incarnation, after this one was removed.
-    fn begin_anew(&mut self) -> Result<(), Error> {
+    pub(super) fn begin_anew(&mut self) -> Result<(), Error> {
         self.incarnation = random()?;
         self.lease.begin_anew();
         self.service.reset(self.incarnation, wall_time());

@@ -2,7 +2,8 @@
 //!
 //! A link counts when both ends have greeted. Each end then sends again the letters that the other
 //! one may lack, so letters arrive in order and once over links that come and go ([`Session`]). A
-//! link that fails is dialled anew by the host with the larger number.
+//! link that fails is dialled anew by the host with the larger number. One that was greeted as a
+//! former incarnation never counts.
 
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct HostLink {
 pub(super) struct NamelessLink {
     pub(super) new: NewLink,
     since: BootTime,
+    /// Incarnation as which this agent has greeted.
+    greeted_as: Option<Incarnation>,
 }
 
 /// News of another agent, from its last beat.
@@ -52,7 +55,8 @@ impl Agent {
                 return self.new_links.want(host);
             }
         }
-        self.nameless.push(NamelessLink { new, since: now });
+        let greeted_as = new.dialled.map(|_| self.incarnation);
+        self.nameless.push(NamelessLink { new, since: now, greeted_as });
     }
 
     pub(super) fn on_refused(&mut self, peer: &RefusedPeer) {
@@ -78,6 +82,11 @@ impl Agent {
 
     pub(super) fn read_nameless(&mut self, now: BootTime) -> Result<(), Error> {
         for mut nameless in std::mem::take(&mut self.nameless) {
+            // The other end takes it for a link of the former incarnation: it would drop the letters of
+            // this one, and confirm them. The host is wanted since this one began.
+            if nameless.greeted_as.is_some_and(|former| former != self.incarnation) {
+                continue;
+            }
             let mut frame = Vec::new();
             let dialled = nameless.new.dialled;
             match nameless.new.link.receive(&mut frame) {
@@ -223,4 +232,82 @@ impl Agent {
 pub(super) fn lock_frame(number: u64, kept: &[u8]) -> Vec<u8> {
     let (epoch, letter) = kept.split_first_chunk().unwrap_or((&[0; 4], &[]));
     Frame::lock(number, u32::from_le_bytes(*epoch), letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{SocketAddr, TcpListener};
+
+    use towpath_net::{Key, Listener};
+
+    use super::*;
+    use crate::hosts::HostsFile;
+    use crate::lease::boot_time;
+
+    /// Agent of the last of three hosts, and the first one's listener.
+    fn third_of_three() -> (Agent, Listener) {
+        // Taken, and given back: the agents listen there.
+        let ports: Vec<SocketAddr> = (0..3)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|listener| listener.local_addr().unwrap())
+            .collect();
+        let folder = std::env::temp_dir().join(format!("towpath-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, key) = (folder.join("hosts"), Key::generate());
+        let _ = fs::remove_file(folder.join("key"));
+        key.write(folder.join("key")).unwrap();
+        let [a, b, c] = ports[..] else { unreachable!("three") };
+        fs::write(&path, format!("key = key\nstate = state\na {a}\nb {b}\nc {c}\n")).unwrap();
+        let hosts = HostsFile::read(&path).unwrap();
+        let listener = Listener::bind(a, &key, &hosts.purpose()).unwrap();
+        let agent = Agent::start(hosts, Some("c"), |_| {}).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        (agent, listener)
+    }
+
+    /// The next link of the agent, which turns meanwhile, and the greeting that it sends.
+    fn greeted(agent: &mut Agent, listener: &Listener) -> (PolledLink, Greeting) {
+        let mut link = std::thread::scope(|threads| {
+            let accepted = threads.spawn(|| listener.accept().unwrap().handshake().unwrap());
+            while !accepted.is_finished() {
+                agent.turn(None).unwrap();
+            }
+            accepted.join().unwrap().polled().unwrap()
+        });
+        let mut frame = Vec::new();
+        while !link.receive(&mut frame).unwrap() {
+            agent.turn(None).unwrap();
+        }
+        let Some(Frame::Greeting(greeting)) = Frame::decode(&frame) else { panic!("no greeting") };
+        (link, greeting)
+    }
+
+    #[test]
+    fn link_greeted_as_a_former_incarnation_never_counts() {
+        let (mut agent, listener) = third_of_three();
+        let (mut stale, former) = greeted(&mut agent, &listener);
+        assert_eq!((former.host, former.incarnation), (2, agent.incarnation));
+        agent.begin_anew().unwrap();
+        // The answer comes late.
+        let answer = Frame::Greeting(Greeting { host: 0, incarnation: 7, known: 0, received: 0 }).encode();
+        stale.send(&answer).unwrap();
+        let (mut link, now) = greeted(&mut agent, &listener);
+        assert_eq!((now.host, now.incarnation), (2, agent.incarnation));
+        assert_ne!(now.incarnation, former.incarnation);
+        let since = boot_time();
+        let mut frame = Vec::new();
+        while stale.receive(&mut frame).is_ok() {
+            agent.turn(None).unwrap();
+            assert!(agent.links[0].is_none(), "the former incarnation's link counts");
+            assert!(boot_time() < since + 2 * GREETING, "the former incarnation's link stays");
+        }
+        link.send(&answer).unwrap();
+        while agent.links[0].is_none() {
+            agent.turn(None).unwrap();
+            assert!(boot_time() < since + 4 * GREETING, "no link counts");
+        }
+    }
 }
