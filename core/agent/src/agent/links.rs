@@ -82,7 +82,7 @@ impl Agent {
 
     pub(super) fn read_nameless(&mut self, now: BootTime) -> Result<(), Error> {
         for mut nameless in std::mem::take(&mut self.nameless) {
-            // The other end takes it for a link of the former incarnation: it would drop the letters of
+            // The other end takes it for the former incarnation's: it would drop the letters of
             // this one, and confirm them. The host is wanted since this one began.
             if nameless.greeted_as.is_some_and(|former| former != self.incarnation) {
                 continue;
