@@ -13,6 +13,8 @@ mod kills;
 mod semantics;
 
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Directory, Watchdog};
@@ -38,35 +40,56 @@ fn main() {
         std::process::exit(status.code().unwrap_or(1));
     }
     let choice = Choice::from_arguments();
-    let mut cases = 0;
-    let mut begin = |name: &'static str, limit: u64| {
-        let included = choice.includes(&[name]);
-        cases += usize::from(included);
-        included.then(|| Watchdog::with(name, Duration::from_secs(limit)))
-    };
-    if let Some(dog) = begin("semantics", 120) {
-        semantics::guards_and_requests(&dog);
+    let mut cases: Vec<Case<'_>> = vec![
+        Case::of("semantics", 120, semantics::guards_and_requests),
+        Case::of("deaths", 120, semantics::deaths_and_data),
+        Case::of("refused", 60, semantics::agents_with_different_keys),
+        Case::of("restarts", 60, semantics::restarted_majority),
+    ];
+    let every = choice.every();
+    for victim in kills::Victim::ALL {
+        let limit = if every { 3600 } else { 120 };
+        cases.push(Case::of(victim.name(), limit, move |dog| kill(victim, every, dog)));
     }
-    if let Some(dog) = begin("deaths", 120) {
-        semantics::deaths_and_data(&dog);
-    }
-    if let Some(dog) = begin("refused", 60) {
-        semantics::agents_with_different_keys(&dog);
-    }
-    if let Some(dog) = begin("restarts", 60) {
-        semantics::restarted_majority(&dog);
-    }
+    cases.retain(|case| choice.includes(&[case.name]));
     println!(
         "{:<9}{:>7}{:>10}{:>10}{:>9}{:>9}",
         "kills of", "rounds", "grants", "warnings", "refused", "seconds"
     );
-    for victim in kills::Victim::ALL {
-        let Some(dog) = begin(victim.name(), if choice.every() { 3600 } else { 120 }) else { continue };
-        let (few, rounds) = victim.rounds();
-        let (rounds, start) = (if choice.every() { rounds } else { few }, Instant::now());
-        let kills::Outcome { grants, warnings, refused } = kills::rounds(&dog, victim, rounds);
-        let seconds = start.elapsed().as_secs_f64();
-        println!("{:<9}{rounds:>7}{grants:>10}{warnings:>10}{refused:>9}{seconds:>9.1}", victim.name());
+    let number = cases.len();
+    // They mostly wait for leases. Thousands of kills go one after the other: their times count.
+    let at_once = if every { 1 } else { 4 };
+    let cases = Mutex::new(cases.into_iter());
+    thread::scope(|threads| {
+        for _ in 0..at_once {
+            threads.spawn(|| {
+                while let Some(case) = { cases.lock().unwrap().next() } {
+                    (case.run)(&Watchdog::with(case.name, Duration::from_secs(case.limit)));
+                }
+            });
+        }
+    });
+    println!("test result: ok. {number} passed; 0 failed");
+}
+
+/// A case, and the seconds after which its watchdog ends it.
+struct Case<'a> {
+    name: &'static str,
+    limit: u64,
+    run: Box<dyn FnOnce(&Watchdog) + Send + 'a>,
+}
+
+impl<'a> Case<'a> {
+    fn of(name: &'static str, limit: u64, run: impl FnOnce(&Watchdog) + Send + 'a) -> Case<'a> {
+        Case { name, limit, run: Box::new(run) }
     }
-    println!("test result: ok. {cases} passed; 0 failed");
+}
+
+/// Kills victims of one kind, and prints a row of the table.
+fn kill(victim: kills::Victim, every: bool, dog: &Watchdog) {
+    let (few, rounds) = victim.rounds();
+    let (rounds, start) = (if every { rounds } else { few }, Instant::now());
+    let kills::Outcome { grants, warnings, refused } = kills::rounds(dog, victim, rounds);
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{:<9}{rounds:>7}{grants:>10}{warnings:>10}{refused:>9}{seconds:>9.1}", victim.name());
 }
