@@ -35,7 +35,8 @@ pub unsafe trait Concurrent: Sync + 'static {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may not lie in shared memory: it is not `Plain`",
     label = "another process may write any bits here, and pointers mean nothing to it",
-    note = "plain are integers, floats, arrays of them, and #[repr(C)] structures with #[derive(towpath::Plain)]"
+    note = "plain are integers, floats, arrays of them, and #[repr(C)] structures with #[derive(towpath::Plain)]",
+    note = "between threads of a process `owned` of towpath's `mpmc`, `mpsc`, `spsc` and `per_sender` makes a queue for any type"
 )]
 pub unsafe trait Plain: Object + Send {}
 
