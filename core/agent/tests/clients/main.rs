@@ -40,7 +40,7 @@ fn main() {
         std::process::exit(status.code().unwrap_or(1));
     }
     let choice = Choice::from_arguments();
-    let mut cases: Vec<Case<'_>> = vec![
+    let mut cases: Vec<Case> = vec![
         Case::of("semantics", 120, semantics::guards_and_requests),
         Case::of("deaths", 120, semantics::deaths_and_data),
         Case::of("refused", 60, semantics::agents_with_different_keys),
@@ -73,14 +73,14 @@ fn main() {
 }
 
 /// A case, and the seconds after which its watchdog ends it.
-struct Case<'a> {
+struct Case {
     name: &'static str,
     limit: u64,
-    run: Box<dyn FnOnce(&Watchdog) + Send + 'a>,
+    run: Box<dyn FnOnce(&Watchdog) + Send>,
 }
 
-impl<'a> Case<'a> {
-    fn of(name: &'static str, limit: u64, run: impl FnOnce(&Watchdog) + Send + 'a) -> Case<'a> {
+impl Case {
+    fn of(name: &'static str, limit: u64, run: impl FnOnce(&Watchdog) + Send + 'static) -> Case {
         Case { name, limit, run: Box::new(run) }
     }
 }
