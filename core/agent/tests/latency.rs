@@ -1,6 +1,6 @@
 //! Latency of acquisition over loopback, beside the links' own round trip. A measurement.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use towpath_agent::client::Manager;
 use towpath_agent::{Agent, HostsFile, cluster_status};
 use towpath_net::{Key, Link, Listener, PolledLink};
+use towpath_testkit::free_addresses;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -16,18 +17,11 @@ fn wait_for(source: impl std::os::fd::AsFd) {
     let _ = poll(&mut [PollFd::new(&source, PollFlags::IN)], None);
 }
 
-/// Addresses with ports that were free a moment ago.
-fn free_addresses() -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> =
-        NAMES.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
-}
-
 /// Three agents in threads of this process, which end with it.
 fn cluster(directory: &Path) -> HostsFile {
     Key::generate().write(directory.join("key")).unwrap();
     let mut text = String::from("key = key\nstate = state\nlease = 1s\n");
-    for (name, address) in NAMES.iter().zip(free_addresses()) {
+    for (name, address) in NAMES.iter().zip(free_addresses(NAMES.len())) {
         text.push_str(&format!("{name} {address}\n"));
     }
     let path = directory.join("hosts");

@@ -5,6 +5,7 @@
 //! process (`harness = false`), since it forks and goes on using what it forked with.
 #![allow(unsafe_code)]
 
+mod addresses;
 mod child;
 mod choice;
 mod known_path;
@@ -17,6 +18,7 @@ mod stacks;
 mod victim;
 pub mod watchdog;
 
+pub use addresses::free_addresses;
 pub use child::Child;
 pub use choice::Choice;
 pub use known_path::KnownPath;

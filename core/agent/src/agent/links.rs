@@ -237,9 +237,9 @@ pub(super) fn lock_frame(number: u64, kept: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::net::{SocketAddr, TcpListener};
 
     use towpath_net::{Key, Listener};
+    use towpath_testkit::free_addresses;
 
     use super::*;
     use crate::hosts::HostsFile;
@@ -247,19 +247,12 @@ mod tests {
 
     /// Agent of the last of three hosts, and the first one's listener.
     fn third_of_three() -> (Agent, Listener) {
-        // Taken, and given back: the agents listen there.
-        let ports: Vec<SocketAddr> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect::<Vec<_>>()
-            .iter()
-            .map(|listener| listener.local_addr().unwrap())
-            .collect();
         let folder = std::env::temp_dir().join(format!("towpath-links-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (path, key) = (folder.join("hosts"), Key::generate());
         let _ = fs::remove_file(folder.join("key"));
         key.write(folder.join("key")).unwrap();
-        let [a, b, c] = ports[..] else { unreachable!("three") };
+        let [a, b, c] = free_addresses(3)[..] else { unreachable!("three") };
         fs::write(&path, format!("key = key\nstate = state\na {a}\nb {b}\nc {c}\n")).unwrap();
         let hosts = HostsFile::read(&path).unwrap();
         let listener = Listener::bind(a, &key, &hosts.purpose()).unwrap();

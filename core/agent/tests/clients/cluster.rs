@@ -1,7 +1,6 @@
 //! Three hosts: agents on loopback, in processes of their own.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use towpath_agent::{Agent, HostsFile, cluster_status};
 use towpath_net::Key;
+use towpath_testkit::free_addresses;
 
 use crate::common::{Directory, Member, Watchdog};
 
@@ -56,12 +56,9 @@ impl<'a> Cluster<'a> {
         let directory = Directory::new();
         Key::generate().write(directory.0.join("key")).unwrap();
         let mut text = format!("key = key\nstate = state\nlease = {lease}\n");
-        // Ports that are free now.
-        let listeners = NAMES.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        for (name, listener) in NAMES.iter().zip(&listeners).take(hosts) {
-            text.push_str(&format!("{name} {}\n", listener.local_addr().unwrap()));
+        for (name, address) in NAMES.iter().zip(free_addresses(hosts)) {
+            text.push_str(&format!("{name} {address}\n"));
         }
-        drop(listeners);
         std::fs::write(directory.0.join("hosts"), text).unwrap();
         let mut cluster = Cluster { dog, directory, agents: vec![] };
         cluster.agents.resize_with(hosts, || None);
