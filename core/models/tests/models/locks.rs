@@ -12,24 +12,24 @@ use towpath_sync::locks::{
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 use towpath_testkit::{model, preemptions};
 
+/// Bounds of a lock that threads of a model share.
+trait SharedByModel: Lock<LoomProcessor> + Send + Sync + 'static {}
+
+impl<L: Lock<LoomProcessor> + Send + Sync + 'static> SharedByModel for L {}
+
+/// Bounds of a way of waiting that threads of a model copy.
+trait CopiedByModel: Waiting<LoomProcessor> + Copy + Send + Sync + 'static {}
+
+impl<W: Waiting<LoomProcessor> + Copy + Send + Sync + 'static> CopiedByModel for W {}
+
 /// The datum is not atomic: loom fails the model if two threads can touch it at once, or
 /// one doesn't see what the other did.
-fn check<
-    L: Lock<LoomProcessor> + Send + Sync + 'static,
-    W: Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
->(
-    threads: usize,
-    rounds: u64,
-    arena: LoomArena,
-    wait: W,
-) {
+fn check<L: SharedByModel, W: CopiedByModel>(threads: usize, rounds: u64, arena: LoomArena, wait: W) {
     check_with::<L, W>(2, threads, rounds, arena, wait);
 }
 
-fn check_with<
-    L: Lock<LoomProcessor> + Send + Sync + 'static,
-    W: Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
->(
+/// Checks as `check`, with so many preemptions.
+fn check_with<L: SharedByModel, W: CopiedByModel>(
     preemptions: usize,
     threads: usize,
     rounds: u64,
@@ -114,7 +114,7 @@ fn parking() -> (LoomArena, Wait<'static>) {
     (LoomArena { parking: true }, Wait { policy: Policy::Park, around: &Alone, budget: 0 })
 }
 
-fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
+fn all<L: SharedByModel>() {
     check::<L, _>(2, 2, LoomArena::default(), Spinning);
     let (arena, wait) = parking();
     check::<L, _>(2, 1, arena, wait);
@@ -125,7 +125,7 @@ fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
 /// model (not in C11, where an exchange reads the last value), and waiting for the lock never ends.
 /// For the same reason a store-conditional after an old value can succeed there, so
 /// `test_and_set/ll-sc` is left to the sequential machine (`core/models/tests/sequential`).
-fn attempt<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
+fn attempt<L: SharedByModel>() {
     model(preemptions(2, 3), || {
         let arena = LoomArena::default();
         let shared = Arc::new((L::new(&arena), arena.cell(Place::NewLine, 0)));
