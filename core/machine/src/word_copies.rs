@@ -57,15 +57,12 @@ mod native {
     /// Shorter copies go word by word.
     const SHORT: usize = 4 * LINE;
 
-    /// Parts of a copy of so many bytes to or from words.
+    /// Parts of a long copy of so many bytes to or from words.
     ///
     /// The number of words before whole lines, which begin aligned to 16 bytes; the number of
     /// these; the number of words before the rest.
     #[inline]
     fn parts_of(words: &[AtomicU64], bytes: usize) -> (usize, usize, usize) {
-        if bytes < SHORT {
-            return (0, 0, 0);
-        }
         let head = words.as_ptr().align_offset(16);
         let lines = (bytes - 8 * head) / LINE;
         (head, lines, head + 8 * lines)
@@ -74,6 +71,9 @@ mod native {
     /// Writes bytes to words.
     #[inline]
     pub(crate) fn store(cpu: &Native, to: &[AtomicU64], from: &[u8]) {
+        if from.len() < SHORT {
+            return store_each(cpu, to, from);
+        }
         let (head, lines, tail) = parts_of(to, from.len());
         store_each(cpu, &to[..head], &from[..8 * head]);
         let (words, bytes) = (&to[head..tail], &from[8 * head..8 * tail]);
@@ -86,6 +86,9 @@ mod native {
     /// Reads bytes out of words.
     #[inline]
     pub(crate) fn load(cpu: &Native, from: &[AtomicU64], to: &mut [u8]) {
+        if to.len() < SHORT {
+            return load_each(cpu, from, to);
+        }
         let (head, lines, tail) = parts_of(from, to.len());
         load_each(cpu, &from[..head], &mut to[..8 * head]);
         let (words, bytes) = (&from[head..tail], &mut to[8 * head..8 * tail]);

@@ -278,5 +278,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         },
     );
+    // SAFETY: see above.
+    compare(
+        "broadcast, slice of 64",
+        runs,
+        || unsafe { run(writer, reader, ROUNDS) },
+        || {
+            for _ in 0..ROUNDS {
+                let _ = black_box(own_writer.send(&black_box(&[0; 64])[..black_box(64)]));
+                let _ = black_box(own_reader.receive().map(|message| message.len()));
+            }
+        },
+    );
     Ok(())
 }

@@ -7,8 +7,8 @@ use core::time::Duration;
 use towpath_machine::Native;
 use towpath_shm::{World, WorldBroadcast, WorldRing};
 use towpath_sync::queues::{
-    Broadcast, BroadcastMode, BroadcastObject, BroadcastReader, BroadcastWriter, HoldsBack, Lossy,
-    TransferError, WordLine,
+    Broadcast, BroadcastMessage, BroadcastObject, BroadcastReader, BroadcastVenue, BroadcastWriter,
+    HoldsBack, Lossy, TransferError, WordLine,
 };
 
 use crate::call::{
@@ -16,83 +16,76 @@ use crate::call::{
 };
 use crate::fault::Fault;
 
-/// A ring of either mode.
-trait AnyMode {
-    fn writer(&self) -> Result<TpWriter, TransferError>;
-    fn reader(&self) -> Result<TpReader, TransferError>;
+/// A ring, or an end of one, of either mode: `H` holds the writer back, `L` is lossy.
+enum OfMode<H, L> {
+    HoldsBack(H),
+    Lossy(L),
 }
 
-/// Its writer.
-trait AnyWriter {
-    fn send(&mut self, message: &[u8], ns: u64) -> Result<(), TransferError>;
-    fn readers(&self) -> usize;
-    fn lost(&mut self) -> bool;
-    fn shut(&self);
-}
-
-/// Its reader.
-trait AnyReader {
-    /// The next message, and the number of those that were missed before it.
-    fn receive(&mut self, ns: u64) -> Result<(&[u8], u64), TransferError>;
-}
-
-impl<M: BroadcastMode> AnyMode for WorldBroadcast<M> {
-    fn writer(&self) -> Result<TpWriter, TransferError> {
-        Ok(TpWriter(Box::new(WorldBroadcast::writer(self)?)))
-    }
-    fn reader(&self) -> Result<TpReader, TransferError> {
-        Ok(TpReader(Box::new(WorldBroadcast::reader(self)?)))
-    }
-}
-
-impl<M: BroadcastMode> AnyWriter for BroadcastWriter<WorldRing<M>> {
-    fn send(&mut self, message: &[u8], ns: u64) -> Result<(), TransferError> {
-        match ns {
-            0 => self.try_send(message),
-            u64::MAX => BroadcastWriter::send(self, message),
-            ns => self.send_timeout(message, Duration::from_nanos(ns)),
+/// Value of an expression about either mode's.
+macro_rules! of_mode {
+    ($of:expr, $it:ident => $act:expr) => {
+        match $of {
+            OfMode::HoldsBack($it) => $act,
+            OfMode::Lossy($it) => $act,
         }
-    }
-    fn readers(&self) -> usize {
-        BroadcastWriter::readers(self)
-    }
-    fn lost(&mut self) -> bool {
-        self.lost_reader().is_some()
-    }
-    fn shut(&self) {
-        self.close();
-    }
+    };
 }
 
-impl<M: BroadcastMode> AnyReader for BroadcastReader<WorldRing<M>> {
-    fn receive(&mut self, ns: u64) -> Result<(&[u8], u64), TransferError> {
-        let missed = match ns {
-            0 => self.try_receive(),
-            u64::MAX => BroadcastReader::receive(self),
-            ns => self.receive_timeout(Duration::from_nanos(ns)),
-        }?
-        .missed();
-        Ok((self.bytes(), missed))
-    }
+/// Value of an expression about either mode's, as one of that mode.
+macro_rules! with_mode {
+    ($of:expr, $it:ident => $act:expr) => {
+        match $of {
+            OfMode::HoldsBack($it) => OfMode::HoldsBack($act),
+            OfMode::Lossy($it) => OfMode::Lossy($act),
+        }
+    };
 }
 
 /// A process's handle of a broadcast ring.
-pub struct TpBroadcast(Box<dyn AnyMode>);
+pub struct TpBroadcast(OfMode<WorldBroadcast<HoldsBack>, WorldBroadcast<Lossy>>);
 
 /// The writer of a ring.
-pub struct TpWriter(Box<dyn AnyWriter>);
+pub struct TpWriter(OfMode<BroadcastWriter<WorldRing<HoldsBack>>, BroadcastWriter<WorldRing<Lossy>>>);
 
 /// A reader of a ring.
-pub struct TpReader(Box<dyn AnyReader>);
+pub struct TpReader(OfMode<BroadcastReader<WorldRing<HoldsBack>>, BroadcastReader<WorldRing<Lossy>>>);
 
 impl TpBroadcast {
     /// The ring of that name, made if there is none.
     pub(crate) fn of_world(world: &World, name: &str, bytes: usize, lossy: c_int) -> Result<Self, Fault> {
         Ok(TpBroadcast(if lossy == 0 {
-            Box::new(world.broadcast(name, bytes)?)
+            OfMode::HoldsBack(world.broadcast(name, bytes)?)
         } else {
-            Box::new(world.lossy_broadcast(name, bytes)?)
+            OfMode::Lossy(world.lossy_broadcast(name, bytes)?)
         }))
+    }
+}
+
+/// Sends a message within so many nanoseconds.
+#[inline(always)]
+fn send<V: BroadcastVenue>(
+    writer: &mut BroadcastWriter<V>,
+    message: &[u8],
+    ns: u64,
+) -> Result<(), TransferError> {
+    match ns {
+        0 => writer.try_send(message),
+        u64::MAX => writer.send(message),
+        ns => writer.send_timeout(message, Duration::from_nanos(ns)),
+    }
+}
+
+/// Receives a message within so many nanoseconds.
+#[inline(always)]
+fn receive<V: BroadcastVenue>(
+    reader: &mut BroadcastReader<V>,
+    ns: u64,
+) -> Result<BroadcastMessage<'_>, TransferError> {
+    match ns {
+        0 => reader.try_receive(),
+        u64::MAX => reader.receive(),
+        ns => reader.receive_timeout(Duration::from_nanos(ns)),
     }
 }
 
@@ -167,7 +160,7 @@ pub extern "C" fn tp_broadcast_close(ring: Owned<TpBroadcast>) {
 /// Makes the writer.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_writer_open(ring: Handle<'_, TpBroadcast>, out: Out<'_, TpWriter>) -> c_int {
-    opening(out, || Ok(of(ring)?.0.writer()?))
+    opening(out, || Ok(TpWriter(with_mode!(&of(ring)?.0, ring => ring.writer()?))))
 }
 
 /// Sends a message to all readers that are there.
@@ -182,27 +175,30 @@ pub unsafe extern "C" fn tp_writer_send(
         let writer = writer.ok_or(Fault::INVALID)?;
         // SAFETY: so many bytes, says the header.
         let message = unsafe { values(message.cast::<u8>(), bytes) }?;
-        Ok(writer.0.send(message, ns)?)
+        Ok(of_mode!(&mut writer.0, writer => send(writer, message, ns))?)
     })
 }
 
 /// Number of readers.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_writer_readers(writer: Handle<'_, TpWriter>) -> usize {
-    writer.map_or(0, |writer| writer.0.readers())
+    writer.map_or(0, |writer| of_mode!(&writer.0, writer => writer.readers()))
 }
 
 /// Asks the kernel which readers live: 1 if one died that was not told yet, 0 if not.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_writer_lost_reader(writer: Option<&mut TpWriter>) -> c_int {
-    answering(|| Ok(writer.ok_or(Fault::INVALID)?.0.lost().into()))
+    answering(|| {
+        let writer = &mut writer.ok_or(Fault::INVALID)?.0;
+        Ok(of_mode!(writer, writer => writer.lost_reader()).is_some().into())
+    })
 }
 
 /// Closes the ring: nothing more can be sent.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_writer_shut(writer: Handle<'_, TpWriter>) -> c_int {
     guarded(|| {
-        of(writer)?.0.shut();
+        of_mode!(&of(writer)?.0, writer => writer.close());
         Ok(())
     })
 }
@@ -216,7 +212,7 @@ pub extern "C" fn tp_writer_close(writer: Owned<TpWriter>) {
 /// Makes a reader, which gets the messages that are sent from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn tp_reader_open(ring: Handle<'_, TpBroadcast>, out: Out<'_, TpReader>) -> c_int {
-    opening(out, || Ok(of(ring)?.0.reader()?))
+    opening(out, || Ok(TpReader(with_mode!(&of(ring)?.0, ring => ring.reader()?))))
 }
 
 /// Receives the next message, which stays valid until the reader's next call.
@@ -231,11 +227,11 @@ pub extern "C" fn tp_reader_receive(
     guarded(|| {
         let reader = reader.ok_or(Fault::INVALID)?;
         let (to, length) = (message.ok_or(Fault::INVALID)?, bytes.ok_or(Fault::INVALID)?);
-        let (found, number) = reader.0.receive(ns)?;
+        let found = of_mode!(&mut reader.0, reader => receive(reader, ns))?;
         to.write(found.as_ptr().cast());
         length.write(found.len());
         if let Some(missed) = missed {
-            missed.write(number);
+            missed.write(found.missed());
         }
         Ok(())
     })

@@ -212,6 +212,8 @@ impl From<towpath::Error> for Fault {
 }
 
 impl From<StableError> for Fault {
+    #[cold]
+    #[inline(never)]
     fn from(error: StableError) -> Fault {
         match error {
             StableError::Exhausted => Fault::FULL,
@@ -224,6 +226,8 @@ impl From<StableError> for Fault {
 }
 
 impl<G> From<LockError<G>> for Fault {
+    #[cold]
+    #[inline(never)]
     fn from(error: LockError<G>) -> Fault {
         match error {
             LockError::Abandoned => Fault::ABANDONED,
@@ -237,6 +241,8 @@ impl<G> From<LockError<G>> for Fault {
 }
 
 impl From<TransferError> for Fault {
+    #[cold]
+    #[inline(never)]
     fn from(error: TransferError) -> Fault {
         match error {
             TransferError::TimedOut => Fault::TIMEDOUT,
@@ -254,6 +260,8 @@ impl From<TransferError> for Fault {
 }
 
 impl From<EpisodeError> for Fault {
+    #[cold]
+    #[inline(never)]
     fn from(error: EpisodeError) -> Fault {
         match error {
             EpisodeError::PeerDied { .. } => Fault::PEERDIED,

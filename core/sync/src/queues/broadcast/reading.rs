@@ -132,7 +132,9 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     }
 
     /// The next piece, if there is one; or else the index that has to change first.
-    #[inline]
+    ///
+    /// Inlined, since a piece that is returned in memory costs as much as the rest.
+    #[inline(always)]
     fn look(&self, cpu: &P, reader: &mut ReaderEnd) -> Result<Result<RingPiece, u64>, TransferError> {
         loop {
             if reader.at == reader.seen {

@@ -280,7 +280,12 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
         message: &[u8],
         deadline: Deadline,
     ) -> Result<(), TransferError> {
-        self.send_rest(cpu, wait, writer, message, &mut 0, deadline)
+        if message.len() > self.most_whole() {
+            return self.send_rest(cpu, wait, writer, message, &mut 0, deadline);
+        }
+        let room = self.reserve(cpu, wait, writer, message.len(), deadline)?;
+        self.fill(cpu, &room, message);
+        self.commit(cpu, wait, writer, &room, message.len())
     }
 
     /// Sends the rest of a message, behind the first `sent` bytes, and counts there.
