@@ -25,6 +25,7 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::parameters::{BUS, NO_ADVISORY, Parameters, WRITE_ONCE};
 use crate::request::{NONE, Op};
+use crate::same_range::ComputedBehindStores;
 use crate::standstill::Standstill;
 use crate::thread::{Cpu, Doing, Permit, Thread};
 
@@ -47,6 +48,7 @@ pub(crate) struct Engine {
     pub marks: bool,
     /// Number of stores in all processors' buffers.
     pub buffered: usize,
+    pub computed_behind_stores: ComputedBehindStores,
     pub random: Random,
     /// Sleepers with their words, in the order of their coming.
     pub parked: Vec<(u32, usize)>,
@@ -87,6 +89,7 @@ impl Engine {
             counters: Counters::default(),
             marks,
             buffered: 0,
+            computed_behind_stores: ComputedBehindStores::default(),
             random: Random::stream(seed, u64::MAX),
             parked: Vec::new(),
             active_job: 0,

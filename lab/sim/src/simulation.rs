@@ -21,6 +21,7 @@ use crate::processor::buffered::Buffered;
 use crate::processor::coherent::Coherent;
 use crate::processor::uncached::PastCache;
 use crate::processor::{AccessPath, Note, Sim, SimArena};
+use crate::same_range::{SameRange, same_ranges};
 use crate::thread::Thread;
 
 /// Size of a thread's stack, in bytes. Only touched pages take memory.
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Notes of the algorithms.
     pub notes: Vec<Note>,
+    /// Values of parameters with which all of this is the same.
+    pub same: Vec<SameRange>,
 }
 
 /// Reason why a run did not end.
@@ -264,6 +267,7 @@ impl Simulation {
         Ok(Outcome {
             time,
             counters: self.machine.borrow().all_counters(),
+            same: same_ranges(&self.machine.borrow().engine),
             events,
             trace,
             notes: std::mem::take(&mut self.notes.borrow_mut()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::above;
-use super::runs::Runs;
+use super::runs::{RunKey, Runs};
 use super::sabotage::SabotageChange;
 use crate::sim::show::{OfPaper, by_processors_beside, distinct, plot_by_bytes};
 use crate::sim::{Effort, Figures, Point, Sweep, Watcher, find, run_points};
@@ -109,7 +109,8 @@ impl<'a> Context<'a> {
         for point in &points {
             let Point { subject, run, .. } = point;
             for seed in (run.seed..).take(seeds) {
-                let key = format!("{machine} {subject:?} {:?} {} {seed}", run.work, run.operations);
+                let setting = format!("{subject:?} {:?} {} {seed}", run.work, run.operations);
+                let key = RunKey { setting, machine: machine.clone() };
                 wanted.push((key, Point { run: run.seed(seed), ..point.clone() }));
             }
         }

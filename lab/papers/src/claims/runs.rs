@@ -1,21 +1,64 @@
 //! Runs that claims have in common: each is made once, by whichever claim asks first.
+//!
+//! Runs that differ in parameters only which have not mattered in one of them
+//! ([`towpath_sim::SameRange`]) are one, too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use crate::sim::{Figures, Point};
+use crate::sim::{Figures, Point, PointFigures};
 use towpath_host::Error;
+use towpath_sim::{Parameters, SameRange};
 
 /// Way to make runs: the figures of each point, in their order.
-type Make<'a> = dyn Fn(&[Point]) -> Vec<Result<Figures, Error>> + 'a;
+type Make<'a> = dyn Fn(&[Point]) -> Vec<Result<PointFigures, Error>> + 'a;
 
-/// The figures of runs by key; `None` while a run is under way.
-type Known = BTreeMap<String, Option<Arc<Figures>>>;
+/// Key of a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RunKey {
+    /// All but the machine.
+    pub setting: String,
+    /// The machine's parameters.
+    pub machine: String,
+}
+
+/// A run that was made.
+struct Made {
+    machine: Parameters,
+    figures: Arc<Figures>,
+    same: Vec<SameRange>,
+}
+
+/// The runs by key; `None` while a run is under way.
+#[derive(Default)]
+struct KnownRuns(BTreeMap<RunKey, Option<Made>>);
+
+impl KnownRuns {
+    /// Returns a run's figures.
+    ///
+    /// `None` if they are not known; the run may be under way.
+    fn figures(&self, key: &RunKey) -> Option<Arc<Figures>> {
+        Some(Arc::clone(&self.0.get(key)?.as_ref()?.figures))
+    }
+
+    /// Takes over the figures of a run with other parameters, if they are the same.
+    fn take_over(&mut self, key: &RunKey, machine: &Parameters) -> bool {
+        let first = RunKey { setting: key.setting.clone(), machine: String::new() };
+        let alike = self.0.range(first..).take_while(|(other, _)| other.setting == key.setting);
+        let found = alike
+            .filter_map(|(_, made)| made.as_ref())
+            .find(|made| machine.runs_as(&made.machine, &made.same));
+        let Some(Made { figures, same, .. }) = found else { return false };
+        let made = Made { machine: machine.clone(), figures: Arc::clone(figures), same: same.clone() };
+        self.0.insert(key.clone(), Some(made));
+        true
+    }
+}
 
 /// All runs of a judgement, with their figures.
 #[derive(Default)]
 pub(super) struct Runs {
-    known: Mutex<Known>,
+    known: Mutex<KnownRuns>,
     /// Signalled when runs end, with or without figures.
     ended: Condvar,
 }
@@ -26,15 +69,15 @@ pub(super) struct Runs {
 /// runs themselves.
 struct Undertaken<'a> {
     runs: &'a Runs,
-    keys: Vec<&'a str>,
+    keys: Vec<&'a RunKey>,
 }
 
 impl Drop for Undertaken<'_> {
     fn drop(&mut self) {
         let mut known = self.runs.lock();
         for key in &self.keys {
-            if let Some(None) = known.get(*key) {
-                known.remove(*key);
+            if let Some(None) = known.0.get(*key) {
+                known.0.remove(*key);
             }
         }
         drop(known);
@@ -43,7 +86,7 @@ impl Drop for Undertaken<'_> {
 }
 
 impl Runs {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownRuns> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -53,25 +96,25 @@ impl Runs {
     /// # Errors
     ///
     /// The first failure of a run.
-    pub fn figures(&self, wanted: &[(String, Point)], make: &Make<'_>) -> Result<Vec<Arc<Figures>>, Error> {
+    pub fn figures(&self, wanted: &[(RunKey, Point)], make: &Make<'_>) -> Result<Vec<Arc<Figures>>, Error> {
         loop {
             self.make_missing(wanted, make)?;
             let under_way =
-                |known: &mut Known| wanted.iter().any(|(key, _)| matches!(known.get(key), Some(None)));
+                |known: &mut KnownRuns| wanted.iter().any(|(key, _)| matches!(known.0.get(key), Some(None)));
             let known = self.ended.wait_while(self.lock(), under_way).unwrap_or_else(|e| e.into_inner());
             // Without figures: a run of another claim has failed, and is made again.
-            if let Some(all) = wanted.iter().map(|(key, _)| known.get(key)?.clone()).collect() {
+            if let Some(all) = wanted.iter().map(|(key, _)| known.figures(key)).collect() {
                 return Ok(all);
             }
         }
     }
 
-    fn make_missing(&self, wanted: &[(String, Point)], make: &Make<'_>) -> Result<(), Error> {
+    fn make_missing(&self, wanted: &[(RunKey, Point)], make: &Make<'_>) -> Result<(), Error> {
         let (mut undertaken, mut points) = (Undertaken { runs: self, keys: Vec::new() }, Vec::new());
         let mut known = self.lock();
         for (key, point) in wanted {
-            if !known.contains_key(key) {
-                known.insert(key.clone(), None);
+            if !known.0.contains_key(key) && !known.take_over(key, &point.run.machine) {
+                known.0.insert(key.clone(), None);
                 undertaken.keys.push(key);
                 points.push(point.clone());
             }
@@ -83,9 +126,13 @@ impl Runs {
         let made = make(&points);
         let mut known = self.lock();
         let mut failed = None;
-        for (key, made) in undertaken.keys.iter().zip(made) {
+        for ((key, point), made) in undertaken.keys.iter().zip(&points).zip(made) {
             match made {
-                Ok(figures) => _ = known.insert(key.to_string(), Some(Arc::new(figures))),
+                Ok(PointFigures { figures, same }) => {
+                    let machine = point.run.machine.clone();
+                    let made = Made { machine, figures: Arc::new(figures), same };
+                    known.0.insert((*key).clone(), Some(made));
+                }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -103,14 +150,22 @@ mod tests {
     use crate::sim::{Sweep, find};
     use towpath_report::record::metrics::TIME_PER_OPERATION;
 
-    fn wanted(keys: &[&str]) -> Vec<(String, Point)> {
-        let sweep = Sweep::on("counter", "origin2000", &["ll-sc"], &[1]);
-        let point = find("counter").unwrap().points(&sweep).unwrap().remove(0);
-        keys.iter().map(|key| (key.to_string(), point.clone())).collect()
+    fn key(setting: &str, machine: &str) -> RunKey {
+        RunKey { setting: setting.into(), machine: machine.into() }
     }
 
-    fn figures(points: &[Point]) -> Vec<Result<Figures, Error>> {
-        points.iter().map(|_| Ok(Figures::from([(TIME_PER_OPERATION, vec![1.0])]))).collect()
+    fn point(change: &str) -> Point {
+        let sweep = Sweep::on("counter", "origin2000", &["ll-sc"], &[1]).set(change);
+        find("counter").unwrap().points(&sweep).unwrap().remove(0)
+    }
+
+    fn wanted(settings: &[&str]) -> Vec<(RunKey, Point)> {
+        settings.iter().map(|setting| (key(setting, ""), point("directory.retry=100ns"))).collect()
+    }
+
+    fn figures(points: &[Point]) -> Vec<Result<PointFigures, Error>> {
+        let figures = Figures::from([(TIME_PER_OPERATION, vec![1.0])]);
+        points.iter().map(|_| Ok(PointFigures { figures: figures.clone(), same: Vec::new() })).collect()
     }
 
     #[test]
@@ -138,5 +193,26 @@ mod tests {
         let fail = |points: &[Point]| points.iter().map(|_| Err(Error::NotAvailable("no".into()))).collect();
         assert!(runs.figures(&wanted(&["a"]), &fail).is_err());
         assert_eq!(runs.figures(&wanted(&["a"]), &figures).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn run_with_other_values_that_do_not_matter_is_taken_over() {
+        let (runs, made) = (Runs::default(), AtomicUsize::new(0));
+        let retry = SameRange { parameter: "directory.retry", values: 50_000..=100_000 };
+        let make = |points: &[Point]| {
+            made.fetch_add(points.len(), Ordering::Relaxed);
+            let same = || vec![retry.clone()];
+            figures(points).into_iter().map(|it| it.map(|it| PointFigures { same: same(), ..it })).collect()
+        };
+        let ask = |setting: &str, change: &str| {
+            runs.figures(&[(key(setting, change), point(change))], &make).unwrap();
+            made.load(Ordering::Relaxed)
+        };
+        let first = ask("a", "directory.retry=100ns");
+        assert_eq!((first, ask("a", "directory.retry=50ns")), (1, 1), "within the range");
+        assert_eq!(ask("a", "directory.retry=50ns"), 1);
+        assert_eq!(ask("a", "directory.retry=200ns"), 2, "outside");
+        assert_eq!(ask("a", "network.hop=1ns"), 3, "another parameter");
+        assert_eq!(ask("b", "directory.retry=50ns"), 4, "another run");
     }
 }

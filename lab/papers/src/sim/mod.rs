@@ -31,7 +31,7 @@ use towpath_host::Host;
 use towpath_host::process::thread_time;
 use towpath_report::Experiment;
 use towpath_report::record::{Extra, Metric, Record, RecordSubject, metrics};
-use towpath_sim::Parameters;
+use towpath_sim::{Parameters, SameRange};
 
 /// One thing to run, once for each seed.
 #[derive(Clone)]
@@ -78,9 +78,22 @@ impl Watcher for () {
 /// names.
 pub type Figures = BTreeMap<Metric, Vec<f64>>;
 
+/// Figures of a point, and parameters that do not matter for them.
+#[derive(Clone, Debug, Default)]
+pub struct PointFigures {
+    /// The figures.
+    pub figures: Figures,
+    /// Values of the machine's parameters with which the last seed's are the same.
+    pub same: Vec<SameRange>,
+}
+
 /// Runs all points, each with so many seeds from its run's on, on so many host threads.
 /// Returns the figures in the order of the points.
-pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Vec<Result<Figures, Error>> {
+pub fn run_points(
+    points: &[Point],
+    effort: Effort,
+    watcher: &dyn Watcher,
+) -> Vec<Result<PointFigures, Error>> {
     let Effort { seeds, threads } = effort;
     let total = points.len() * seeds as usize;
     watcher.expect(total);
@@ -111,7 +124,7 @@ pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Ve
     points
         .iter()
         .map(|_| {
-            let mut figures = Figures::new();
+            let PointFigures { mut figures, mut same } = PointFigures::default();
             let mut failed = None;
             for result in results.by_ref().take(seeds as usize) {
                 match result {
@@ -119,12 +132,13 @@ pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Ve
                         for (metric, value) in measured.values {
                             figures.entry(metric).or_default().push(value);
                         }
+                        same = measured.same;
                     }
                     Some(Err(error)) => failed = Some(error),
                     None => failed = Some(Error::NotAvailable("it was not run".into())),
                 }
             }
-            failed.map_or(Ok(figures), Err)
+            failed.map_or(Ok(PointFigures { figures, same }), Err)
         })
         .collect()
 }
@@ -147,7 +161,7 @@ pub fn run(
     for (point, result) in points.iter().zip(run_points(&points, effort, watcher)) {
         match result {
             Err(error) => failed.push((point.subject.clone(), error.to_string())),
-            Ok(figures) => {
+            Ok(PointFigures { figures, .. }) => {
                 let mut subject = point.subject.clone();
                 // Where the machine has no cycle, a cycle is a nanosecond.
                 if sweep.run.machine.cycle == 0 && figures.contains_key(&metrics::COMPLETION_CYCLES) {

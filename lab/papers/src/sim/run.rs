@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation, Time};
+use towpath_sim::{Counters, Outcome, Parameters, SameRange, Sim, SimArena, Simulation, Time};
 use towpath_sync::Policy;
 
 use super::Patience;
@@ -94,6 +94,8 @@ impl Program {
 pub struct Measured {
     /// Figures by metric.
     pub values: Vec<(Metric, f64)>,
+    /// Values of the machine's parameters with which the figures are the same.
+    pub same: Vec<SameRange>,
 }
 
 impl Run {
@@ -214,7 +216,7 @@ impl Ran {
             (metrics::STANDSTILL, part(|c| c.still)),
             (metrics::SLICES, 1.0 + self.outcome.counters.preemptions as f64 / threads),
         ]);
-        Measured { values }
+        Measured { values, same: self.outcome.same.clone() }
     }
 }
 

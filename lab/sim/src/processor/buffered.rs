@@ -97,16 +97,18 @@ impl Buffered {
         Some(value)
     }
 
+    /// Returns whether the buffer of the thread's processor is empty.
+    fn is_empty(cpu: &Sim) -> bool {
+        let e = cpu.engine();
+        e.cpus[e.threads[cpu.thread].cpu].stores.is_empty()
+    }
+
     /// Stops the thread until the buffer of its processor is empty.
     fn empty(cpu: &Sim) {
-        let is_empty = || {
-            let e = cpu.engine();
-            e.cpus[e.threads[cpu.thread].cpu].stores.is_empty()
-        };
-        while !is_empty() {
+        while !Self::is_empty(cpu) {
             cpu.await_turn();
             // Until then the stores may have left.
-            if is_empty() {
+            if Self::is_empty(cpu) {
                 return;
             }
             cpu.machine.borrow_mut().wait_for_buffer(cpu.thread);
@@ -191,8 +193,12 @@ impl AccessPath for Buffered {
         Self::empty(cpu);
     }
     fn begin_computation(&self, cpu: &Sim, length: Time) {
-        if self.is_sequential() && length >= self.window {
-            Self::empty(cpu);
+        if self.is_sequential() && !Self::is_empty(cpu) {
+            let waits = length >= self.window;
+            cpu.engine().computed_behind_stores.note(length, waits);
+            if waits {
+                Self::empty(cpu);
+            }
         }
     }
     fn prefetch(&self, cpu: &Sim, word: u32, op: Op) {

@@ -13,6 +13,7 @@ mod locks;
 mod machines;
 mod polling;
 mod protocol;
+mod same_range;
 mod saturation;
 mod scheduling;
 mod standstill;

@@ -51,7 +51,7 @@ pub fn solve(
         (metrics::SLICES, 1.0 + solved.outcome.counters.preemptions as f64 / threads),
     ]);
     values.extend(notes.iter().flat_map(|notes| notes.figures(run, &solved.outcome)));
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }
 
 /// Solves an application's problem over messages under that claim algorithm. An operation
@@ -77,7 +77,7 @@ pub fn solve_by_messages(
         (metrics::TIME_PER_OPERATION, solved.ns() as f64),
         (metrics::FAILED_EXCHANGES, solved.outcome.counters.failed_exchanges as f64 / requests.max(1) as f64),
     ]);
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }
 
 /// Reads an application and its input: `lu`, `lu/tiny`, `spark98/sf10.1.pack` (a file).

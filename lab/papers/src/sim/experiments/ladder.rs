@@ -39,7 +39,7 @@ fn measure(version: Version, run: &Run) -> Result<Measured, Error> {
     if run.bytes > 0 {
         values.push((BYTES_PER_S, run.bytes as f64 * 1e9 / ns));
     }
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }
 
 /// The versions.

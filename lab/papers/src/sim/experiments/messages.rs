@@ -49,7 +49,7 @@ fn measure(algorithm: messages::MessageAlgorithm, run: &Run) -> Result<Measured,
             (metrics::EXCHANGES_BULK, b.one_send.exchanges as f64),
         ]);
     }
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }
 
 /// The claim algorithms.

@@ -242,7 +242,7 @@ pub fn run_as<L: List<Sim> + 'static>(
         (metrics::ACTIVE_CHANGES, c.active_changes as f64 / pairs),
         (metrics::ROLL_BACKS, c.roll_backs as f64 / pairs),
     ]);
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }
 
 /// Time of one process's pair without other processes, in cycles: after so many others,

@@ -158,5 +158,5 @@ pub fn run(run: &Run, scheme: Scheme, pattern: Pattern) -> Result<Measured, Erro
         (metrics::REMOTE_IDLE, mix.remote_idle as f64 / all),
         (metrics::REMOTE_BUSY, mix.busy as f64 / all),
     ]);
-    Ok(Measured { values })
+    Ok(Measured { values, same: Vec::new() })
 }

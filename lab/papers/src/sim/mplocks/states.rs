@@ -156,5 +156,6 @@ pub fn measure(run: &Run, scheme: Scheme, state: State) -> Result<Measured, Erro
             (metrics::NETWORK_MESSAGES, cost.hops as f64),
             (metrics::MESSAGE_INTERRUPTS, cost.interrupts as f64),
         ],
+        same: Vec::new(),
     })
 }
