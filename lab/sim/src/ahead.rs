@@ -2,7 +2,7 @@
 //!
 //! Of the events that are due, most are other threads' turns, and messages that have some way to
 //! go. The interconnect knows how long each takes at least until it can change this processor's
-//! cache ([`Interconnect::slack`]); before that, a hit is a hit whether the event has happened or
+//! cache ([`Interconnect::slacks`]); before that, a hit is a hit whether the event has happened or
 //! not. A line that this cache may write is in no other one, so no other thread sees what is
 //! written meanwhile; and no other thread may write a line that this cache may read. All else, a
 //! miss, a message, a sleep, waits for the thread's turn, as ever ([`Engine::permit`]).
@@ -10,10 +10,11 @@
 //! So the order of shared accesses in simulated time stays exact. Of two events of the very same
 //! picosecond another one may come first than without.
 //!
-//! [`Interconnect::slack`]: crate::interconnect::Interconnect::slack
+//! [`Interconnect::slacks`]: crate::interconnect::Interconnect::slacks
 //! [`Engine::permit`]: crate::engine::Engine::permit
 
-use crate::event_queue::Time;
+use crate::engine::Engine;
+use crate::event_queue::{EventKind, Time, TimedEvent};
 use crate::machine::Machine;
 use crate::thread::Permit;
 
@@ -40,7 +41,9 @@ impl Machine {
         }
         let mut until = (clock + self.lead / PART).min(events.other_time()).min(events.ceiling);
         events.show_before(until, |event| {
-            until = until.min(event.time + self.interconnect.slack(e, event, thread.cpu));
+            let concerns = Self::concerns(e, event, thread.cpu);
+            let slack = if concerns { 0 } else { self.slacks.of(event.kind()) };
+            until = until.min(event.time + slack);
             clock < until
         });
         if clock >= until {
@@ -48,5 +51,19 @@ impl Machine {
         }
         self.engine.events.hits_until = until;
         true
+    }
+
+    /// Returns whether an event concerns a processor: its thread goes on, or it is asked.
+    #[inline(always)]
+    fn concerns(e: &Engine, event: &TimedEvent, cpu: usize) -> bool {
+        let (a, b) = (event.a as usize, event.b as usize);
+        match event.kind() {
+            EventKind::Resume | EventKind::Timer => e.threads[a].cpu == cpu,
+            EventKind::HomeArrive | EventKind::Reply => e.sender(a) == cpu,
+            EventKind::Intervene | EventKind::Notify => a == cpu,
+            EventKind::Invalidate => b >> 16 == cpu,
+            EventKind::Depart | EventKind::Deliver => e.messages.receiver(a) == cpu,
+            _ => false,
+        }
     }
 }

@@ -81,7 +81,8 @@ impl TimedEvent {
     }
 }
 
-const KINDS: [EventKind; 22] = [
+/// All kinds, by number.
+pub(crate) const KINDS: [EventKind; 22] = [
     EventKind::Resume,
     EventKind::HomeArrive,
     EventKind::HomeFree,

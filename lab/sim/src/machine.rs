@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::event_queue::{EventKind, FOREVER, Time};
-use crate::interconnect::{Effect, Interconnect};
+use crate::interconnect::{Effect, Interconnect, SlackTable};
 use crate::memory::copy;
 use crate::parameters::NO_MISS;
 use crate::request::{NONE, Request, Want};
@@ -20,14 +20,18 @@ pub(crate) struct Machine {
     pub chosen: Option<usize>,
     /// Hits until it went on.
     hits: u64,
+    /// Times until events can change caches (`ahead.rs`).
+    pub slacks: SlackTable,
     /// Longest lead of a thread over the events that are due (`ahead.rs`).
     pub lead: Time,
 }
 
 impl Machine {
     pub fn new(engine: Engine, interconnect: impl Interconnect + 'static) -> Machine {
-        let lead = interconnect.longest_slack(&engine);
-        Machine { engine, interconnect: Box::new(interconnect), limit: FOREVER, chosen: None, hits: 0, lead }
+        let slacks = interconnect.slacks(&engine);
+        let lead = slacks.of(EventKind::Resume);
+        let interconnect = Box::new(interconnect);
+        Machine { engine, interconnect, limit: FOREVER, chosen: None, hits: 0, slacks, lead }
     }
 
     /// Sends a request to the memory system, from a processor's place for it.

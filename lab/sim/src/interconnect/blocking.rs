@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
-use crate::event_queue::{EventKind, Time, TimedEvent};
+use crate::event_queue::{EventKind, Time};
 use crate::interconnect::fetch_cache::FetchCache;
 use crate::interconnect::switches::Switches;
-use crate::interconnect::{Effect, Interconnect};
+use crate::interconnect::{Effect, Interconnect, SlackTable};
 use crate::memory::{LineState, copy};
 use crate::parameters::{NO_MESSAGES, Parameters};
 use crate::request::Want;
@@ -131,37 +131,21 @@ impl Interconnect for BlockingHomes {
     /// A cache changes by a question that a controller has handled, after `owner_access`.
     /// The question is that controller's own answer to a request, or has crossed the network and
     /// waited for another one.
-    fn slack(&self, e: &Engine, event: &TimedEvent, cpu: usize) -> Time {
+    fn slacks(&self, e: &Engine) -> SlackTable {
         let asks = e.p.owner_access;
         let handles = e.p.occupancy_lookup.min(e.p.occupancy_data) + asks;
-        let is_own = |other: usize| other == cpu;
-        let (a, b) = (event.a as usize, event.b as usize);
-        match event.kind() {
-            // The thread itself goes on, or its processor is asked.
-            EventKind::Resume | EventKind::Timer if is_own(e.threads[a].cpu) => 0,
-            EventKind::HomeArrive | EventKind::Reply if is_own(e.sender(a)) => 0,
-            EventKind::Intervene | EventKind::Notify if is_own(a) => 0,
-            EventKind::Invalidate if is_own(b >> 16) => 0,
-            EventKind::Depart | EventKind::Deliver if is_own(e.messages.receiver(a)) => 0,
-            // Another thread goes on: its next request leaves its node, or its next message.
-            EventKind::Resume | EventKind::Timer | EventKind::Reply | EventKind::Notify => {
-                self.longest_slack(e)
-            }
-            EventKind::Depart | EventKind::Deliver => handles.min(self.longest_slack(e)),
-            // Its controller is the first of two, or its home's.
-            EventKind::HomeArrive
-            | EventKind::ControllerArrive
-            | EventKind::Intervene
-            | EventKind::Invalidate => handles,
-            EventKind::ControllerFree => asks,
-            _ => 0,
+        let mut longest = e.p.to_hub + handles;
+        if e.p.messages != NO_MESSAGES {
+            longest = longest.min(e.p.message_interface);
         }
-    }
-
-    fn longest_slack(&self, e: &Engine) -> Time {
-        let handles = e.p.occupancy_lookup.min(e.p.occupancy_data) + e.p.owner_access;
-        let slack = e.p.to_hub + handles;
-        if e.p.messages == NO_MESSAGES { slack } else { slack.min(e.p.message_interface) }
+        use EventKind::*;
+        SlackTable::default()
+            // Another thread goes on: its next request leaves its node, or its next message.
+            .with(&[Resume, Timer, Reply, Notify], longest)
+            .with(&[Depart, Deliver], handles.min(longest))
+            // Its controller is the first of two, or its home's.
+            .with(&[HomeArrive, ControllerArrive, Intervene, Invalidate], handles)
+            .with(&[ControllerFree], asks)
     }
 
     /// Checks that every invalidation was answered, that no request waits, no controller

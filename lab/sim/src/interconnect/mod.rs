@@ -23,7 +23,7 @@ mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::event_queue::{EventKind, Time, TimedEvent};
+use crate::event_queue::{EventKind, KINDS, Time};
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.
@@ -35,6 +35,24 @@ pub(crate) enum Effect {
     Complete(usize),
     /// The word that the operating system wanted to change for this processor is changed.
     Changed(usize),
+}
+
+/// Times by kind of event, in picoseconds; 0 unless set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlackTable([Time; KINDS.len()]);
+
+impl SlackTable {
+    /// Sets the time of some kinds.
+    #[must_use]
+    pub fn with(mut self, kinds: &[EventKind], time: Time) -> Self {
+        kinds.iter().for_each(|&kind| self.0[kind as usize] = time);
+        self
+    }
+
+    #[inline(always)]
+    pub fn of(&self, kind: EventKind) -> Time {
+        self.0[kind as usize]
+    }
 }
 
 /// Carrier of the processors' requests, which keeps their caches coherent or not.
@@ -62,16 +80,12 @@ pub(crate) trait Interconnect: std::fmt::Debug {
         unreachable!("a message from {from} to {to}: `Parameters::check` refuses that here");
     }
 
-    /// Returns the time from an event until it can change a processor's cache, at least.
+    /// Returns the times from events until they can change a cache, at least: by kind.
     ///
-    /// The processor's thread is running, and waits for nothing.
-    fn slack(&self, _e: &Engine, _event: &TimedEvent, _cpu: usize) -> Time {
-        0
-    }
-
-    /// Returns the longest [`Interconnect::slack`]; 0: there is none.
-    fn longest_slack(&self, _e: &Engine) -> Time {
-        0
+    /// Of another processor than the one that the event concerns (`Machine::concerns`), whose
+    /// thread is running, and waits for nothing.
+    fn slacks(&self, _e: &Engine) -> SlackTable {
+        SlackTable::default()
     }
 
     /// Goes on after the operating system has answered [`Effect::Changed`].
