@@ -8,7 +8,7 @@
 //! that polls; everything else interrupts its receiver.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use towpath_mplock::{
     FencingToken, HomeLock, LockRequest, Message, MessageBody, Mode, Node, NodeLock, NodeState, Outbox,
@@ -57,13 +57,40 @@ impl Outbox for Letters<'_> {
 struct ManagedLock {
     home: usize,
     at_home: HomeLock,
-    /// State and last ticket of each node that has asked for the lock.
-    at_nodes: BTreeMap<usize, (NodeLock, u32)>,
+    at_nodes: LockAtNodes,
 }
 
 impl ManagedLock {
     fn holds(&self, node: usize) -> bool {
-        self.at_nodes.get(&node).is_some_and(|it| matches!(it.0.state(), NodeState::Held(_)))
+        self.at_nodes.get(node).is_some_and(|it| matches!(it.0.state(), NodeState::Held(_)))
+    }
+}
+
+/// State and last ticket of each node that has asked for a lock.
+#[derive(Default)]
+struct LockAtNodes {
+    /// Place of each node's, and 1; 0 if it has not asked.
+    places: Vec<u16>,
+    states: Vec<(NodeLock, u32)>,
+}
+
+impl LockAtNodes {
+    fn get(&self, node: usize) -> Option<&(NodeLock, u32)> {
+        let place = *self.places.get(node)?;
+        self.states.get(usize::from(place).checked_sub(1)?)
+    }
+
+    /// Returns a node's, which is made if the node has not asked before.
+    fn of(&mut self, node: usize) -> &mut (NodeLock, u32) {
+        if self.places.len() <= node {
+            self.places.resize(node + 1, 0);
+        }
+        let place = &mut self.places[node];
+        if *place == 0 {
+            self.states.push(Default::default());
+            *place = self.states.len() as u16;
+        }
+        &mut self.states[usize::from(*place) - 1]
     }
 }
 
@@ -94,7 +121,7 @@ impl Managers {
         let lock = |&home: &usize| ManagedLock {
             home,
             at_home: HomeLock::new(protocol, 1, FencingToken::NONE),
-            at_nodes: BTreeMap::new(),
+            at_nodes: LockAtNodes::default(),
         };
         Managers {
             protocol,
@@ -138,7 +165,7 @@ impl Managers {
             {
                 let it = &mut self.locks.borrow_mut()[lock];
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                let (at_node, ticket) = it.at_nodes.entry(node).or_default();
+                let (at_node, ticket) = it.at_nodes.of(node);
                 *ticket += 1;
                 let request = LockRequest::waiting(*ticket, Mode::Exclusive);
                 let _ = at_node.acquire(request, &mut out);
@@ -163,7 +190,7 @@ impl Managers {
             {
                 let it = &mut self.locks.borrow_mut()[lock];
                 let mut out = Letters { lock, home: it.home, all: &mut letters };
-                it.at_nodes.entry(node).or_default().0.release(true, 0, &mut out);
+                it.at_nodes.of(node).0.release(true, 0, &mut out);
             }
             self.settle(kernel, letters);
         });
@@ -193,9 +220,7 @@ impl Managers {
                 it.at_home.on_message(from as Node, &letter.message, &mut out);
                 false
             }
-            LetterSide::User => {
-                it.at_nodes.entry(node).or_default().0.on_message(&letter.message, &mut out).is_some()
-            }
+            LetterSide::User => it.at_nodes.of(node).0.on_message(&letter.message, &mut out).is_some(),
         }
     }
 
