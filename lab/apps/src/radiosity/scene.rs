@@ -83,8 +83,10 @@ impl Rectangle {
         }
         let offset = map(self.corner, from, |c, f| c - f);
         let part = dot(offset, self.normal) / across;
-        let at: Vector = core::array::from_fn(|k| part * way[k] - offset[k]);
-        let place = self.sides.map(|side| dot(at, side) / dot(side, side));
+        let at = map(way, offset, |w, o| part * w - o);
+        // One by one: arrays' adapters are calls in an inner loop.
+        let along = |side: Vector| dot(at, side) / dot(side, side);
+        let place = [along(self.sides[0]), along(self.sides[1])];
         place.iter().all(|p| (0.0..=1.0).contains(p)).then_some((part, place))
     }
 }
