@@ -41,7 +41,7 @@ pub use space::WaitForSpace;
 pub use unrepaired::{Repair, Unrepaired};
 pub use waiting::strategy;
 pub use waiting::{
-    Abandoned, Alone, Asleep, Attempt, LateWait, PARKED, Policy, SlowRounds, SlowSpan, Spinning,
+    Abandoned, Alone, Asleep, Attempt, LateWait, OwnThreads, PARKED, Policy, SlowRounds, SlowSpan, Spinning,
     Surroundings, Wait, Waiting, is_oversubscribed,
 };
 

@@ -14,8 +14,7 @@ use towpath_machine::{Concurrent, Heap, Native, Object, Plain, Processor, TypeTe
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
-use crate::waiting::OwnThreads;
-use crate::{Deadline, Lock, LockError, Policy, Wait, Waiting};
+use crate::{Deadline, Lock, LockError, OwnThreads, Policy, Wait, Waiting};
 
 /// Wait of threads of one process.
 #[inline]

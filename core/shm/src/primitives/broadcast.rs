@@ -3,13 +3,14 @@
 
 use towpath_derive::OpaqueDebug;
 use towpath_machine::Native;
-use towpath_sync::Wait;
 use towpath_sync::queues::{
-    Broadcast, BroadcastMode, BroadcastObject, BroadcastReader, BroadcastVenue, BroadcastWriter, HoldsBack,
-    Lossy, TransferError, WordLine,
+    Broadcast, BroadcastMode, BroadcastObject, BroadcastReader, BroadcastVenue, BroadcastWriter, CALLER,
+    HoldsBack, Lossy, TransferError, WordLine,
 };
+use towpath_sync::{LateWait, Wait};
 
 use super::{LINE, check_maker};
+use crate::inner::Inner;
 use crate::participant::ParticipantId;
 use crate::{Error, Shared, World};
 
@@ -36,12 +37,10 @@ impl<M: BroadcastMode> Clone for WorldRing<M> {
 // it is as long as a handle of the object lives.
 unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
     type Mode = M;
+    type Late = LateWait<Inner>;
 
-    #[inline]
-    fn call<R>(
-        &self,
-        act: impl FnOnce(Broadcast<'_, Native>, &Native, &Wait<'_>) -> Result<R, TransferError>,
-    ) -> Result<R, TransferError> {
+    #[inline(always)]
+    fn late(&self) -> Result<(Broadcast<'_, Native>, &LateWait<Inner>), TransferError> {
         let world = self.object.world();
         let me = world.entered().ok_or(TransferError::NotEntered)?;
         check_maker(Some(self.maker), me)?;
@@ -54,8 +53,15 @@ unsafe impl<M: BroadcastMode> BroadcastVenue for WorldRing<M> {
             let lines = object.add(1).cast::<WordLine<Native>>();
             (&(*object.as_ptr()).head, core::slice::from_raw_parts(lines.as_ptr(), self.lines))
         };
-        // The number of a processor is of no use to a ring.
-        act(Broadcast::of(head, ring, M::LOSSY), &Native::with_id(0), &world.adaptive_wait())
+        Ok((Broadcast::of(head, ring, M::LOSSY), LateWait::of(world.inner())))
+    }
+
+    #[inline]
+    fn call<R>(
+        &self,
+        act: impl FnOnce(Broadcast<'_, Native>, &Native, &Wait<'_>) -> Result<R, TransferError>,
+    ) -> Result<R, TransferError> {
+        act(self.late()?.0, CALLER, &self.object.world().adaptive_wait())
     }
 }
 

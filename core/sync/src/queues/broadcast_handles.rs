@@ -9,9 +9,10 @@ use towpath_machine::{Heap, Native};
 
 use super::broadcast_reader::BroadcastReader;
 use super::in_place::RoomInPlace;
+use super::kinds::CALLER;
 use super::{Broadcast, BroadcastHead, TransferError, WordLine, WriterEnd};
 use crate::mutex::adaptive;
-use crate::{Deadline, Wait};
+use crate::{Deadline, LateWait, OwnThreads, Wait, Waiting};
 
 /// Mode of a ring: the treatment of slow readers.
 pub trait BroadcastMode: Send + Sync + 'static {
@@ -49,6 +50,15 @@ impl BroadcastMode for Lossy {
 pub unsafe trait BroadcastVenue: Clone {
     /// Mode of the ring.
     type Mode: BroadcastMode;
+    /// Way of waiting that is made by those that wait.
+    type Late: Waiting<Native>;
+
+    /// The ring, and a way of waiting for calls that seldom wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastVenue::call`].
+    fn late(&self) -> Result<(Broadcast<'_, Native>, &Self::Late), TransferError>;
 
     /// Gives the ring, the caller, and its way of waiting.
     ///
@@ -80,13 +90,19 @@ impl<M> Clone for ThreadRing<M> {
 // SAFETY: the ring is a box, which lives as long as the `Arc`.
 unsafe impl<M: BroadcastMode> BroadcastVenue for ThreadRing<M> {
     type Mode = M;
+    type Late = LateWait<OwnThreads>;
+
+    #[inline(always)]
+    fn late(&self) -> Result<(Broadcast<'_, Native>, &LateWait<OwnThreads>), TransferError> {
+        Ok((Broadcast::of(&self.0.head, &self.0.ring, M::LOSSY), LateWait::of(&OwnThreads)))
+    }
 
     #[inline]
     fn call<R>(
         &self,
         act: impl FnOnce(Broadcast<'_, Native>, &Native, &Wait<'_>) -> Result<R, TransferError>,
     ) -> Result<R, TransferError> {
-        act(Broadcast::of(&self.0.head, &self.0.ring, M::LOSSY), &Native::with_id(0), &adaptive())
+        act(self.late()?.0, CALLER, &adaptive())
     }
 }
 
@@ -250,10 +266,24 @@ impl<V: BroadcastVenue> BroadcastWriter<V> {
         venue.call(|ring, cpu, wait| ring.send_rest(cpu, wait, end, message, sent, deadline))
     }
 
+    /// Sends a message; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastWriter::try_send`].
+    ///
+    /// ```
+    /// # use towpath_sync::Deadline;
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// writer.send_before(b"abc", Deadline::NEVER)?;
+    /// assert_eq!(*reader.receive_before(Deadline::PAST)?, *b"abc");
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
-    fn send_before(&mut self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
-        let BroadcastWriter { venue, end } = self;
-        venue.call(|ring, cpu, wait| ring.send(cpu, wait, end, message, deadline))
+    pub fn send_before(&mut self, message: &[u8], deadline: Deadline) -> Result<(), TransferError> {
+        let (ring, wait) = self.venue.late()?;
+        ring.send(CALLER, wait, &mut self.end, message, deadline)
     }
 
     /// Asks the kernel which readers live, and drops the dead ones: returns

@@ -7,6 +7,7 @@ use towpath_derive::OpaqueDebug;
 
 use super::broadcast_handles::{BroadcastVenue, HoldsBack};
 use super::in_place::MessageInPlace;
+use super::kinds::CALLER;
 use super::{ReaderEnd, TransferError};
 use crate::{Attempt, Deadline};
 
@@ -136,10 +137,26 @@ impl<V: BroadcastVenue> BroadcastReader<V> {
         self.receive_before(Deadline::at(instant))
     }
 
+    /// Receives the next message; gives up at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`BroadcastReader::receive_timeout`].
+    ///
+    /// ```
+    /// # use towpath_sync::Deadline;
+    /// # use towpath_sync::queues::{HoldsBack, TransferError, broadcast_between_threads};
+    /// let (mut writer, mut reader) = broadcast_between_threads::<HoldsBack>(1 << 10);
+    /// let none = reader.receive_before(Deadline::PAST);
+    /// assert_eq!(none.unwrap_err(), TransferError::TimedOut);
+    /// # writer.send(b"")?;
+    /// # Ok::<(), TransferError>(())
+    /// ```
     #[inline]
-    fn receive_before(&mut self, deadline: Deadline) -> Result<BroadcastMessage<'_>, TransferError> {
+    pub fn receive_before(&mut self, deadline: Deadline) -> Result<BroadcastMessage<'_>, TransferError> {
         let BroadcastReader { venue, end, message } = self;
-        let missed = venue.call(|ring, cpu, wait| ring.receive(cpu, wait, end, message, deadline))?;
+        let (ring, wait) = venue.late()?;
+        let missed = ring.receive(CALLER, wait, end, message, deadline)?;
         Ok(BroadcastMessage { bytes: message, missed })
     }
 

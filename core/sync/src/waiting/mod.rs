@@ -26,8 +26,7 @@ pub use late::LateWait;
 pub use policy::Policy;
 pub use slow_rounds::{SlowRounds, SlowSpan};
 pub use spinning::Spinning;
-pub(crate) use surroundings::OwnThreads;
-pub use surroundings::{Alone, Surroundings, is_oversubscribed};
+pub use surroundings::{Alone, OwnThreads, Surroundings, is_oversubscribed};
 pub use wait::Wait;
 
 /// Bit of a waited-for word that says that a waiter is parked on it.

@@ -189,7 +189,15 @@ impl Surroundings for Alone {
 }
 
 /// Surroundings of the threads of this process: as [`Alone`], and natively only.
-pub(crate) struct OwnThreads;
+///
+/// ```
+/// use towpath_sync::{OwnThreads, Surroundings};
+///
+/// // Its waiters tell each other when another program computes on their cores.
+/// assert!(OwnThreads.slow_rounds().is_some());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnThreads;
 
 impl Surroundings for OwnThreads {
     fn cores(&self) -> Option<u64> {
