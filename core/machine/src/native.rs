@@ -296,11 +296,11 @@ impl Processor for Native {
         heavy_fence::wait_for_others();
         self.fence(order);
     }
-    #[inline]
+    #[inline(always)]
     fn store_bytes(&self, to: &[AtomicU64], from: &[u8]) {
         word_copies::store(self, to, from);
     }
-    #[inline]
+    #[inline(always)]
     fn load_bytes(&self, from: &[AtomicU64], to: &mut [u8]) {
         word_copies::load(self, from, to);
     }

@@ -69,11 +69,12 @@ mod native {
     }
 
     /// Writes bytes to words.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(cpu: &Native, to: &[AtomicU64], from: &[u8]) {
-        if from.len() < SHORT {
-            return store_each(cpu, to, from);
-        }
+        if from.len() < SHORT { store_each(cpu, to, from) } else { store_lines(cpu, to, from) }
+    }
+
+    fn store_lines(cpu: &Native, to: &[AtomicU64], from: &[u8]) {
         let (head, lines, tail) = parts_of(to, from.len());
         store_each(cpu, &to[..head], &from[..8 * head]);
         let (words, bytes) = (&to[head..tail], &from[8 * head..8 * tail]);
@@ -84,11 +85,12 @@ mod native {
     }
 
     /// Reads bytes out of words.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(cpu: &Native, from: &[AtomicU64], to: &mut [u8]) {
-        if to.len() < SHORT {
-            return load_each(cpu, from, to);
-        }
+        if to.len() < SHORT { load_each(cpu, from, to) } else { load_lines(cpu, from, to) }
+    }
+
+    fn load_lines(cpu: &Native, from: &[AtomicU64], to: &mut [u8]) {
         let (head, lines, tail) = parts_of(from, to.len());
         load_each(cpu, &from[..head], &mut to[..8 * head]);
         let (words, bytes) = (&from[head..tail], &mut to[8 * head..8 * tail]);

@@ -97,7 +97,7 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn reserve<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -212,7 +212,7 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn commit<W: Waiting<P>>(
         &self,
         cpu: &P,
@@ -272,6 +272,7 @@ impl<P: Prefetch, const N: usize> Broadcast<'_, P, N> {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn send<W: Waiting<P>>(
         &self,
         cpu: &P,
