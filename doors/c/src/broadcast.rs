@@ -2,17 +2,16 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use core::time::Duration;
 
 use towpath_machine::Native;
 use towpath_shm::{World, WorldBroadcast, WorldRing};
 use towpath_sync::queues::{
-    Broadcast, BroadcastMessage, BroadcastObject, BroadcastReader, BroadcastVenue, BroadcastWriter,
-    HoldsBack, Lossy, TransferError, WordLine,
+    Broadcast, BroadcastObject, BroadcastReader, BroadcastWriter, HoldsBack, Lossy, WordLine,
 };
 
 use crate::call::{
-    ALONE, Handle, MappingEntry, Out, OutValue, Owned, answering, closing, guarded, of, opening, values,
+    ALONE, Handle, MappingEntry, Out, OutValue, Owned, answering, closing, deadline, guarded, of, opening,
+    values,
 };
 use crate::fault::Fault;
 
@@ -59,33 +58,6 @@ impl TpBroadcast {
         } else {
             OfMode::Lossy(world.lossy_broadcast(name, bytes)?)
         }))
-    }
-}
-
-/// Sends a message within so many nanoseconds.
-#[inline(always)]
-fn send<V: BroadcastVenue>(
-    writer: &mut BroadcastWriter<V>,
-    message: &[u8],
-    ns: u64,
-) -> Result<(), TransferError> {
-    match ns {
-        0 => writer.try_send(message),
-        u64::MAX => writer.send(message),
-        ns => writer.send_timeout(message, Duration::from_nanos(ns)),
-    }
-}
-
-/// Receives a message within so many nanoseconds.
-#[inline(always)]
-fn receive<V: BroadcastVenue>(
-    reader: &mut BroadcastReader<V>,
-    ns: u64,
-) -> Result<BroadcastMessage<'_>, TransferError> {
-    match ns {
-        0 => reader.try_receive(),
-        u64::MAX => reader.receive(),
-        ns => reader.receive_timeout(Duration::from_nanos(ns)),
     }
 }
 
@@ -175,7 +147,7 @@ pub unsafe extern "C" fn tp_writer_send(
         let writer = writer.ok_or(Fault::INVALID)?;
         // SAFETY: so many bytes, says the header.
         let message = unsafe { values(message.cast::<u8>(), bytes) }?;
-        Ok(of_mode!(&mut writer.0, writer => send(writer, message, ns))?)
+        Ok(of_mode!(&mut writer.0, writer => writer.send_before(message, deadline(ns)))?)
     })
 }
 
@@ -227,7 +199,7 @@ pub extern "C" fn tp_reader_receive(
     guarded(|| {
         let reader = reader.ok_or(Fault::INVALID)?;
         let (to, length) = (message.ok_or(Fault::INVALID)?, bytes.ok_or(Fault::INVALID)?);
-        let found = of_mode!(&mut reader.0, reader => receive(reader, ns))?;
+        let found = of_mode!(&mut reader.0, reader => reader.receive_before(deadline(ns)))?;
         to.write(found.as_ptr().cast());
         length.write(found.len());
         if let Some(missed) = missed {
