@@ -38,7 +38,7 @@ pub struct PacketContent<'a> {
     pub handler: u8,
     /// The tag that the sender addresses.
     pub tag: u64,
-    /// Arguments, at most [`MAX_ARGS`].
+    /// Arguments, at most [`MAX_ARGS`](crate::packet::MAX_ARGS).
     pub args: &'a [u32],
     /// See [`crate::packet::Extra`].
     pub aux: u64,
