@@ -154,6 +154,14 @@ impl Scene {
         }
     }
 
+    /// Waits until the child has computed on, outside of its handlers.
+    fn await_update(&self) {
+        let before = self.page.updates.load(SeqCst);
+        while self.page.updates.load(SeqCst) == before {
+            std::thread::yield_now();
+        }
+    }
+
     fn order(&self, order: u64) {
         self.page.order.store(order, SeqCst);
         while order != END && self.page.done.load(SeqCst) != order {
@@ -192,6 +200,8 @@ fn answers_while_computing() {
     let child = scene.child();
     scene.order(COMPUTE);
     for number in 0..200 {
+        // The signal before would take this request along while its handler polls.
+        scene.await_update();
         scene.request(INSERT, number);
         scene.await_answers(number as usize + 1);
     }
@@ -250,10 +260,7 @@ fn replies_without_space_are_kept() {
             full = Some(Instant::now());
         }
     }
-    let before = scene.page.updates.load(SeqCst);
-    while scene.page.updates.load(SeqCst) == before {
-        std::thread::yield_now(); // It still does its own work.
-    }
+    scene.await_update();
     scene.await_answers(17);
     scene.end(&child);
     scene.check(17);
