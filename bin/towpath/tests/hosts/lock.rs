@@ -5,29 +5,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::HOLDER;
 use crate::launching::common::{Directory, Member, Watchdog};
 use crate::launching::{is_gone, signal, until, with_default_signals};
 
-/// Script of a holder: fails if another holder runs, and appends its token.
-///
-/// A process that is being killed gives the lock on before it is a zombie, so the check is
-/// repeated for a while.
-const HOLDER: &str = r#"
-if [ -s in ]; then
-    old=$(cat in)
-    n=0
-    while [ $n -lt 200 ]; do
-        case "$(cat /proc/$old/stat 2>/dev/null)" in ""|*") Z "*|*") X "*) break;; esac
-        n=$((n + 1)); sleep 0.01
-    done
-    [ $n -lt 200 ] || echo "$old holds it beside $$" >> violations
-    [ "$TOWPATH_PREVIOUS_OWNER_DIED" = 1 ] || echo "$$ was not told of the death of $old" >> violations
-fi
-echo $$ > in
-echo $TOWPATH_TOKEN >> tokens
-sleep 0.00$(($$ % 9))
-: > in
-"#;
+/// Script of a holder that must be told of a dead one, and then does as [`HOLDER`].
+fn told_holder() -> String {
+    let told =
+        r#"[ ! -s in ] || [ "$TOWPATH_PREVIOUS_OWNER_DIED" = 1 ] || echo "$$ was not told" >> violations"#;
+    format!("{told}\n{HOLDER}")
+}
 
 /// `towpath lock` with these arguments.
 fn lock(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
@@ -97,7 +84,7 @@ fn many_shells_exclude_each_other() {
     let dog = Watchdog::new("many_shells_exclude_each_other");
     let directory = Directory::new();
     let mut shells: Vec<Member> =
-        (0..40).map(|_| lock(&dog, &directory, &["any name/ä", "-c", HOLDER])).collect();
+        (0..40).map(|_| lock(&dog, &directory, &["any name/ä", "-c", &told_holder()])).collect();
     for shell in &mut shells {
         assert!(shell.wait().success());
     }
@@ -402,7 +389,7 @@ fn random_kills(dog: &Watchdog, rounds: u64) {
     let mut shells: Vec<Member> = Vec::new();
     for _ in 0..rounds {
         while shells.len() < 6 {
-            shells.push(lock(dog, &directory, &["x", "-c", HOLDER]));
+            shells.push(lock(dog, &directory, &["x", "-c", &told_holder()]));
         }
         std::thread::sleep(Duration::from_micros(random.below(6000)));
         let victim = random.below(shells.len() as u64) as usize;
@@ -427,7 +414,7 @@ fn random_kills(dog: &Watchdog, rounds: u64) {
     for shell in &mut shells {
         shell.wait();
     }
-    let (code, _) = locked(dog, &directory, &["x", "-w", "5", "-c", HOLDER]);
+    let (code, _) = locked(dog, &directory, &["x", "-w", "5", "-c", &told_holder()]);
     assert_eq!(code, 0);
     assert!(check_history(&directory) > 1);
     assert_eq!(lock_files(&directory), [""; 0]);

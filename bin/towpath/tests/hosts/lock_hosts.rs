@@ -8,27 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::HOLDER;
 use crate::launching::common::{Directory, Member, Watchdog};
 use crate::launching::{delay_and_lose, is_gone, signal, until, with_default_signals};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
-
-/// Script of a holder: notes another one that runs, and its token.
-const HOLDER: &str = r#"
-old=$(cat in 2>/dev/null)
-if [ -n "$old" ]; then
-    n=0
-    while [ $n -lt 200 ]; do
-        case "$(cat /proc/$old/stat 2>/dev/null)" in ""|*") Z "*|*") X "*) break;; esac
-        n=$((n + 1)); sleep 0.01
-    done
-    [ $n -lt 200 ] || echo "$old holds it beside $$" >> violations
-fi
-echo $$ > in
-echo $TOWPATH_TOKEN >> tokens
-sleep 0.00$(($$ % 9))
-: > in
-"#;
 
 /// Process that keeps a network namespace. Killed when dropped.
 struct Namespace(Child);
